@@ -1,0 +1,48 @@
+# Two commands do everything on a machine with Python 3.11+ and make:
+#   make demo    the whole job on an embedded synthetic city
+#   make test    lint, types and tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+BENCH  := $(VENV)/.installed-bench
+
+.PHONY: help setup demo test test-all lint bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*##/\1:/p' $(MAKEFILE_LIST) | column -t -s:
+
+setup: $(STAMP)  ## a virtual environment in .venv with everything installed
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "geoblanket needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing geoblanket into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --group test -e .
+	@touch $@
+
+$(BENCH): $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --group bench
+	@touch $@
+
+demo: $(STAMP)  ## the main job on the synthetic city: roads, traces, walks, a picture
+	@$(BIN)/geoblanket demo --out demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## lint, types and the default tests
+	$(BIN)/pytest
+
+test-all: lint  ## the default tests and the slow ones
+	$(BIN)/pytest -m "slow or not slow"
+
+bench: $(BENCH)  ## every benchmark, each against its peer in the same run
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove what was built (not your data)
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

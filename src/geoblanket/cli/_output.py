@@ -1,0 +1,79 @@
+"""What commands print: results on stdout, talk and progress bars on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from geoblanket._progress import Progress
+
+__all__ = ["JsonOption", "print_json", "print_table", "progress_bars", "say"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+"""The option that every command with a result takes."""
+
+
+def say(message: str) -> None:
+    """Print a line for the person at the terminal (stderr)."""
+    typer.echo(message, err=True)
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """Print a result for a script (stdout)."""
+    typer.echo(json.dumps(result, indent=2, allow_nan=False))
+
+
+def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[str, ...] | None = None) -> None:
+    """Print a result for a person (stdout): the first column to the left, the others to the right."""
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header is not None)
+    rows = list(rows)
+    columns = header or ("",) * max((len(row) for row in rows), default=0)
+    for position, name in enumerate(columns):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """Draw the phases of long work as bars on stderr, if that is a terminal."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def show(phase: str, done: float, total: float | None) -> None:
+        if phase not in tasks:
+            tasks[phase] = bars.add_task(phase, total=total)
+        bars.update(tasks[phase], completed=done, total=total)
+
+    with bars:
+        yield show

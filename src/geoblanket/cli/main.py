@@ -1,0 +1,52 @@
+"""The command tree, and the one place that turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from geoblanket import __version__
+from geoblanket.cli import roads
+from geoblanket.errors import GeoblanketError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="geoblanket",
+    help="Context-aware metric differential privacy for vehicle locations.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback with local variables would print coordinates
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(roads.app, name="roads")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"geoblanket {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Context-aware metric differential privacy for vehicle locations."""
+
+
+def main() -> None:
+    """Run the command line; exit with 1 on an error of ours, 2 on wrong usage, 130 on Ctrl-C."""
+    try:
+        app()
+    except GeoblanketError as error:
+        typer.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; nothing half-written was left behind", err=True)
+        sys.exit(130)

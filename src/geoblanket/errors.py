@@ -1,0 +1,89 @@
+"""Every exception that geoblanket raises on purpose.
+
+::
+
+    GeoblanketError
+    ├── InputError        a file or table cannot be used: says which file, which row, and what to do
+    ├── ParameterError    an option is out of range, or options contradict each other
+    ├── MismatchError     two inputs do not belong together (walks on another road network, ...)
+    ├── OutputError       a result cannot be written
+    └── MissingExtraError an optional feature needs a package that is not installed
+
+A message says what was wrong, what was got, and what to do. It never contains a coordinate: errors
+end up in logs, and a true location in a log is a leak.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = [
+    "GeoblanketError",
+    "InputError",
+    "MismatchError",
+    "MissingExtraError",
+    "OutputError",
+    "ParameterError",
+]
+
+
+class GeoblanketError(Exception):
+    """The root of the tree: catch this to catch everything geoblanket raises on purpose."""
+
+
+class InputError(GeoblanketError):
+    """A file or table cannot be used.
+
+    Parameters
+    ----------
+    problem
+        What was wrong and what was got, without a trailing full stop and without any coordinate.
+    path
+        The file concerned.
+    row
+        The row of the file, counted from 1 with the header as row 1 (so it is the line an editor shows,
+        as long as no quoted field contains a line break).
+    hint
+        What to do about it.
+    """
+
+    def __init__(
+        self, problem: str, *, path: str | Path | None = None, row: int | None = None, hint: str | None = None
+    ) -> None:
+        self.problem = problem
+        self.path = None if path is None else Path(path)
+        self.row = row
+        self.hint = hint
+        where = ""
+        if path is not None:
+            where = f"{path}: " if row is None else f"{path}, row {row}: "
+        elif row is not None:
+            where = f"row {row}: "
+        super().__init__(f"{where}{problem}." + (f" {hint}." if hint else ""))
+
+
+class ParameterError(GeoblanketError, ValueError):
+    """An option is out of range, or options contradict each other."""
+
+
+class MismatchError(GeoblanketError):
+    """Two inputs do not belong together, for example walks and another road network."""
+
+
+class OutputError(GeoblanketError):
+    """A result cannot be written."""
+
+
+class MissingExtraError(GeoblanketError, ImportError):
+    """An optional feature needs a package that is not installed.
+
+    Parameters
+    ----------
+    feature
+        What was asked for.
+    extra
+        The extra of geoblanket that provides it.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra '{extra}'. Install it with: pip install 'geoblanket[{extra}]'.")

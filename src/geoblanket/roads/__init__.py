@@ -1,0 +1,1 @@
+"""Roads: OpenStreetMap or tables to a directed road graph; places, zones and road distances."""

@@ -1,0 +1,221 @@
+"""The road graph: a directed graph of junctions and road pieces in compressed sparse rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
+from geoblanket._geodesy import Floats
+from geoblanket.errors import InputError
+
+__all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph"]
+
+ROAD_CLASSES = (
+    "motorway", "trunk", "primary", "secondary", "tertiary", "unclassified", "residential", "living_street",
+    "motorway_link", "trunk_link", "primary_link", "secondary_link", "tertiary_link", "road",
+)  # fmt: skip
+"""OpenStreetMap's drivable classes; an edge stores the index. `road` also stands for an unknown class."""
+
+LengthModel = Literal["sphere", "given"]
+"""`sphere`: lengths measured by geoblanket on the sphere; `given`: taken from the source's own column."""
+
+_MAGIC = b"GBROADS1"
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class RoadGraph:
+    """A directed road graph. Edges are sorted by source node, then target, then length.
+
+    The edges that leave node `i` are `offsets[i]:offsets[i + 1]`. Build one with `RoadGraph.from_edges`.
+    """
+
+    node_ids: npt.NDArray[np.int64]
+    """The source's own node numbers (OpenStreetMap ids), shape (N,)."""
+    lat: Floats
+    """Latitude of each node, degrees WGS84, shape (N,)."""
+    lon: Floats
+    """Longitude of each node, degrees WGS84, shape (N,)."""
+    offsets: npt.NDArray[np.int64]
+    """Where each node's outgoing edges start, shape (N + 1,)."""
+    targets: Ints
+    """Target node of each edge, shape (E,)."""
+    length_m: Floats
+    """Length of each edge along the road, metres, shape (E,)."""
+    speed_m_s: Floats
+    """Free-flow speed of each edge, metres per second, shape (E,)."""
+    road_class: npt.NDArray[np.uint8]
+    """Index of each edge's class in `ROAD_CLASSES`, shape (E,)."""
+    shape_offsets: npt.NDArray[np.int64]
+    """Where each edge's inner geometry points start, shape (E + 1,)."""
+    shape_lat: Floats
+    """Latitudes of the inner geometry points, without the end nodes, degrees."""
+    shape_lon: Floats
+    """Longitudes of the inner geometry points, degrees."""
+    length_model: LengthModel
+    """How `length_m` was measured."""
+
+    @classmethod
+    def from_edges(
+        cls,
+        *,
+        node_ids: npt.ArrayLike,
+        lat: npt.ArrayLike,
+        lon: npt.ArrayLike,
+        sources: npt.ArrayLike,
+        targets: npt.ArrayLike,
+        length_m: npt.ArrayLike,
+        speed_m_s: npt.ArrayLike,
+        road_class: npt.ArrayLike,
+        length_model: LengthModel,
+        shapes: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+    ) -> RoadGraph:
+        """Sort the edges into compressed rows.
+
+        Parameters
+        ----------
+        sources, targets
+            Indices into `node_ids`.
+        shapes
+            Inner geometry points as (offsets of shape (E + 1,), latitudes, longitudes), in the order of the
+            edges given here; None for straight edges.
+        """
+        node_count = len(np.asarray(node_ids))
+        source = np.asarray(sources, np.int64)
+        target = np.asarray(targets, np.int64)
+        length = np.asarray(length_m, np.float64)
+        order = np.lexsort((length, target, source))
+        if shapes is None:
+            shapes = (np.zeros(len(source) + 1, np.int64), np.empty(0), np.empty(0))
+        shape_offsets = np.asarray(shapes[0], np.int64)
+        new_offsets, taken = _reorder_ragged(shape_offsets, order)
+        return cls(
+            node_ids=np.asarray(node_ids, np.int64),
+            lat=np.asarray(lat, np.float64),
+            lon=np.asarray(lon, np.float64),
+            offsets=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=node_count))]).astype(np.int64),
+            targets=target[order].astype(np.int32),
+            length_m=length[order],
+            speed_m_s=np.asarray(speed_m_s, np.float64)[order],
+            road_class=np.asarray(road_class, np.uint8)[order],
+            shape_offsets=new_offsets,
+            shape_lat=np.asarray(shapes[1], np.float64)[taken],
+            shape_lon=np.asarray(shapes[2], np.float64)[taken],
+            length_model=length_model,
+        )
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return len(self.node_ids)
+
+    @property
+    def edge_count(self) -> int:
+        """Number of directed edges."""
+        return len(self.targets)
+
+    @cached_property
+    def sources(self) -> Ints:
+        """Source node of each edge, shape (E,)."""
+        return np.repeat(np.arange(self.node_count, dtype=np.int32), np.diff(self.offsets))
+
+    @cached_property
+    def time_s(self) -> Floats:
+        """Free-flow travel time of each edge, seconds, shape (E,)."""
+        return self.length_m / self.speed_m_s
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the whole content: two graphs with the same identity are the same graph."""
+        return content_hash({"length_model": self.length_model}, self._arrays())
+
+    def keep_nodes(self, keep: npt.NDArray[np.bool_]) -> RoadGraph:
+        """Return the subgraph of the nodes where `keep` (shape (N,)) is true and of the edges between them."""
+        new_index = np.cumsum(keep) - 1
+        edges = np.flatnonzero(keep[self.sources] & keep[self.targets])
+        shape_offsets, taken = _reorder_ragged(self.shape_offsets, edges)
+        return RoadGraph.from_edges(
+            node_ids=self.node_ids[keep],
+            lat=self.lat[keep],
+            lon=self.lon[keep],
+            sources=new_index[self.sources[edges]],
+            targets=new_index[self.targets[edges]],
+            length_m=self.length_m[edges],
+            speed_m_s=self.speed_m_s[edges],
+            road_class=self.road_class[edges],
+            length_model=self.length_model,
+            shapes=(shape_offsets, self.shape_lat[taken], self.shape_lon[taken]),
+        )
+
+    def edge_line(self, edge: int) -> tuple[Floats, Floats]:
+        """Return the latitudes and longitudes of an edge's whole line, end nodes included, degrees."""
+        source, target = self.sources[edge], self.targets[edge]
+        inner = slice(self.shape_offsets[edge], self.shape_offsets[edge + 1])
+        return (
+            np.concatenate([[self.lat[source]], self.shape_lat[inner], [self.lat[target]]]),
+            np.concatenate([[self.lon[source]], self.shape_lon[inner], [self.lon[target]]]),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph to one file, wholly or not at all; the same graph gives the same bytes."""
+        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model}, arrays=self._arrays())
+
+    @classmethod
+    def load(cls, path: str | Path) -> RoadGraph:
+        """Read a graph written by `save`; its arrays are mapped from the file, in milliseconds."""
+        values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
+        try:
+            graph = cls(**arrays, **values)
+            graph._check()
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                "is not a road graph written by geoblanket: its parts do not fit together",
+                path=path,
+                hint="Import the roads again",
+            ) from error
+        return graph
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "length_model"}
+
+    def _check(self) -> None:
+        """Raise ValueError unless the arrays fit together, so that no index can point outside."""
+        nodes, edges, inner = len(self.node_ids), len(self.targets), len(self.shape_lat)
+        sizes_fit = (
+            len(self.lat) == len(self.lon) == nodes
+            and len(self.length_m) == len(self.speed_m_s) == len(self.road_class) == edges
+            and len(self.shape_lon) == inner
+        )
+        if not sizes_fit or self.length_model not in ("sphere", "given"):
+            raise ValueError("sizes")
+        if not _is_partition(self.offsets, nodes, edges) or not _is_partition(self.shape_offsets, edges, inner):
+            raise ValueError("offsets")
+        if edges and not (0 <= self.targets.min() and self.targets.max() < nodes):
+            raise ValueError("targets")
+        if edges and self.road_class.max() >= len(ROAD_CLASSES):
+            raise ValueError("road_class")
+
+
+def _is_partition(offsets: npt.NDArray[np.int64], parts: int, total: int) -> bool:
+    return (
+        len(offsets) == parts + 1 and offsets[0] == 0 and offsets[-1] == total and bool((np.diff(offsets) >= 0).all())
+    )
+
+
+def _reorder_ragged(
+    offsets: npt.NDArray[np.int64], order: npt.NDArray[np.intp] | Sequence[int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the offsets of the rows taken in `order`, and the indices of the values they hold."""
+    lengths = np.diff(offsets)[order]
+    new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    starts = offsets[:-1][order]
+    taken = np.arange(new_offsets[-1]) + np.repeat(starts - new_offsets[:-1], lengths)
+    return new_offsets, taken

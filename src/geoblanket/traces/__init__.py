@@ -1,0 +1,1 @@
+"""Traces: GPS points of any source to one clean table (vehicle, trip, time, lat, lon)."""
