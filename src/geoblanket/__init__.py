@@ -39,7 +39,7 @@ _HOME = {
 """The module that defines each public name that is loaded on first use."""
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'geoblanket' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME[name]), name)

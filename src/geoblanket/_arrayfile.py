@@ -1,9 +1,9 @@
 """A file of named arrays: a strict JSON header and raw, aligned, memory-mapped data.
 
-Layout: 8 bytes of magic, the header's length (u64, little-endian), the header (JSON, ASCII), padding to a multiple
-of 64, then each array at a multiple of 64 bytes, and nothing else. The header gives each array's type, shape and
-SHA-256; sizes are checked against the file before anything is allocated. No pickle, no compression, so a hostile
-file can neither run code nor inflate. The same content always gives the same bytes.
+Layout: 8 bytes of magic, the header's length (u64, little-endian) and SHA-256, the header (JSON, ASCII), then each
+array at a multiple of 64 bytes with zeros between, and nothing else. The header gives each array's type, shape and
+SHA-256; sizes are checked against the file before anything is allocated, so every changed bit is noticed. No pickle,
+no compression: a hostile file can neither run code nor inflate. The same content always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from geoblanket.errors import InputError
 __all__ = ["content_hash", "read_arrays", "write_arrays"]
 
 _ALIGNMENT = 64
+_BEFORE_HEADER = 8 + 8 + 32
 _LARGEST_HEADER = 1 << 20
 _DTYPES = frozenset({"|u1", "<i4", "<i8", "<u4", "<f4", "<f8"})
 
@@ -40,23 +41,19 @@ def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], a
         {"fields": dict(fields), "arrays": entries}, ensure_ascii=True, allow_nan=False, sort_keys=True
     ).encode()
     with atomic_output(path) as temporary, temporary.open("wb") as file:
-        file.write(magic + len(header).to_bytes(8, "little") + header)
+        file.write(magic + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + header)
         for name in sorted(arrays):
             file.write(bytes(-file.tell() % _ALIGNMENT))
             file.write(np.ascontiguousarray(arrays[name]).data.cast("B") if arrays[name].size else b"")
 
 
-def read_arrays(
-    path: str | Path, *, magic: bytes, kind: str, check_hashes: bool = True
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def read_arrays(path: str | Path, *, magic: bytes, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read what `write_arrays` wrote; the arrays are read-only views of the mapped file.
 
     Parameters
     ----------
     kind
         What the file should be, for the error message ("a road graph").
-    check_hashes
-        Compare every array with its SHA-256.
     """
     path = Path(path)
     if not path.is_file():
@@ -70,12 +67,14 @@ def read_arrays(
         if file.read(8) != magic:
             refuse("it starts with other bytes")
         header_size = int.from_bytes(file.read(8), "little")
-        if header_size > min(_LARGEST_HEADER, size - 16):
+        digest = file.read(32)
+        if header_size > min(_LARGEST_HEADER, size - _BEFORE_HEADER):
             refuse("its header does not fit the file")
+        text = file.read(header_size)
+        if hashlib.sha256(text).digest() != digest:
+            refuse("its header was changed or damaged")
         try:
-            header = json.loads(
-                file.read(header_size).decode("ascii"), object_pairs_hook=_unique_keys, parse_constant=_no_constant
-            )
+            header = json.loads(text.decode("ascii"), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
             fields, entries = header["fields"], header["arrays"]
             layout = {
                 name: (_dtype(entry["dtype"]), _shape(entry["shape"]), entry["sha256"])
@@ -83,20 +82,19 @@ def read_arrays(
             }
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             refuse("its header cannot be read")
-    offset = 16 + header_size
-    starts = {}
-    for name, (dtype, shape, _) in layout.items():
-        offset += -offset % _ALIGNMENT
-        starts[name] = offset
-        offset += dtype.itemsize * math.prod(shape)
-    if offset != size:
-        refuse(f"it should have {offset} bytes and has {size}")
-    data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
+    expected = _BEFORE_HEADER + header_size
+    for dtype, shape, _ in layout.values():
+        expected += -expected % _ALIGNMENT + dtype.itemsize * math.prod(shape)
+    if expected != size:
+        refuse(f"it should have {expected} bytes and has {size}")
+    data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
     arrays = {}
-    for name, (dtype, shape, digest) in layout.items():
-        stop = starts[name] + dtype.itemsize * math.prod(shape)
-        arrays[name] = np.asarray(data[starts[name] : stop]).view(dtype).reshape(shape)
-        if check_hashes and _digest(arrays[name]) != digest:
+    end = _BEFORE_HEADER + header_size
+    for name, (dtype, shape, array_digest) in layout.items():
+        start = end + -end % _ALIGNMENT
+        padding, end = data[end:start], start + dtype.itemsize * math.prod(shape)
+        arrays[name] = data[start:end].view(dtype).reshape(shape)
+        if padding.any() or _digest(arrays[name]) != array_digest:
             refuse(f"its part '{name}' was changed or damaged")
     return fields, arrays
 

@@ -10,8 +10,7 @@ __all__ = ["Progress", "silent"]
 class Progress(Protocol):
     """Called with the phase's name and how much of it is done; `total` is None where it is not known."""
 
-    def __call__(self, phase: str, done: float, total: float | None) -> None:  # noqa: D102
-        ...
+    def __call__(self, phase: str, done: float, total: float | None) -> None: ...
 
 
 def silent(phase: str, done: float, total: float | None) -> None:

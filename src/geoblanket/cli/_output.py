@@ -32,9 +32,9 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[str, ...] | None = None) -> None:
     """Print a result for a person (stdout): the first column to the left, the others to the right."""
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header is not None)
     rows = list(rows)
@@ -49,8 +49,8 @@ def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[st
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
     """Draw the phases of long work as bars on stderr, if that is a terminal."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import (
         BarColumn,
         Progress,
         TaskProgressColumn,

@@ -198,7 +198,7 @@ class RoadGraph:
             raise ValueError("sizes")
         if not _is_partition(self.offsets, nodes, edges) or not _is_partition(self.shape_offsets, edges, inner):
             raise ValueError("offsets")
-        if edges and not (0 <= self.targets.min() and self.targets.max() < nodes):
+        if edges and not (self.targets.min() >= 0 and self.targets.max() < nodes):
             raise ValueError("targets")
         if edges and self.road_class.max() >= len(ROAD_CLASSES):
             raise ValueError("road_class")

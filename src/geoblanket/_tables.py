@@ -1,0 +1,56 @@
+"""Parquet tables that say what they are: a kind, a version, and how they were made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from geoblanket._files import atomic_output
+from geoblanket.errors import InputError
+
+__all__ = ["scan_table", "write_table"]
+
+_KEY = "geoblanket"
+
+
+def write_table(frame: pl.LazyFrame | pl.DataFrame, path: str | Path, *, kind: str, about: Mapping[str, Any]) -> None:
+    """Write a table as Parquet, streaming, wholly or not at all.
+
+    Parameters
+    ----------
+    kind
+        What the table is ("traces", "walks"); `scan_table` asks for it.
+    about
+        How it was made: JSON values, kept in the file.
+    """
+    text = json.dumps({"kind": kind, "version": 1, **about}, allow_nan=False, sort_keys=True)
+    with atomic_output(path) as temporary:
+        frame.lazy().sink_parquet(temporary, metadata={_KEY: text}, engine="streaming")
+
+
+def scan_table(
+    path: str | Path, *, kind: str, schema: Mapping[str, pl.DataType]
+) -> tuple[pl.LazyFrame, dict[str, Any]]:
+    """Open a table written by `write_table`: its rows, lazily, and how it was made."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("no such file", path=path)
+    try:
+        text = pl.read_parquet_metadata(path).get(_KEY)
+        found = pl.read_parquet_schema(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(
+            f"cannot be read as Parquet, so it is not a table of {kind}", path=path, hint="Make it again"
+        ) from error
+    about = json.loads(text) if text is not None else {}
+    if about.get("kind") != kind or about.get("version") != 1 or dict(found) != dict(schema):
+        raise InputError(
+            f"is a Parquet file, but not a table of {kind} written by this version of geoblanket",
+            path=path,
+            hint="Make it again",
+        )
+    return pl.scan_parquet(path), about
