@@ -1,0 +1,24 @@
+"""`import geoblanket` and `geoblanket --help` stay quick because they import almost nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "scipy", "polars", "osmium", "matplotlib", "networkx", "shapely", "multiprocessing", "joblib"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import geoblanket",
+        "from typer.testing import CliRunner; import geoblanket.cli.main as m; "
+        "r = CliRunner().invoke(m.app, ['--help']); assert r.exit_code == 0, r.output",
+    ],
+)
+def test_nothing_heavy_is_imported(code: str) -> None:
+    script = f"import sys; {code}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert HEAVY.isdisjoint(done.stdout.split())
