@@ -1,0 +1,66 @@
+"""Time and peak memory of one job, measured in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["Measured", "machine", "measure", "show"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run of a job took."""
+
+    seconds: float
+    peak_mb: float
+    result: Any
+
+
+def measure(job: Callable[..., Any], *arguments: Any) -> Measured:
+    """Run `job(*arguments)` in a new process (module-level functions and plain arguments only).
+
+    Imports that the job makes inside itself are part of its time, as they are for a user of the command line. Peak
+    memory is that of the process or of its largest child, whichever is more.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(_run, job, arguments).result()
+
+
+def _run(job: Callable[..., Any], arguments: tuple[Any, ...]) -> Measured:
+    start = time.perf_counter()
+    result = job(*arguments)
+    seconds = time.perf_counter() - start
+    peak_kb = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Measured(seconds, peak_kb / 1024, result)
+
+
+def show(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a table of figures."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for position, name in enumerate(header):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=110).print(table)
+
+
+def machine() -> str:
+    """Describe this machine in a line."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    return f"{multiprocessing.cpu_count()} × {cpu}, Python {platform.python_version()}"
