@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from geoblanket._arrayfile import read_arrays, write_arrays
@@ -14,7 +16,7 @@ MAGIC = b"GBTESTS1"
 
 def written(folder: Path) -> Path:
     path = folder / "some.arrays"
-    arrays = {"a": np.arange(5, dtype=np.int32), "b": np.eye(3), "empty": np.empty(0)}
+    arrays: dict[str, npt.NDArray[Any]] = {"a": np.arange(5, dtype=np.int32), "b": np.eye(3), "empty": np.empty(0)}
     write_arrays(path, magic=MAGIC, fields={"unit": "m"}, arrays=arrays)
     return path
 

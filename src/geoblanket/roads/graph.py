@@ -172,8 +172,9 @@ class RoadGraph:
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`; its arrays are mapped from the file, in milliseconds."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
+        parts: dict[str, Any] = {**arrays, **values}
         try:
-            graph = cls(**arrays, **values)
+            graph = cls(**parts)
             graph._check()
         except (TypeError, ValueError) as error:
             raise InputError(
