@@ -15,7 +15,7 @@ from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._geodesy import Floats
 from geoblanket.errors import InputError
 
-__all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph"]
+__all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
 ROAD_CLASSES = (
     "motorway", "trunk", "primary", "secondary", "tertiary", "unclassified", "residential", "living_street",
@@ -27,6 +27,11 @@ LengthModel = Literal["sphere", "given"]
 """`sphere`: lengths measured by geoblanket on the sphere; `given`: taken from the source's own column."""
 
 _MAGIC = b"GBROADS1"
+
+_DTYPES = {
+    "node_ids": "<i8", "lat": "<f8", "lon": "<f8", "offsets": "<i8", "targets": "<i4", "length_m": "<f8",
+    "speed_m_s": "<f8", "road_class": "|u1", "shape_offsets": "<i8", "shape_lat": "<f8", "shape_lon": "<f8",
+}  # fmt: skip
 
 Ints = npt.NDArray[np.int32]
 
@@ -96,7 +101,7 @@ class RoadGraph:
         if shapes is None:
             shapes = (np.zeros(len(source) + 1, np.int64), np.empty(0), np.empty(0))
         shape_offsets = np.asarray(shapes[0], np.int64)
-        new_offsets, taken = _reorder_ragged(shape_offsets, order)
+        new_offsets, taken = reorder_ragged(shape_offsets, order)
         return cls(
             node_ids=np.asarray(node_ids, np.int64),
             lat=np.asarray(lat, np.float64),
@@ -139,13 +144,20 @@ class RoadGraph:
 
     def keep_nodes(self, keep: npt.NDArray[np.bool_]) -> RoadGraph:
         """Return the subgraph of the nodes where `keep` (shape (N,)) is true and of the edges between them."""
-        new_index = np.cumsum(keep) - 1
-        edges = np.flatnonzero(keep[self.sources] & keep[self.targets])
-        shape_offsets, taken = _reorder_ragged(self.shape_offsets, edges)
+        return self._subgraph(keep, keep[self.sources] & keep[self.targets])
+
+    def keep_edges(self, keep: npt.NDArray[np.bool_]) -> RoadGraph:
+        """Return the graph with all its nodes and the edges where `keep` (shape (E,)) is true."""
+        return self._subgraph(np.ones(self.node_count, bool), keep)
+
+    def _subgraph(self, keep_nodes: npt.NDArray[np.bool_], keep_edges: npt.NDArray[np.bool_]) -> RoadGraph:
+        new_index = np.cumsum(keep_nodes) - 1
+        edges = np.flatnonzero(keep_edges)
+        shape_offsets, taken = reorder_ragged(self.shape_offsets, edges)
         return RoadGraph.from_edges(
-            node_ids=self.node_ids[keep],
-            lat=self.lat[keep],
-            lon=self.lon[keep],
+            node_ids=self.node_ids[keep_nodes],
+            lat=self.lat[keep_nodes],
+            lon=self.lon[keep_nodes],
             sources=new_index[self.sources[edges]],
             targets=new_index[self.targets[edges]],
             length_m=self.length_m[edges],
@@ -162,6 +174,12 @@ class RoadGraph:
         return (
             np.concatenate([[self.lat[source]], self.shape_lat[inner], [self.lat[target]]]),
             np.concatenate([[self.lon[source]], self.shape_lon[inner], [self.lon[target]]]),
+        )
+
+    def lines(self) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
+        """Return the whole lines of all edges: offsets of shape (E + 1,), latitudes and longitudes, degrees."""
+        return whole_lines(
+            self.lat, self.lon, self.sources, self.targets, (self.shape_offsets, self.shape_lat, self.shape_lon)
         )
 
     def save(self, path: str | Path) -> None:
@@ -189,6 +207,8 @@ class RoadGraph:
 
     def _check(self) -> None:
         """Raise ValueError unless the arrays fit together, so that no index can point outside."""
+        if any(array.ndim != 1 or array.dtype != _DTYPES[name] for name, array in self._arrays().items()):
+            raise ValueError("types")
         nodes, edges, inner = len(self.node_ids), len(self.targets), len(self.shape_lat)
         sizes_fit = (
             len(self.lat) == len(self.lon) == nodes
@@ -203,6 +223,30 @@ class RoadGraph:
             raise ValueError("targets")
         if edges and self.road_class.max() >= len(ROAD_CLASSES):
             raise ValueError("road_class")
+        measured = (self.lat, self.lon, self.shape_lat, self.shape_lon, self.length_m, self.speed_m_s)
+        if not all(np.isfinite(values).all() for values in measured):
+            raise ValueError("numbers")
+        if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
+            raise ValueError("lengths and speeds")
+
+
+def whole_lines(
+    lat: Floats,
+    lon: Floats,
+    sources: npt.NDArray[np.integer[Any]],
+    targets: npt.NDArray[np.integer[Any]],
+    shapes: tuple[npt.NDArray[np.int64], Floats, Floats],
+) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
+    """Put the end nodes of edges around their inner points: offsets, latitudes and longitudes, degrees."""
+    shape_offsets, shape_lat, shape_lon = shapes
+    offsets = shape_offsets + 2 * np.arange(len(shape_offsets))
+    first, last = offsets[:-1], offsets[1:] - 1
+    inner = np.ones(offsets[-1], bool)
+    inner[first] = inner[last] = False
+    line_lat, line_lon = np.empty(len(inner)), np.empty(len(inner))
+    for line, node, shape in ((line_lat, lat, shape_lat), (line_lon, lon, shape_lon)):
+        line[first], line[last], line[inner] = node[sources], node[targets], shape
+    return offsets, line_lat, line_lon
 
 
 def _is_partition(offsets: npt.NDArray[np.int64], parts: int, total: int) -> bool:
@@ -211,7 +255,7 @@ def _is_partition(offsets: npt.NDArray[np.int64], parts: int, total: int) -> boo
     )
 
 
-def _reorder_ragged(
+def reorder_ragged(
     offsets: npt.NDArray[np.int64], order: npt.NDArray[np.intp] | Sequence[int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the offsets of the rows taken in `order`, and the indices of the values they hold."""
