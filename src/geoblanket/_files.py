@@ -11,7 +11,7 @@ from pathlib import Path
 
 from geoblanket.errors import OutputError
 
-__all__ = ["atomic_output", "sha256_file"]
+__all__ = ["atomic_output", "check_output", "sha256_file"]
 
 
 @contextmanager
@@ -22,10 +22,7 @@ def atomic_output(path: str | Path) -> Iterator[Path]:
     the old content or the whole new one. After an exception (Ctrl-C too) the temporary file is removed.
     """
     path = Path(path)
-    if path.is_dir():
-        raise OutputError(f"{path}: is a folder. Give the name of the file to write.")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path}: the folder {path.parent} does not exist. Create it first.")
+    check_output(path)
     # The ending is kept, because writers choose a format by it.
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}.partial{path.suffix}")
     try:
@@ -37,6 +34,15 @@ def atomic_output(path: str | Path) -> Iterator[Path]:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error}).") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_output(path: str | Path) -> None:
+    """Raise at once, before long work, if a file could not be written at `path`."""
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path}: is a folder. Give the name of the file to write.")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path}: the folder {path.parent} does not exist. Create it first.")
 
 
 def _sync(path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EARTH_RADIUS_M", "Floats", "haversine_m", "local_metres"]
+__all__ = ["EARTH_RADIUS_M", "Floats", "haversine_m", "local_degrees", "local_metres"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,3 +38,13 @@ def local_metres(
     x: Floats = (np.asarray(lon, dtype=np.float64) - origin_lon) * (scale * np.cos(np.radians(origin_lat)))
     y: Floats = (np.asarray(lat, dtype=np.float64) - origin_lat) * scale
     return x, y
+
+
+def local_degrees(
+    x: npt.ArrayLike, y: npt.ArrayLike, *, origin_lat: float, origin_lon: float
+) -> tuple[Floats, Floats]:
+    """Return the latitudes and longitudes of points that `local_metres` projected."""
+    scale = np.radians(1.0) * EARTH_RADIUS_M
+    lat: Floats = np.asarray(y, dtype=np.float64) / scale + origin_lat
+    lon: Floats = np.asarray(x, dtype=np.float64) / (scale * np.cos(np.radians(origin_lat))) + origin_lon
+    return lat, lon

@@ -9,6 +9,7 @@ import typer
 
 from geoblanket import __version__
 from geoblanket.cli import roads
+from geoblanket.cli.match import match
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
@@ -22,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(roads.app, name="roads")
+app.command()(match)
 
 
 def _print_version(wanted: bool) -> None:

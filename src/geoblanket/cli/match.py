@@ -1,0 +1,81 @@
+"""`geoblanket match`: traces onto roads, as walks on a fixed clock."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from geoblanket.mobility.matching import MatchSummary
+
+__all__ = ["match"]
+
+
+class _Method(StrEnum):
+    HMM = "hmm"
+    NEAREST = "nearest"
+
+
+def match(
+    *,
+    traces: Annotated[Path, typer.Option(help="Traces, from `geoblanket traces import`.", show_default=False)],
+    roads: Annotated[Path, typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The walks to write (Parquet).", show_default=False)],
+    interval: Annotated[float, typer.Option(help="Time between two steps of a walk, seconds.")] = 30.0,
+    method: Annotated[
+        _Method,
+        typer.Option(help="hmm: the most probable route on the roads; nearest: the nearest place, roads unseen."),
+    ] = _Method.HMM,
+    spacing: Annotated[float, typer.Option(help="Spacing of the places, metres; 0: every road node.")] = 0.0,
+    max_gap: Annotated[float, typer.Option(help="A longer time without a matched point ends a walk, seconds.")] = 180.0,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; the result does not depend on it.", show_default="all cores")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Match traces to roads: the place of each vehicle at every tick of a fixed clock."""
+    from geoblanket.mobility.map_matcher import MatchOptions
+    from geoblanket.mobility.matching import match_traces
+
+    with progress_bars() as progress:
+        summary = match_traces(
+            traces,
+            roads,
+            out,
+            interval_s=interval,
+            method=method.value,
+            spacing_m=spacing,
+            options=MatchOptions(max_gap_s=max_gap),
+            workers=workers,
+            progress=progress,
+        )
+    if json:
+        print_json(summary.as_dict())
+    else:
+        _print_summary(summary, method=method, interval=interval)
+    say(f"walks written to {out}")
+
+
+def _print_summary(summary: MatchSummary, *, method: _Method, interval: float) -> None:
+    target = "road" if method is _Method.HMM else "place"
+    print_table(
+        f"Walks: one step every {interval:g} s",
+        [
+            ("walks", f"{summary.walks:,}"),
+            ("steps", f"{summary.steps:,}"),
+            ("trips read", f"{summary.trips:,}"),
+            ("points read", f"{summary.points:,}"),
+            ("points matched", f"{summary.matched_share:.1%}"),
+            (f"median distance from point to {target}", f"{summary.median_distance_m:.1f} m"),
+            ("places visited", f"{summary.places_visited:,} of {summary.places:,}"),
+            ("breaks: no points for too long", f"{summary.breaks['gap']:,}"),
+            (f"breaks: too far from any {target} for too long", f"{summary.breaks['off_road']:,}"),
+            ("breaks: no route fits the time", f"{summary.breaks['no_route']:,}"),
+            ("stretches left out (fewer than two steps)", f"{summary.short_stretches:,}"),
+        ],
+    )

@@ -1,0 +1,133 @@
+"""Which edges lie near a point: a grid of square cells, each listing the pieces of road within reach of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import InputError
+from geoblanket.mobility.edge_lines import EdgeLines
+from geoblanket.roads.graph import RoadGraph
+
+__all__ = ["Candidates", "EdgeIndex"]
+
+_BLOCK_POINTS = 4096
+"""Points searched at once: what they need stays within the processor's cache."""
+_ROW = 1 << 31
+"""Cells are numbered row * _ROW + column; no map has as many columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The nearest edges of each point, nearest first; unused entries hold edge -1 and an infinite distance."""
+
+    edge: npt.NDArray[np.int32]
+    """Edge, shape (P, K)."""
+    offset_m: Floats
+    """Where on the edge its nearest point lies: metres from the edge's source along the road, shape (P, K)."""
+    distance_m: Floats
+    """Distance from the point to the edge, metres, shape (P, K)."""
+
+
+class EdgeIndex:
+    """Finds the edges near points.
+
+    Parameters
+    ----------
+    graph
+        The roads. Edges whose line has no extent (self-loops without geometry) are never found.
+    radius_m
+        How far from a point an edge may be, metres.
+    """
+
+    def __init__(self, graph: RoadGraph, *, radius_m: float) -> None:
+        if graph.edge_count == 0:
+            raise InputError("the road graph has no edges, so nothing can be matched to it")
+        self.radius_m = radius_m
+        self._cell_m = radius_m
+        self.lines = EdgeLines.of_graph(graph, longest_piece_m=2 * radius_m)
+        self._squared = self.lines.dx**2 + self.lines.dy**2
+        cell, piece = self._reached_cells()
+        order = np.lexsort((piece, cell))
+        self._pieces = piece[order]
+        self._cells, starts = np.unique(cell[order], return_index=True)
+        self._starts = np.append(starts, len(order))
+
+    def nearest(self, lat: Floats, lon: Floats, *, count: int) -> Candidates:
+        """Return the `count` nearest edges within the radius of each point (degrees), each edge once."""
+        x, y = self.lines.project(lat, lon)
+        shape = (len(x), count)
+        found = Candidates(np.full(shape, -1, np.int32), np.zeros(shape), np.full(shape, np.inf))
+        for start in range(0, len(x), _BLOCK_POINTS):
+            rows = np.arange(start, min(start + _BLOCK_POINTS, len(x)))
+            self._search(x[rows], y[rows], rows, found)
+        return found
+
+    def _reached_cells(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return pairs (cell, piece) such that the piece lies within the radius of some point of the cell."""
+        lines, reach, cell_m = self.lines, self.radius_m, self._cell_m
+        solid = np.flatnonzero(self._squared > 0)
+        x, y, dx, dy = lines.x[solid], lines.y[solid], lines.dx[solid], lines.dy[solid]
+        left = np.floor((np.minimum(x, x + dx) - reach) / cell_m).astype(np.int64)
+        right = np.floor((np.maximum(x, x + dx) + reach) / cell_m).astype(np.int64)
+        low = np.floor((np.minimum(y, y + dy) - reach) / cell_m).astype(np.int64)
+        high = np.floor((np.maximum(y, y + dy) + reach) / cell_m).astype(np.int64)
+        width, height = right - left + 1, high - low + 1
+        boxes = width * height
+        which = np.repeat(np.arange(len(solid)), boxes)
+        number = np.arange(boxes.sum()) - np.repeat(np.cumsum(boxes) - boxes, boxes)
+        column, row = left[which] + number % width[which], low[which] + number // width[which]
+        piece = solid[which]
+        distance, _ = self._to_pieces((column + 0.5) * cell_m, (row + 0.5) * cell_m, piece)
+        near = distance <= (reach + cell_m * np.sqrt(0.5)) ** 2
+        return row[near] * _ROW + column[near], piece[near].astype(np.int32)
+
+    def _to_pieces(self, x: Floats, y: Floats, piece: npt.NDArray[np.integer]) -> tuple[Floats, Floats]:
+        """Return each point's squared distance to its piece, and where along the piece the nearest point lies."""
+        lines = self.lines
+        x, y = x - lines.x[piece], y - lines.y[piece]
+        dx, dy = lines.dx[piece], lines.dy[piece]
+        along = np.clip((x * dx + y * dy) / self._squared[piece], 0.0, 1.0)
+        return (x - along * dx) ** 2 + (y - along * dy) ** 2, along
+
+    def _search(self, x: Floats, y: Floats, rows: npt.NDArray[np.intp], found: Candidates) -> None:
+        """Fill the given rows of `found` for points in local metres."""
+        finite = np.isfinite(x) & np.isfinite(y) & (np.abs(x) < 1e9) & (np.abs(y) < 1e9)
+        x, y, rows = x[finite], y[finite], rows[finite]
+        key = np.floor(y / self._cell_m).astype(np.int64) * _ROW + np.floor(x / self._cell_m).astype(np.int64)
+        cell = np.minimum(np.searchsorted(self._cells, key), len(self._cells) - 1)
+        listed = np.where(self._cells[cell] == key, self._starts[cell + 1] - self._starts[cell], 0)
+        point = np.repeat(np.arange(len(x)), listed)
+        entry = np.arange(len(point)) + np.repeat(self._starts[cell] - (np.cumsum(listed) - listed), listed)
+        piece = self._pieces[entry]
+        squared, along = self._to_pieces(x[point], y[point], piece)
+        near = np.flatnonzero(squared <= self.radius_m**2)
+        if not len(near):
+            return
+        near = near[_nearest_of_runs(point[near], self.lines.edge[piece[near]], squared[near])]
+        point, piece, squared, along = point[near], piece[near], squared[near], along[near]
+        per_point = np.bincount(point, minlength=len(x))
+        position = np.arange(len(point)) - np.repeat(np.cumsum(per_point) - per_point, per_point)
+        padded = np.full((len(x), per_point.max()), np.inf)
+        padded[point, position] = squared
+        best = np.argsort(padded, axis=1, kind="stable")[:, : found.edge.shape[1]]
+        chosen = (np.cumsum(per_point) - per_point)[:, None] + best
+        used = best < per_point[:, None]
+        at, slot = np.nonzero(used)
+        chosen = chosen[at, slot]
+        lines, piece = self.lines, piece[chosen]
+        found.edge[rows[at], slot] = lines.edge[piece]
+        found.offset_m[rows[at], slot] = lines.start_m[piece] + along[chosen] * lines.length_m[piece]
+        found.distance_m[rows[at], slot] = np.sqrt(squared[chosen])
+
+
+def _nearest_of_runs(point: npt.NDArray[np.intp], edge: npt.NDArray[np.int32], squared: Floats) -> npt.NDArray[np.intp]:
+    """Return the index of the smallest distance in each run of equal (point, edge)."""
+    new = np.append(True, (point[1:] != point[:-1]) | (edge[1:] != edge[:-1]))
+    run = np.cumsum(new) - 1
+    smallest = np.flatnonzero(squared == np.minimum.reduceat(squared, np.flatnonzero(new))[run])
+    first: npt.NDArray[np.intp] = smallest[np.append(True, run[smallest][1:] != run[smallest][:-1])]
+    return first
