@@ -1,0 +1,190 @@
+"""Road files of any known kind to one road graph, with an account of everything that was left out."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from geoblanket._progress import Progress, silent
+from geoblanket.errors import InputError, ParameterError
+from geoblanket.roads._reading import RoadsRead
+from geoblanket.roads.components import largest_part
+from geoblanket.roads.contraction import contract
+from geoblanket.roads.graph import LengthModel, RoadGraph
+
+__all__ = ["RoadsSource", "RoadsSummary", "import_roads"]
+
+RoadsSource = Literal["OpenStreetMap", "tables", "GraphML"]
+
+_SNIFFED_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class RoadsSummary:
+    """What an import of roads read, left out, assumed and made."""
+
+    source: RoadsSource
+    nodes: int
+    edges: int
+    length_km: float
+    """Length of all directed edges together."""
+    length_model: LengthModel
+    read: dict[str, int]
+    """What the files held."""
+    dropped: dict[str, float]
+    """What was left out, by reason; `*_km` are kilometres, the others counts."""
+    assumed: dict[str, int]
+    """Where a default stands for what the files did not say."""
+    contracted_nodes: int
+    """Nodes where a road only bends: now part of an edge's shape."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summary as plain JSON values."""
+        return asdict(self)
+
+
+def import_roads(
+    files: Sequence[str | Path], *, keep_all: bool = False, progress: Progress = silent
+) -> tuple[RoadGraph, RoadsSummary]:
+    """Read a road network; the content of the files tells what they are.
+
+    Parameters
+    ----------
+    files
+        OpenStreetMap PBF or XML (one or several extracts), or a table of nodes and a table of edges (CSV), or one
+        GraphML file saved by OSMnx; XML, GraphML and CSV also compressed.
+    keep_all
+        Keep the whole network, not only its largest strongly connected part.
+    progress
+        Called while reading.
+
+    Returns
+    -------
+    graph, summary
+        OpenStreetMap's nodes are contracted to junctions and ends. Self-loops are dropped: they are on no shortest
+        path. Edges that repeat another one's ends and length are dropped; edges with the same ends and different
+        lengths are different roads, and stay.
+    """
+    source, roads = _read([Path(file) for file in files], progress)
+    progress("Building the graph", 0, None)
+    # Tables and GraphML come contracted, and their nodes are the ones that their users know.
+    simplify = contract if source == "OpenStreetMap" else _as_it_is
+    unique, repeated = _without_loops_and_duplicates(roads.graph)
+    graph = simplify(unique)
+    contracted = unique.node_count - graph.node_count
+    unconnected: dict[str, float] = {}
+    if not keep_all:
+        part = largest_part(graph)
+        # Where a dropped road joined, a junction may have become a bend.
+        graph = simplify(part.graph)
+        contracted += part.graph.node_count - graph.node_count
+        unconnected = {
+            "unconnected_nodes": part.dropped_nodes,
+            "unconnected_edges": part.dropped_edges,
+            "unconnected_km": round(part.dropped_km, 3),
+        }
+    progress("Building the graph", 1, 1)
+    if not graph.edge_count:
+        raise InputError(
+            "has no two places connected in both directions",
+            path=files[0],
+            hint="Give a larger network, or keep all of it (keep_all, --keep-all)",
+        )
+    return graph, RoadsSummary(
+        source=source,
+        nodes=graph.node_count,
+        edges=graph.edge_count,
+        length_km=round(float(graph.length_m.sum()) / 1000, 3),
+        length_model=graph.length_model,
+        read=dict(roads.counts.read),
+        dropped={**roads.counts.dropped, **repeated, **unconnected},
+        assumed=dict(roads.counts.assumed),
+        contracted_nodes=contracted,
+    )
+
+
+def _read(paths: list[Path], progress: Progress) -> tuple[RoadsSource, RoadsRead]:
+    if not paths:
+        raise ParameterError("No road file was given. Give at least one.")
+    kinds = {path: _kind_of(path) for path in paths}
+    if set(kinds.values()) == {"csv"}:
+        from geoblanket.roads.tables import read_tables
+
+        return "tables", read_tables(paths)
+    if "csv" in kinds.values() or ("graphml" in kinds.values() and len(paths) > 1):
+        raise ParameterError(
+            "These road files do not belong together. "
+            "Give OpenStreetMap extracts, or a table of nodes and one of edges, or one GraphML file."
+        )
+    if set(kinds.values()) == {"graphml"}:
+        from geoblanket.roads.graphml import read_graphml
+
+        return "GraphML", read_graphml(paths[0])
+    from geoblanket.roads.osm import OsmFile, read_osm
+
+    return "OpenStreetMap", read_osm([OsmFile(path, kind) for path, kind in kinds.items()], progress=progress)
+
+
+def _kind_of(path: Path) -> str:
+    """Return "csv", "graphml", or a format of OpenStreetMap in libosmium's words, by the first bytes of the file."""
+    if path.is_dir():
+        raise InputError("is a folder, not a road file", path=path, hint="Give the files in it")
+    if not path.is_file():
+        raise InputError("no such file", path=path)
+    head, packing = _first_bytes(path)
+    if not head:
+        raise InputError("is empty", path=path)
+    if b"OSMHeader" in head[:64]:
+        return "pbf"
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
+        if b"<graphml" in head:
+            return "graphml"
+        if b"<osm" in head:
+            return "osm" + packing
+    elif ".csv" in [suffix.lower() for suffix in path.suffixes]:
+        return "csv"
+    raise InputError(
+        "is neither OpenStreetMap data (PBF or XML), nor GraphML, nor a table named .csv",
+        path=path,
+        hint="Check that the file is what its name says",
+    )
+
+
+def _first_bytes(path: Path) -> tuple[bytes, str]:
+    """Return the first bytes of the file's content, and how it is packed ("", ".gz", ".bz2")."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(3)
+            file.seek(0)
+            if magic[:2] == b"\x1f\x8b":
+                return gzip.GzipFile(fileobj=file).read(_SNIFFED_BYTES), ".gz"
+            if magic == b"BZh":
+                return bz2.BZ2File(file).read(_SNIFFED_BYTES), ".bz2"
+            return file.read(_SNIFFED_BYTES), ""
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError("cannot be read: it is cut off, damaged or not readable", path=path) from error
+
+
+def _as_it_is(graph: RoadGraph) -> RoadGraph:
+    return graph
+
+
+def _without_loops_and_duplicates(graph: RoadGraph) -> tuple[RoadGraph, dict[str, float]]:
+    is_loop = graph.sources == graph.targets
+    repeats = np.zeros(graph.edge_count, bool)
+    # Edges are sorted by ends and length, so those that agree in all three are neighbours.
+    repeats[1:] = np.all([np.diff(values) == 0 for values in (graph.sources, graph.targets, graph.length_m)], axis=0)
+    repeats &= ~is_loop
+    dropped: dict[str, float] = {
+        "self_loops": int(is_loop.sum()),
+        "self_loops_km": round(float(graph.length_m[is_loop].sum()) / 1000, 3),
+        "duplicate_edges": int(repeats.sum()),
+    }
+    return graph.keep_edges(~is_loop & ~repeats), dropped

@@ -1,0 +1,239 @@
+"""Node and edge tables (CSV) to a road graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from geoblanket._geodesy import Floats, haversine_m
+from geoblanket.errors import InputError
+from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
+from geoblanket.roads.graph import LengthModel, RoadGraph, whole_lines
+from geoblanket.roads.tags import class_index, parse_speed
+
+__all__ = ["RoadTable", "graph_of_tables", "read_tables"]
+
+NODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "id": ("osmid", "id", "node_id", "node"),
+    "lat": ("y", "lat", "latitude"),
+    "lon": ("x", "lon", "lng", "longitude"),
+}
+"""What a table of nodes must have, and the names under which it may have it (case does not matter)."""
+
+EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {"source": ("u", "source", "from"), "target": ("v", "target", "to")}
+"""What a table of edges must have."""
+
+OPTIONAL_EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "length": ("length", "length_m"),
+    "highway": ("highway", "road_class", "class"),
+    "speed": ("speed_limit", "speed_kph", "maxspeed"),
+    "geometry": ("geometry", "wkt"),
+}
+"""What a table of edges may have: metres, OpenStreetMap's class, km/h, a LINESTRING of longitudes and latitudes."""
+
+_LONGEST_M = 20_100_000.0
+"""No two points on Earth are farther apart; also keeps infinity out, metres."""
+
+Lines = tuple[npt.NDArray[np.int64], Floats, Floats]
+"""Points of edges: where each edge's points start, latitudes, longitudes."""
+
+
+class RoadTable(NamedTuple):
+    """Text columns under our names, with the `row` of the file that each line comes from."""
+
+    frame: pl.DataFrame
+    path: Path
+
+
+def read_tables(paths: Sequence[str | Path]) -> RoadsRead:
+    """Read a table of nodes and a table of edges, in any order: their columns tell which is which.
+
+    Each row of the edges is one direction of a road. Lengths are taken as given, in metres; without a column of
+    lengths they are measured on the sphere.
+    """
+    tables: dict[str, RoadTable] = {}
+    for path in map(Path, paths):
+        kind, table = _read_table(path)
+        if kind in tables:
+            raise InputError(f"is a second table of {kind}", path=path, hint="Give one table of nodes and one of edges")
+        tables[kind] = table
+    for kind in ("nodes", "edges"):
+        if kind not in tables:
+            raise InputError(
+                f"needs a table of {kind} beside it",
+                path=paths[0],
+                hint="Give both files, for example nodes.csv edges.csv",
+            )
+    return graph_of_tables(tables["nodes"], tables["edges"])
+
+
+def _read_table(path: Path) -> tuple[str, RoadTable]:
+    try:
+        frame = pl.read_csv(path, infer_schema=False)
+    except pl.exceptions.NoDataError as error:
+        raise InputError("is empty", path=path) from error
+    except (pl.exceptions.PolarsError, OSError) as error:
+        # The message of the parser may quote a cell.
+        raise InputError(
+            "cannot be read as a table of comma-separated values in UTF-8",
+            path=path,
+            hint="Check that it is not cut off and that every row has as many cells as the header",
+        ) from error
+    by_name = {name.strip().lower(): name for name in reversed(frame.columns)}
+    edges, nodes = _matching(EDGE_COLUMNS, by_name), _matching(NODE_COLUMNS, by_name)
+    if len(edges) == len(EDGE_COLUMNS):
+        kind, columns = "edges", edges | _matching(OPTIONAL_EDGE_COLUMNS, by_name)
+    elif len(nodes) == len(NODE_COLUMNS):
+        kind, columns = "nodes", nodes
+    else:
+        expected, found = (EDGE_COLUMNS, edges) if edges else (NODE_COLUMNS, nodes)
+        missing = next(names for column, names in expected.items() if column not in found)
+        raise InputError(
+            f"has no column {' or '.join(missing)}",
+            path=path,
+            hint="A table of nodes has the columns osmid,y,x and a table of edges u,v,length, separated by commas",
+        )
+    row = pl.int_range(2, pl.len() + 2).alias("row")
+    return kind, RoadTable(frame.select(row, **{column: pl.col(name) for column, name in columns.items()}), path)
+
+
+def _matching(wanted: Mapping[str, tuple[str, ...]], by_name: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        column: next((by_name[name] for name in names if name in by_name), None) for column, names in wanted.items()
+    }
+    return {column: name for column, name in found.items() if name is not None}
+
+
+def graph_of_tables(nodes: RoadTable, edges: RoadTable) -> RoadsRead:
+    """Build the graph of a table of nodes (id, lat, lon) and a table of edges (source, target, ...)."""
+    for table, things in ((nodes, "nodes"), (edges, "edges")):
+        if not table.frame.height:
+            raise InputError(f"has no {things}", path=table.path, hint="Give a network with at least one road")
+    node_ids = _whole_numbers(nodes, "id")
+    _refuse_first(nodes, ~nodes.frame["id"].is_first_distinct(), "repeats the id of a node")
+    lat = _numbers(nodes, "lat", lowest=-90.0, highest=90.0, problem="has no latitude between -90 and 90 degrees")
+    lon = _numbers(nodes, "lon", lowest=-180.0, highest=180.0, problem="has no longitude between -180 and 180 degrees")
+    sources, targets = _node_indices(edges, "source", node_ids), _node_indices(edges, "target", node_ids)
+    shapes = _inner_points(edges)
+    length_m, length_model = _lengths(edges, whole_lines(lat, lon, sources, targets, shapes))
+    counts = Counts()
+    road_class = _classes(edges.frame, counts)
+    graph = RoadGraph.from_edges(
+        node_ids=node_ids,
+        lat=lat,
+        lon=lon,
+        sources=sources,
+        targets=targets,
+        length_m=length_m,
+        speed_m_s=_speeds_kmh(edges.frame, road_class, counts) * KMH_TO_M_S,
+        road_class=road_class,
+        length_model=length_model,
+        shapes=shapes,
+    )
+    pairs = np.unique(np.stack([sources, targets]), axis=1).shape[1]
+    counts.read.update(nodes=graph.node_count, edges=graph.edge_count, parallel_edges=graph.edge_count - pairs)
+    return RoadsRead(graph, counts)
+
+
+def _refuse_first(table: RoadTable, wrong: pl.Series, problem: str, hint: str | None = None) -> None:
+    """Raise an error for the first row where `wrong` is true."""
+    rows = table.frame["row"].filter(wrong)
+    if len(rows):
+        raise InputError(problem, path=table.path, row=rows[0], hint=hint)
+
+
+def _whole_numbers(table: RoadTable, column: str) -> npt.NDArray[np.int64]:
+    values = table.frame[column].str.strip_chars().cast(pl.Int64, strict=False)
+    _refuse_first(table, values.is_null(), f"has no whole number of 64 bits as {column}")
+    return values.to_numpy()
+
+
+def _numbers(table: RoadTable, column: str, *, lowest: float, highest: float, problem: str) -> Floats:
+    values = table.frame[column].str.strip_chars().cast(pl.Float64, strict=False)
+    _refuse_first(table, ~values.is_between(lowest, highest).fill_null(value=False), problem)
+    return values.to_numpy()
+
+
+def _node_indices(edges: RoadTable, column: str, node_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    wanted = _whole_numbers(edges, column)
+    order = np.argsort(node_ids)
+    found: npt.NDArray[np.int64] = order[np.searchsorted(node_ids, wanted, sorter=order).clip(max=len(node_ids) - 1)]
+    _refuse_first(
+        edges,
+        pl.Series(node_ids[found] != wanted),
+        f"has a {column} that is not among the nodes",
+        hint="Give the nodes that belong to these edges",
+    )
+    return found
+
+
+def _lengths(edges: RoadTable, lines: Lines) -> tuple[Floats, LengthModel]:
+    if "length" in edges.frame.columns:
+        problem = "has no length of 0 m or more"
+        return _numbers(edges, "length", lowest=0.0, highest=_LONGEST_M, problem=problem), "given"
+    offsets, lat, lon = lines
+    step_m = np.append(haversine_m(lat[:-1], lon[:-1], lat[1:], lon[1:]), 0.0)
+    step_m[offsets[1:] - 1] = 0.0
+    return np.add.reduceat(step_m, offsets[:-1]), "sphere"
+
+
+def _classes(edges: pl.DataFrame, counts: Counts) -> npt.NDArray[np.uint8]:
+    """Return the class of each edge, and count those that are none of ours."""
+    if "highway" not in edges.columns:
+        counts.assumed["class_unknown"] += edges.height
+        return np.full(edges.height, class_index("road").number, np.uint8)
+    texts = edges["highway"].fill_null("")
+    found = {text: class_index(text) for text in texts.unique()}
+    known = texts.replace_strict({text: each.known for text, each in found.items()}, return_dtype=pl.Boolean)
+    counts.assumed["class_unknown"] += int((~known).sum())
+    return texts.replace_strict({text: each.number for text, each in found.items()}, return_dtype=pl.UInt8).to_numpy()
+
+
+def _speeds_kmh(edges: pl.DataFrame, road_class: npt.NDArray[np.uint8], counts: Counts) -> Floats:
+    """Return the speed of each edge in km/h: its own where it has one, else that of its class."""
+    speeds = class_speeds_kmh(road_class)
+    if "speed" not in edges.columns:
+        counts.assumed["speed_of_class"] += edges.height
+        return speeds
+    texts = edges["speed"].fill_null("").str.strip_chars()
+    parsed: dict[str, float | None] = {}
+    for text in texts.unique():
+        try:
+            parsed[text] = parse_speed(text)
+        except ValueError:
+            parsed[text] = None
+            counts.assumed["speed_unreadable"] += int((texts == text).sum())
+    own = texts.replace_strict(parsed, return_dtype=pl.Float64)
+    counts.assumed["speed_of_class"] += own.null_count()
+    return own.fill_null(pl.Series(speeds)).to_numpy()
+
+
+def _inner_points(edges: RoadTable) -> Lines:
+    """Return the points of each edge's LINESTRING without its ends: offsets, latitudes and longitudes."""
+    count = edges.frame.height
+    if "geometry" not in edges.frame.columns or edges.frame["geometry"].null_count() == count:
+        return np.zeros(count + 1, np.int64), np.empty(0), np.empty(0)
+    inside = pl.col("geometry").str.extract(r"^\s*LINESTRING\s*\((.*)\)\s*$")
+    pair = pl.col("point").str.extract_groups(r"^\s*(?<lon>\S+)\s+(?<lat>\S+)\s*$")
+    points = (
+        edges.frame.select(
+            edge=pl.int_range(pl.len()), is_line=pl.col("geometry").is_not_null(), point=inside.str.split(",")
+        )
+        .filter("is_line")
+        .explode("point")
+        .select("edge", pair.alias("pair"))
+        .unnest("pair")
+        .with_columns(pl.col("lat", "lon").cast(pl.Float64, strict=False))
+    )
+    is_good = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
+    is_bad = pl.int_range(pl.len()).is_in(points.filter(~is_good.fill_null(value=False))["edge"].implode())
+    _refuse_first(edges, edges.frame.select(is_bad).to_series(), "has a geometry that is not a LINESTRING of degrees")
+    is_end = pl.col("edge").is_first_distinct() | pl.col("edge").is_last_distinct()
+    inner = points.filter(~is_end)
+    sizes = np.bincount(inner["edge"].to_numpy(), minlength=count)
+    return np.concatenate([[0], np.cumsum(sizes)]), inner["lat"].to_numpy(), inner["lon"].to_numpy()
