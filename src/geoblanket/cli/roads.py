@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +18,33 @@ app = typer.Typer(help="Road networks: import and look.", no_args_is_help=True)
 
 RoadsArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A road graph written by 'roads import'.")]
 
+_COUNTED = {
+    "ways": "read: ways of a road class",
+    "nodes": "read: nodes",
+    "edges": "read: edges",
+    "parallel_edges": "read: parallel edges (all kept that differ in length)",
+    "repeated_ways": "dropped: ways that were read before",
+    "ways_of_areas": "dropped: areas",
+    "ways_of_service": "dropped: alleys, driveways, car parks",
+    "ways_without_access": "dropped: ways closed to cars",
+    "ways_without_length": "dropped: ways with fewer than two nodes",
+    "missing_nodes": "dropped: references to nodes without a location (the way is cut there)",
+    "repeated_nodes": "dropped: nodes repeated in a row",
+    "duplicate_pieces": "dropped: pieces that two ways share",
+    "self_loops": "dropped: self-loops",
+    "self_loops_km": "dropped: self-loops, km",
+    "duplicate_edges": "dropped: edges that repeat another",
+    "unconnected_nodes": "dropped: nodes outside the connected part",
+    "unconnected_edges": "dropped: edges outside the connected part",
+    "unconnected_km": "dropped: km outside the connected part",
+    "class_unknown": "assumed: class 'road' for edges of another class",
+    "speed_of_class": "assumed: edges with the usual speed of their class",
+    "speed_unreadable": "assumed: of these, edges with an unreadable speed",
+    "ways_with_speed_of_class": "assumed: ways with the usual speed of their class",
+    "maxspeed_unreadable": "assumed: speed tags that could not be read",
+}
+"""What the counts of an import are called in the table."""
+
 _LENGTH_MODELS = {"sphere": "measured on the sphere", "given": "as the source gives it"}
 
 
@@ -27,7 +54,8 @@ def import_(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="OpenStreetMap (.osm.pbf, .osm, also .gz or .bz2), or nodes.csv and edges.csv (also .gz), or OSMnx GraphML.",
+            help="OpenStreetMap (.osm.pbf, .osm, .osm.gz, .osm.bz2), or nodes.csv and edges.csv (also .gz), "
+            "or GraphML saved by OSMnx.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The road graph to write.")],
@@ -35,9 +63,7 @@ def import_(
     keep_all: Annotated[
         bool, typer.Option("--keep-all", help="Keep the whole network, not only its largest strongly connected part.")
     ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw the roads (.png or .svg).")
-    ] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the roads (.png or .svg).")] = None,
     json: JsonOption = False,
 ) -> None:
     """Read a road network and write it as one quick file."""
@@ -50,10 +76,11 @@ def import_(
         graph, summary = import_roads(files, keep_all=keep_all, progress=progress)
     graph.save(out)
     if picture is not None:
-        from geoblanket.roads.picture import picture_of_roads
+        from geoblanket._picture import save_figure
+        from geoblanket.roads.picture import map_figure
 
-        is_osm = summary.source == "OpenStreetMap"
-        picture_of_roads(graph, picture, caption="© OpenStreetMap contributors" if is_osm else None)
+        credit = "© OpenStreetMap contributors" if summary.source == "OpenStreetMap" else None
+        save_figure(map_figure(graph, caption=credit)[0], picture)
     if json:
         print_json(summary.as_json())
     else:
@@ -67,11 +94,10 @@ def _print_summary(summary: RoadsSummary, out: Path) -> None:
         ("length", f"{summary.length_km:,.1f} km"),
         ("lengths", _LENGTH_MODELS[summary.length_model]),
     ]
-    groups = (("read", summary.read), ("dropped", summary.dropped), ("assumed", summary.assumed))
-    for group, counts in groups:
-        rows += [(f"{group}: {name.replace('_', ' ')}", f"{count:,}") for name, count in counts.items() if count]
     if summary.contracted_nodes:
-        rows.append(("bends made part of an edge's shape", f"{summary.contracted_nodes:,}"))
+        rows.append(("bends that became part of an edge", f"{summary.contracted_nodes:,}"))
+    for counts in (summary.read, summary.dropped, summary.assumed):
+        rows += [(_COUNTED.get(name, name), f"{count:,}") for name, count in counts.items() if count]
     print_table(f"Roads from {summary.source}", rows)
     say(f"Written to {out}.")
 
@@ -99,10 +125,31 @@ def info(file: RoadsArgument, *, json: JsonOption = False) -> None:
             ("one-way edges", f"{about.one_way_share:.1%}"),
             ("parallel edges", f"{about.parallel_edges:,}"),
             ("dead ends", f"{about.dead_ends:,}"),
-            ("speed", "{slowest:g} / {median:g} / {fastest:g} km/h (lowest, median, highest)".format(**about.speed_kmh)),
+            ("slowest, median, fastest", "{slowest:g}, {median:g}, {fastest:g} km/h".format(**about.speed_kmh)),
             ("latitude", f"{box['south']}° to {box['north']}°"),
             ("longitude", f"{box['west']}° to {box['east']}°"),
             ("file", f"{size / 1e6:,.2f} MB"),
             ("identity", about.identity[:16]),
         ],
     )
+
+
+@app.command()
+def export(
+    file: RoadsArgument,
+    to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write: .geojson or .parquet (GeoParquet).")],
+    *,
+    part: Annotated[Literal["edges", "nodes"], typer.Option(help="What to write.")] = "edges",
+) -> None:
+    """Write a road graph for other tools, as GeoJSON or GeoParquet."""
+    from geoblanket.errors import ParameterError
+    from geoblanket.roads.export import to_geojson, to_geoparquet
+    from geoblanket.roads.graph import RoadGraph
+
+    writers = {".geojson": to_geojson, ".json": to_geojson, ".parquet": to_geoparquet, ".geoparquet": to_geoparquet}
+    writer = writers.get(to.suffix.lower())
+    if writer is None:
+        raise ParameterError(f"The file to write must end in .geojson or .parquet. Got '{to.suffix}' instead.")
+    graph = RoadGraph.load(file)
+    writer(graph, to, part=part)
+    say(f"Written to {to}.")

@@ -44,8 +44,6 @@ class RoadsDescription:
 def describe_roads(graph: RoadGraph) -> RoadsDescription:
     """Describe a road graph that has at least one edge."""
     pairs = np.unique(np.stack([graph.sources, graph.targets]), axis=1)
-    codes = pairs[0].astype(np.int64) * graph.node_count + pairs[1]
-    edge_back = graph.targets.astype(np.int64) * graph.node_count + graph.sources
     both_ways = np.unique(np.sort(pairs, axis=0), axis=1)
     neighbours = np.bincount(both_ways[:, both_ways[0] != both_ways[1]].ravel(), minlength=graph.node_count)
     km_by_class = np.bincount(graph.road_class, weights=graph.length_m / 1000, minlength=len(ROAD_CLASSES))
@@ -55,7 +53,7 @@ def describe_roads(graph: RoadGraph) -> RoadsDescription:
         length_km=round(float(graph.length_m.sum()) / 1000, 3),
         length_model=graph.length_model,
         km_by_class={name: round(float(km), 3) for name, km in zip(ROAD_CLASSES, km_by_class, strict=True) if km > 0},
-        one_way_share=round(float(np.mean(~np.isin(edge_back, codes))), 4),
+        one_way_share=round(float(graph.is_one_way.mean()), 4),
         dead_ends=int((neighbours == 1).sum()),
         parallel_edges=graph.edge_count - pairs.shape[1],
         speed_kmh=_speeds(graph),

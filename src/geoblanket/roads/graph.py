@@ -138,6 +138,13 @@ class RoadGraph:
         return self.length_m / self.speed_m_s
 
     @cached_property
+    def is_one_way(self) -> npt.NDArray[np.bool_]:
+        """Whether no edge leads back between the two nodes of an edge, shape (E,)."""
+        there = self.sources.astype(np.int64) * self.node_count + self.targets
+        back = self.targets.astype(np.int64) * self.node_count + self.sources
+        return ~np.isin(back, there)
+
+    @cached_property
     def identity(self) -> str:
         """SHA-256 of the whole content: two graphs with the same identity are the same graph."""
         return content_hash({"length_model": self.length_model}, self._arrays())
