@@ -1,0 +1,260 @@
+"""Road distances: from some nodes to some nodes, by length or by time, in bounded memory.
+
+Dijkstra's algorithm is SciPy's, one search per source. Of parallel edges the best one counts, self-loops do not
+matter, edges of length zero are roads like any other, and what cannot be reached is infinitely far.
+
+A matrix is never made by accident: `road_distances` refuses one that is larger than `memory_cap_bytes`, and
+`road_distance_blocks` gives the rows of any matrix some at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from geoblanket._processes import count_workers, map_in_order
+from geoblanket.errors import InputError, ParameterError
+from geoblanket.roads.graph import Ints, RoadGraph
+
+__all__ = [
+    "Weight",
+    "check_limit",
+    "check_nodes",
+    "road_distance_blocks",
+    "road_distances",
+    "shortest_path_nodes",
+    "weight_matrix",
+]
+
+Weight = Literal["length", "time"]
+"""`length`: metres along the road; `time`: seconds at free-flow speed."""
+
+Distances = npt.NDArray[np.float64 | np.float32]
+
+_MEMORY_CAP_BYTES = 1 << 30
+_BLOCK_BYTES = 64 << 20
+_SECONDS_PER_EDGE = 8e-8
+"""What SciPy's search takes per edge of the graph (measured on Rome), to judge whether more processes pay."""
+
+
+def road_distances(
+    graph: RoadGraph,
+    sources: npt.ArrayLike,
+    targets: npt.ArrayLike | None = None,
+    *,
+    weight: Weight = "length",
+    reverse: bool = False,
+    limit: float = math.inf,
+    dtype: type[np.float64 | np.float32] = np.float64,
+    workers: int | None = 1,
+    memory_cap_bytes: int = _MEMORY_CAP_BYTES,
+) -> Distances:
+    """Return the road distances from `sources` to `targets`.
+
+    Parameters
+    ----------
+    graph
+        The roads.
+    sources
+        Node indices, or one node index.
+    targets
+        Node indices; None for all nodes.
+    weight
+        `length` for metres, `time` for seconds at free-flow speed.
+    reverse
+        Give the distances *to* the sources, from the targets.
+    limit
+        Do not search farther than this (metres or seconds); what lies beyond is infinitely far.
+    dtype
+        `np.float32` halves the memory and is right to a centimetre over 100 km.
+    workers
+        How many processes to use; None for as many as pay, which is one unless the work takes seconds. With more
+        than one, a script needs the guard ``if __name__ == "__main__":``.
+    memory_cap_bytes
+        The largest matrix to make.
+
+    Returns
+    -------
+    distances
+        Shape (sources, targets), or (targets,) if `sources` is one node. Infinite where there is no way.
+
+    Raises
+    ------
+    ParameterError
+        If the matrix would be larger than `memory_cap_bytes`.
+    """
+    one_source = np.ndim(sources) == 0
+    rows = check_nodes(graph, np.atleast_1d(np.asarray(sources)), "sources")
+    columns = None if targets is None else check_nodes(graph, targets, "targets")
+    width = graph.node_count if columns is None else len(columns)
+    _check_size(len(rows), width, np.dtype(dtype).itemsize, memory_cap_bytes)
+    from_nodes, to_nodes, turned = rows, columns, False
+    if columns is not None and 0 < len(columns) < len(rows):
+        # A search costs the same from either end, so start from the side with fewer nodes.
+        from_nodes, to_nodes, turned = columns, rows, True
+    blocks = road_distance_blocks(
+        graph,
+        from_nodes,
+        to_nodes,
+        weight=weight,
+        reverse=reverse != turned,
+        limit=limit,
+        dtype=dtype,
+        workers=workers,
+    )
+    result: Distances = np.empty((len(rows), width), dtype)
+    filled = result.T if turned else result
+    done = 0
+    for nodes, block in blocks:
+        filled[done : done + len(nodes)] = block
+        done += len(nodes)
+    return result[0] if one_source else result
+
+
+def road_distance_blocks(
+    graph: RoadGraph,
+    sources: npt.ArrayLike,
+    targets: npt.ArrayLike | None = None,
+    *,
+    weight: Weight = "length",
+    reverse: bool = False,
+    limit: float = math.inf,
+    dtype: type[np.float64 | np.float32] = np.float64,
+    workers: int | None = 1,
+    block_bytes: int = _BLOCK_BYTES,
+) -> Iterator[tuple[Ints, Distances]]:
+    """Iterate over the rows of `road_distances` some at a time, in the order of `sources`.
+
+    Parameters
+    ----------
+    graph, sources, targets, weight, reverse, limit, dtype, workers
+        As in `road_distances`.
+    block_bytes
+        Memory for one block's search; with several workers, each needs as much and up to two finished blocks per
+        worker wait to be taken.
+
+    Returns
+    -------
+    blocks
+        An iterator of (sources, distances): some of the sources, and their distances of shape (these sources, targets).
+    """
+    rows = check_nodes(graph, sources, "sources")
+    columns = None if targets is None else check_nodes(graph, targets, "targets")
+    check_limit(limit)
+    matrix = weight_matrix(graph, weight=weight, reverse=reverse)
+    # How long a bounded search takes cannot be told beforehand; it is mostly too short for more processes.
+    seconds = 0.0 if math.isfinite(limit) else len(rows) * graph.edge_count * _SECONDS_PER_EDGE
+    count = count_workers(workers, tasks=len(rows), seconds=seconds)
+    size = max(1, min(block_bytes // (8 * max(1, graph.node_count)), -(-len(rows) // count)))
+    blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+    tasks = ((matrix, block, columns, limit, dtype) for block in blocks)
+    return zip(blocks, map_in_order(_search_block, tasks, workers=count), strict=True)
+
+
+def shortest_path_nodes(
+    graph: RoadGraph, source: int, target: int, *, weight: Weight = "length", limit: float = math.inf
+) -> Ints:
+    """Return the nodes of a shortest way from `source` to `target`, both included; empty if there is none.
+
+    Parameters
+    ----------
+    graph, weight, limit
+        As in `road_distances`.
+    """
+    check_nodes(graph, [source, target], "source and target")
+    check_limit(limit)
+    # Searched from the target on reversed roads, so that following the search back reads in driving order.
+    matrix = weight_matrix(graph, weight=weight, reverse=True)
+    distance, following = dijkstra(matrix, indices=[target], return_predecessors=True, limit=limit)
+    if not math.isfinite(distance[0, source]):
+        return np.empty(0, np.int32)
+    path = [source]
+    while path[-1] != target:
+        path.append(int(following[0, path[-1]]))
+    return np.array(path, np.int32)
+
+
+def weight_matrix(
+    graph: RoadGraph, *, weight: Weight = "length", reverse: bool = False
+) -> csr_array[np.float64, tuple[int, int]]:
+    """Return the graph as a sparse matrix for SciPy's graph functions: entry (i, j) is the best edge from i to j.
+
+    Edges of weight zero are explicit zeros, which SciPy's shortest paths take as edges. Self-loops are left out.
+
+    Parameters
+    ----------
+    weight
+        `length` (metres) or `time` (seconds).
+    reverse
+        Turn every edge round.
+    """
+    if weight not in ("length", "time"):
+        raise ParameterError(f"The weight must be 'length' or 'time'. Got {weight!r} instead.")
+    values = graph.length_m if weight == "length" else graph.time_s
+    wrong = ~(values >= 0)
+    if wrong.any():
+        raise InputError(
+            f"the road graph has {int(wrong.sum())} edges whose {weight} is negative or not a number",
+            hint="Import the roads again",
+        )
+    tails, heads = (graph.targets, graph.sources) if reverse else (graph.sources, graph.targets)
+    between = np.flatnonzero(tails != heads)
+    # SciPy's own constructors would add parallel edges up.
+    order = between[np.lexsort((values[between], heads[between], tails[between]))]
+    tails, heads, values = tails[order], heads[order], values[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
+    offsets = np.zeros(graph.node_count + 1, np.int32)
+    np.cumsum(np.bincount(tails[first], minlength=graph.node_count), out=offsets[1:])
+    return csr_array((values[first], heads[first], offsets), shape=(graph.node_count, graph.node_count))
+
+
+def _search_block(
+    matrix: csr_array[np.float64, tuple[int, int]],
+    sources: Ints,
+    targets: Ints | None,
+    limit: float,
+    dtype: type[np.float64 | np.float32],
+) -> Distances:
+    distances = dijkstra(matrix, indices=sources, limit=limit)
+    chosen = distances if targets is None else distances[:, targets]
+    return chosen.astype(dtype, copy=False)
+
+
+def check_nodes(graph: RoadGraph, nodes: npt.ArrayLike, name: str) -> Ints:
+    """Return node indices as an array, or raise ParameterError if they are not indices of the graph's nodes."""
+    nodes = np.asarray(nodes)
+    if nodes.ndim != 1 or (len(nodes) and not np.issubdtype(nodes.dtype, np.integer)):
+        raise ParameterError(
+            f"The {name} must be a one-dimensional array of node indices. "
+            f"Got shape {nodes.shape} and type {nodes.dtype} instead."
+        )
+    indices = nodes.astype(np.int64)
+    if len(indices) and not (indices.min() >= 0 and indices.max() < graph.node_count):
+        raise ParameterError(
+            f"The {name} must be node indices from 0 to {graph.node_count - 1}. "
+            f"Got values from {indices.min()} to {indices.max()} instead."
+        )
+    return indices.astype(np.int32)
+
+
+def check_limit(limit: float) -> None:
+    """Raise ParameterError unless a search limit makes sense."""
+    if not limit >= 0:
+        raise ParameterError(f"The limit must be zero or more. Got {limit} instead.")
+
+
+def _check_size(rows: int, columns: int, item_bytes: int, cap_bytes: int) -> None:
+    needed = rows * columns * item_bytes
+    if needed > cap_bytes:
+        raise ParameterError(
+            f"The distance matrix of {rows:,} × {columns:,} nodes needs {needed / 1e9:.1f} GB, more than the cap of "
+            f"{cap_bytes / 1e9:.1f} GB. Take fewer nodes, work in blocks with road_distance_blocks, or raise "
+            f"memory_cap_bytes."
+        )
