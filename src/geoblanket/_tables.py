@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from geoblanket._files import atomic_output
 from geoblanket.errors import InputError
 
-__all__ = ["scan_table", "write_table"]
+__all__ = ["lazy_batches", "scan_table", "write_table"]
 
 _KEY = "geoblanket"
 
@@ -30,6 +31,16 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, path: str | Path, *, kind: s
     text = json.dumps({"kind": kind, "version": 1, **about}, allow_nan=False, sort_keys=True)
     with atomic_output(path) as temporary:
         frame.lazy().sink_parquet(temporary, metadata={_KEY: text}, engine="streaming")
+
+
+def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    """Wrap a generator of frames for `write_table`, which then takes them one by one; it can be read only once."""
+
+    def source(*_: object) -> Iterator[pl.DataFrame]:
+        # What Polars would push down (columns, a filter, a limit) does not occur in a plain write.
+        return batches
+
+    return register_io_source(source, schema=pl.Schema(schema))
 
 
 def scan_table(

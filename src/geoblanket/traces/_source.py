@@ -1,0 +1,192 @@
+"""What the loaders share: the form of what they read, and the checks that every source needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import polars as pl
+
+from geoblanket.errors import InputError
+from geoblanket.traces._times import TimeUnit
+from geoblanket.traces.cleaning import Points
+from geoblanket.traces.summary import Tally
+
+__all__ = [
+    "BAD_COORDINATE",
+    "EMPTY_CELL",
+    "Box",
+    "Parsed",
+    "Reading",
+    "Source",
+    "Streams",
+    "check_coordinates",
+    "check_first",
+    "find_columns",
+    "set_aside",
+]
+
+EMPTY_CELL = "a cell that is needed is empty"
+BAD_COORDINATE = "a coordinate is not a number (with a point as decimal mark)"
+
+Batch = TypeVar("Batch")
+Content_co = TypeVar("Content_co", covariant=True)
+
+
+class Box(NamedTuple):
+    """A box in degrees."""
+
+    south: float
+    west: float
+    north: float
+    east: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the user says files are to be read.
+
+    Attributes
+    ----------
+    delimiter
+        Between the cells of text files.
+    columns
+        Names of a table's columns by role, for the roles whose columns have another name.
+    time_unit
+        The unit of times that are numbers; None for what the format says, or to find out.
+    time_zone
+        The zone of times that have no offset.
+    drop_missing_data
+        Drop trips that their source marks as incomplete.
+    """
+
+    delimiter: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    time_unit: TimeUnit | None = None
+    time_zone: str | None = None
+    drop_missing_data: bool = True
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Points by stream, and the vehicle of each stream."""
+
+    points: Points
+    vehicles: pl.Series
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[Content_co]):
+    """What a batch of a file holds.
+
+    Attributes
+    ----------
+    content
+        The points.
+    rows, points
+        How many rows the batch has, and how many points they hold.
+    malformed
+        Row number and reason of the rows that cannot be read.
+    vehicles
+        The vehicles of these points.
+    tally
+        What the loader itself dropped.
+    """
+
+    content: Content_co
+    rows: int
+    points: int
+    malformed: list[tuple[int, str]]
+    vehicles: pl.Series
+    tally: Tally = field(default_factory=Tally)
+
+
+class Source(Protocol[Batch, Content_co]):
+    """A file that is read batch by batch; batches may be parsed by several threads at once."""
+
+    path: Path
+
+    def batches(self) -> Iterator[tuple[Batch, int]]:
+        """Yield the batches, in order, each with how many bytes of the file have been read so far."""
+        ...
+
+    def parse(self, batch: Batch) -> Parsed[Content_co]:
+        """Read the points of a batch."""
+        ...
+
+
+def set_aside(frame: pl.DataFrame, problems: Mapping[str, pl.Expr]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    """Take out the rows for which one of the expressions is true; the first that is gives the reason."""
+    reasons = frame.select(
+        "row", reason=pl.coalesce(pl.when(problem).then(pl.lit(reason)) for reason, problem in problems.items())
+    )
+    good = reasons.get_column("reason").is_null()
+    if good.all():
+        return frame, []
+    return frame.filter(good), reasons.filter(~good).rows()
+
+
+def check_first(path: Path, rows: int, malformed: list[tuple[int, str]], *, expected: str) -> None:
+    """Refuse a file of whose first batch not a single row can be read: it is not what it was taken for."""
+    if rows and len(malformed) == rows:
+        row, reason = malformed[0]
+        raise InputError(f"{reason}, and the same goes for the rows after it", path=path, row=row, hint=expected)
+
+
+def check_coordinates(frame: pl.DataFrame, *, path: Path, home: Box | None = None) -> None:
+    """Refuse a file whose latitudes and longitudes are exchanged.
+
+    That shows where most points are impossible, or away from where the file's points must lie, but possible or at
+    home once exchanged. Points that could be anywhere on Earth cannot tell.
+    """
+
+    def share(lat: str, lon: str, box: Box) -> float:
+        inside = pl.col(lat).is_between(box.south, box.north) & pl.col(lon).is_between(box.west, box.east)
+        return float(frame.select(inside.mean()).item() or 0.0)
+
+    for box in (Box(-90, -180, 90, 180), home):
+        if box is not None and share("lat", "lon", box) < 0.5 < share("lon", "lat", box):
+            raise InputError(
+                "latitude and longitude look exchanged: most points make sense only the other way round",
+                path=path,
+                hint="Exchange them in the file, or in --columns",
+            )
+
+
+def find_columns(
+    header: list[str], names: Mapping[str, str], *, optional: set[str], path: Path, delimiter: str
+) -> dict[str, int]:
+    """Return the position of each wanted column; `names` gives its name in the header.
+
+    The header is never echoed: in a file without one it is a row of data.
+    """
+    positions = {}
+    for role, name in names.items():
+        if header.count(name) > 1:
+            raise InputError(f"has more than one column '{name}'", path=path, row=1)
+        if name in header:
+            positions[role] = header.index(name)
+        elif role not in optional:
+            raise InputError(f"has no column '{name}'", path=path, row=1, hint=_why_no_column(header, delimiter))
+    return positions
+
+
+def _why_no_column(header: list[str], delimiter: str) -> str:
+    if len(header) == 1:
+        for other in ",;\t|":
+            if other != delimiter and other in header[0]:
+                name = "tab" if other == "\t" else f"'{other}'"
+                return f"The first row is a single cell that contains the delimiter {name}; give --delimiter"
+    if any(_is_number(name) for name in header):
+        return "The first row holds numbers, so the file seems to have no header; add one"
+    return "Columns have to be named as in the header, letter by letter"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False

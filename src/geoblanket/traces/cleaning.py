@@ -1,0 +1,201 @@
+"""Cleaning: from points as they were recorded to trips that a vehicle can have driven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import ParameterError
+from geoblanket.traces._jumps import find_jumps
+from geoblanket.traces.summary import Tally
+
+__all__ = ["Cleaning", "Points", "clean"]
+
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """What to clean. The rules apply in this order; each can be switched off.
+
+    Attributes
+    ----------
+    drop_missing_data
+        Drop trips that their source marks as incomplete (Porto's MISSING_DATA): the times after the hole are wrong.
+    drop_impossible
+        Drop points whose latitude or longitude is not a number or out of range, and points at exactly (0, 0).
+    sort
+        Sort points that are out of order; if False, drop them.
+    drop_duplicates
+        Of points of one vehicle (or trip) at the same time keep the first.
+    max_speed_m_s
+        Drop points that jump away, faster than this; None keeps them.
+    max_gap_s
+        Cut trips where two points are further apart in time than this; None never cuts.
+    min_points, min_duration_s
+        Drop trips with fewer points, or shorter than this.
+    """
+
+    drop_missing_data: bool = True
+    drop_impossible: bool = True
+    sort: bool = True
+    drop_duplicates: bool = True
+    max_speed_m_s: float | None = 60.0
+    max_gap_s: float | None = 300.0
+    min_points: int = 2
+    min_duration_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_speed_m_s", "max_gap_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ParameterError(f"{name} must be positive, or None to switch the rule off. Got {value} instead.")
+        if self.min_points < 1:
+            raise ParameterError(f"min_points must be at least 1. Got {self.min_points} instead.")
+        if not self.min_duration_s >= 0:
+            raise ParameterError(f"min_duration_s must not be negative. Got {self.min_duration_s} instead.")
+
+
+class Points(NamedTuple):
+    """Points in the order of their source, those of one stream (a trip, or all of a vehicle) together.
+
+    Attributes
+    ----------
+    stream
+        Number of the stream.
+    row
+        The `file_row` that holds the point.
+    time_us
+        Microseconds since 1970 UTC.
+    lat, lon
+        Degrees WGS84.
+    """
+
+    stream: Integers
+    row: Integers
+    time_us: Integers
+    lat: Floats
+    lon: Floats
+
+    def take(self, which: npt.NDArray[Any]) -> Points:
+        """Return some of the points, by a mask or by positions."""
+        return Points(*(column[which] for column in self))
+
+    def keep(self, mask: Booleans) -> Points:
+        """Return the points where `mask` is true, without copying if that is all of them."""
+        return self if mask.all() else self.take(mask)
+
+
+def clean(points: Points, cleaning: Cleaning) -> tuple[Points, Integers, Tally]:
+    """Clean points.
+
+    Returns
+    -------
+    points
+        Those that are left, by stream, then time.
+    trip
+        The number of each point's trip, from 0.
+    tally
+        What each rule touched.
+    """
+    tally = Tally()
+    if cleaning.drop_impossible:
+        points = _drop(points, _impossible(points), "impossible", tally)
+    points = _order(points, cleaning, tally)
+    if cleaning.drop_duplicates:
+        points = _drop_duplicates(points, tally)
+    points, cut = _drop_jumps(points, cleaning, tally)
+    starts = _cut_at_gaps(points, cut, cleaning, tally)
+    points, starts = _drop_short_trips(points, starts, cleaning, tally)
+    return points, np.cumsum(starts) - 1, tally
+
+
+def _drop(points: Points, unwanted: Booleans, rule: str, tally: Tally) -> Points:
+    tally.count(rule, points.row[unwanted])
+    return points.keep(~unwanted)
+
+
+def _impossible(points: Points) -> Booleans:
+    lat, lon = points.lat, points.lon
+    possible: Booleans = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0) & ((lat != 0.0) | (lon != 0.0))
+    return ~possible
+
+
+def _same_stream(points: Points) -> Booleans:
+    """Tell for each point but the first whether it is in the stream of the one before."""
+    same: Booleans = points.stream[1:] == points.stream[:-1]
+    return same
+
+
+def _order(points: Points, cleaning: Cleaning, tally: Tally) -> Points:
+    if not np.any((np.diff(points.time_us) < 0) & _same_stream(points)):
+        return points
+    latest = pl.DataFrame({"stream": points.stream, "time": points.time_us}).select(
+        pl.col("time").cum_max().over("stream")
+    )
+    late = points.time_us < latest.to_series().to_numpy()
+    if not cleaning.sort:
+        return _drop(points, late, "out_of_order", tally)
+    tally.count("sorted", points.row[late])
+    return points.take(np.lexsort((points.time_us, points.stream)))
+
+
+def _drop_duplicates(points: Points, tally: Tally) -> Points:
+    repeated = np.zeros(points.row.size, dtype=bool)
+    repeated[1:] = (np.diff(points.time_us) == 0) & _same_stream(points)
+    if not repeated.any():
+        return points
+    first = np.maximum.accumulate(np.where(repeated, 0, np.arange(points.row.size)))
+    elsewhere = (points.lat != points.lat[first]) | (points.lon != points.lon[first])
+    tally.count("duplicate", points.row[repeated & ~elsewhere])
+    tally.count("same_time", points.row[repeated & elsewhere])
+    return points.keep(~repeated)
+
+
+def _gaps(points: Points, cleaning: Cleaning) -> Booleans:
+    """Tell for each point but the first whether the time since the one before is a gap."""
+    if cleaning.max_gap_s is None:
+        return np.zeros(max(points.row.size - 1, 0), dtype=bool)
+    gaps: Booleans = np.diff(points.time_us) > cleaning.max_gap_s * 1e6
+    return gaps
+
+
+def _starts(points: Points) -> Booleans:
+    starts = np.ones(points.row.size, dtype=bool)
+    starts[1:] = ~_same_stream(points)
+    return starts
+
+
+def _drop_jumps(points: Points, cleaning: Cleaning, tally: Tally) -> tuple[Points, Booleans]:
+    """Drop points that jump away; also return where the trip is to be cut instead."""
+    if cleaning.max_speed_m_s is None:
+        return points, np.zeros(points.row.size, dtype=bool)
+    starts = _starts(points)
+    starts[1:] |= _gaps(points, cleaning)
+    keep, cut = find_jumps(points.time_us, points.lat, points.lon, starts, max_speed_m_s=cleaning.max_speed_m_s)
+    tally.count("cut_at_jump", points.row[cut])
+    return _drop(points, ~keep, "jump", tally), cut[keep]
+
+
+def _cut_at_gaps(points: Points, cut: Booleans, cleaning: Cleaning, tally: Tally) -> Booleans:
+    """Return where trips begin."""
+    starts = _starts(points) | cut
+    gaps = np.zeros(points.row.size, dtype=bool)
+    gaps[1:] = _gaps(points, cleaning)
+    tally.count("cut_at_gap", points.row[gaps & ~starts])
+    return starts | gaps
+
+
+def _drop_short_trips(points: Points, starts: Booleans, cleaning: Cleaning, tally: Tally) -> tuple[Points, Booleans]:
+    first = np.flatnonzero(starts)
+    sizes = np.diff(first, append=starts.size)
+    duration_us = points.time_us[first + sizes - 1] - points.time_us[first]
+    short = (sizes < cleaning.min_points) | (duration_us < cleaning.min_duration_s * 1e6)
+    unwanted = np.repeat(short, sizes)
+    return _drop(points, unwanted, "too_short", tally), starts[~unwanted]

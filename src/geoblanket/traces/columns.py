@@ -1,0 +1,163 @@
+"""Any table of points, CSV or Parquet, by a mapping of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from geoblanket.errors import InputError, ParameterError
+from geoblanket.traces._points import read_points
+from geoblanket.traces._source import Parsed, Reading, find_columns
+from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
+from geoblanket.traces._times import find_time_format, in_utc, naive_times
+
+__all__ = ["ROLES", "CsvTable", "ParquetTable", "check_columns", "open_table"]
+
+ROLES = ("vehicle", "trip", "time", "lat", "lon")
+"""What a column can be. Vehicle and trip may be absent."""
+
+_OPTIONAL = {"vehicle", "trip"}
+_LATITUDES = {"lat", "latitude", "y"}
+_LONGITUDES = {"lon", "lng", "long", "longitude", "x"}
+_PARQUET_ROWS = 500_000
+_EXPECTED = "Check the mapping of the columns, the delimiter and the times"
+
+
+def check_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """Check a mapping from roles to column names, and fill it up: a role that is not given has its own name."""
+    for role, name in columns.items():
+        if role not in ROLES:
+            raise ParameterError(f"columns maps {', '.join(ROLES)} to names of columns. Got {role!r} instead.")
+        if not name:
+            raise ParameterError(f"columns must give a name for {role}. Got an empty one instead.")
+    if columns.get("lat", "").lower() in _LONGITUDES and columns.get("lon", "").lower() in _LATITUDES:
+        raise ParameterError(
+            f"latitude and longitude look exchanged: lat is column '{columns['lat']}' and lon is column "
+            f"'{columns['lon']}'. Exchange them."
+        )
+    return {role: columns.get(role, role) for role in ROLES}
+
+
+def open_table(path: Path, file: int, reading: Reading) -> CsvTable | ParquetTable:
+    """Open a table, which is Parquet if it begins as one; `file` is its number among those imported together."""
+    try:
+        with path.open("rb") as raw:
+            is_parquet = raw.read(4) == b"PAR1"
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+    return ParquetTable(path, file, reading) if is_parquet else CsvTable(path, file, reading)
+
+
+class CsvTable:
+    """A delimited text file with a header, plain or gzip."""
+
+    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+        self.path = path
+        self._file = file
+        self._delimiter = reading.delimiter
+        header = read_header(path, delimiter=reading.delimiter)
+        self._width = len(header)
+        self._columns = _find_roles(header, reading, path)
+        sample = self._cells(peek(path, header=True))[0].get_column("time")
+        form = find_time_format(sample, path=path, unit=reading.time_unit, zone=reading.time_zone)
+        self._time = form.microseconds("time")
+
+    def batches(self) -> Iterator[tuple[Block, int]]:
+        """Yield blocks of rows."""
+        for block in read_blocks(self.path, header=True):
+            yield block, block.position
+
+    def parse(self, block: Block) -> Parsed[pl.DataFrame]:
+        """Read the points of a block."""
+        frame, malformed = self._cells(block)
+        return read_points(
+            _with_vehicle(frame, self.path),
+            malformed,
+            time=self._time,
+            path=self.path,
+            file=self._file,
+            first=block.first_row == 2,
+            expected=_EXPECTED,
+        )
+
+    def _cells(self, block: Block) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+        cells = read_cells(block, width=self._width, wanted=self._columns, delimiter=self._delimiter)
+        return cells.frame, cells.malformed
+
+
+class ParquetTable:
+    """A Parquet file; its rows are numbered from 1."""
+
+    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+        self.path = path
+        self._file = file
+        names = check_columns(reading.columns)
+        try:
+            schema = pl.read_parquet_schema(path)
+            roles = _find_roles(list(schema), reading, path)
+            self._rows = pl.scan_parquet(path).select(**{role: pl.col(names[role]) for role in roles})
+            sample = self._rows.select(pl.col("time").head(1000)).collect().to_series()
+        except (pl.exceptions.PolarsError, OSError):
+            raise InputError("cannot be read as Parquet: it is damaged", path=path, hint="Make it again") from None
+        for role in ("lat", "lon"):
+            if not (schema[names[role]].is_numeric() or schema[names[role]] == pl.String):
+                raise InputError(f"column '{names[role]}' must hold numbers", path=path)
+        self._time = _time_of(sample, reading, path)
+
+    def batches(self) -> Iterator[tuple[tuple[pl.DataFrame, int], int]]:
+        """Yield batches of rows, each with the number of its first row."""
+        size = self.path.stat().st_size
+        first_row = 1
+        try:
+            total = self._rows.select(pl.len()).collect().item()
+            for frame in self._rows.collect_batches(chunk_size=_PARQUET_ROWS, lazy=True, engine="streaming"):
+                yield (frame, first_row), round(size * (first_row - 1 + frame.height) / total)
+                first_row += frame.height
+        except pl.exceptions.PolarsError:
+            raise InputError("cannot be read as Parquet: it is damaged", path=self.path, hint="Make it again") from None
+
+    def parse(self, batch: tuple[pl.DataFrame, int]) -> Parsed[pl.DataFrame]:
+        """Read the points of a batch."""
+        frame, first_row = batch
+        row = pl.int_range(first_row, first_row + frame.height, dtype=pl.Int64)
+        return read_points(
+            _with_vehicle(frame.with_columns(row=row), self.path),
+            [],
+            time=self._time,
+            path=self.path,
+            file=self._file,
+            first=first_row == 1,
+            expected=_EXPECTED,
+        )
+
+
+def _find_roles(header: list[str], reading: Reading, path: Path) -> dict[str, int]:
+    names = check_columns(reading.columns)
+    optional = _OPTIONAL - set(reading.columns)
+    return find_columns(header, names, optional=optional, path=path, delimiter=reading.delimiter)
+
+
+def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Fill in the vehicle where no column tells it: the trip, so that each is one of its own, or the file's name."""
+    if "vehicle" in frame.columns:
+        return frame
+    if "trip" in frame.columns:
+        return frame.rename({"trip": "vehicle"})
+    return frame.with_columns(vehicle=pl.lit(path.name.removesuffix(".gz").rpartition(".")[0] or path.name))
+
+
+def _time_of(sample: pl.Series, reading: Reading, path: Path) -> pl.Expr:
+    """Return the expression that reads column "time" of a Parquet file."""
+    dtype = sample.dtype
+    if isinstance(dtype, pl.Datetime):
+        moment = pl.col("time")
+        if dtype.time_zone is None:
+            if reading.time_zone is None:
+                raise naive_times(path)
+            moment = in_utc(moment, reading.time_zone)
+        return moment.dt.convert_time_zone("UTC").dt.cast_time_unit("us").to_physical()
+    if not (dtype.is_numeric() or dtype == pl.String):
+        raise InputError("the column of times must hold times, numbers or text", path=path)
+    return find_time_format(sample, path=path, unit=reading.time_unit, zone=reading.time_zone).microseconds("time")

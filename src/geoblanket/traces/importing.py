@@ -1,0 +1,286 @@
+"""Importing traces: any number of files of one format to one clean table."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+import polars as pl
+
+from geoblanket._progress import Progress, silent
+from geoblanket._tables import lazy_batches, write_table
+from geoblanket.errors import InputError, OutputError, ParameterError
+from geoblanket.traces._grouping import gather_by_vehicle, to_streams
+from geoblanket.traces._source import Parsed, Reading, Source, Streams
+from geoblanket.traces._times import TimeUnit, check_time_zone
+from geoblanket.traces.cleaning import Cleaning, clean
+from geoblanket.traces.columns import check_columns, open_table
+from geoblanket.traces.porto import PortoFile
+from geoblanket.traces.rome import RomeFile
+from geoblanket.traces.summary import ImportSummary, Tally, file_row
+from geoblanket.traces.table import TRACES_SCHEMA
+
+__all__ = ["TraceFormat", "import_traces"]
+
+TraceFormat = Literal["porto", "rome", "table"]
+
+_WORKERS = min(4, pl.thread_pool_size())
+_DELIMITERS: dict[TraceFormat, str] = {"porto": ",", "rome": ";", "table": ","}
+
+Content = TypeVar("Content")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def import_traces(
+    files: Sequence[str | Path],
+    out: str | Path,
+    *,
+    format: TraceFormat,  # noqa: A002  # the word that users know
+    columns: Mapping[str, str] | None = None,
+    delimiter: str | None = None,
+    time_unit: TimeUnit | None = None,
+    time_zone: str | None = None,
+    cleaning: Cleaning | None = None,
+    strict: bool = False,
+    progress: Progress = silent,
+) -> ImportSummary:
+    """Import files of one format, together, as one table of traces.
+
+    Files may be larger than memory. The result is written wholly or not at all, and is the same each time.
+
+    Parameters
+    ----------
+    files
+        The files to read; text files may be compressed by gzip.
+    out
+        The table to write (Parquet): see `geoblanket.traces.table`. Trips are in the order of the file (Porto), or
+        by vehicle and time.
+    format
+        "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header).
+    columns
+        For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given has its
+        own name. Without a vehicle each trip is a vehicle of its own; without both, each file is.
+    delimiter
+        Between cells; by default a comma, and a semicolon for "rome".
+    time_unit
+        The unit of times that are numbers since 1970; by default it is found out ("table"), or seconds ("porto").
+    time_zone
+        The zone of times that have no UTC offset, such as "Europe/Rome".
+    cleaning
+        The rules; by default all of them, see `Cleaning`.
+    strict
+        Raise an error for the first row that cannot be read, instead of counting such rows.
+    progress
+        Is told how far the work is.
+
+    Returns
+    -------
+    ImportSummary
+        What was read, kept, changed and dropped.
+
+    Raises
+    ------
+    InputError
+        A file cannot be used, or nothing is left of it after cleaning.
+    ParameterError
+        Options are out of range or contradict each other.
+    OutputError
+        The table cannot be written.
+    """
+    paths = [Path(file) for file in files]
+    out = Path(out)
+    _check_files(paths, out)
+    _check_options(format, columns, delimiter)
+    if time_zone is not None:
+        check_time_zone(time_zone)
+    cleaning = cleaning or Cleaning()
+    reading = Reading(
+        delimiter=delimiter or _DELIMITERS[format],
+        columns=columns or {},
+        time_unit=time_unit,
+        time_zone=time_zone,
+        drop_missing_data=cleaning.drop_missing_data,
+    )
+    summary = ImportSummary(paths)
+    with (
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial") as workspace,
+        ThreadPoolExecutor(_WORKERS) as pool,
+    ):
+        importer = _Importer(summary, cleaning, pool, strict=strict, progress=progress)
+        if format == "porto":
+            trips = importer.from_trips([PortoFile(path, file, reading) for file, path in enumerate(paths)])
+        else:
+            open_file = RomeFile if format == "rome" else open_table
+            trips = importer.from_points(
+                [open_file(path, file, reading) for file, path in enumerate(paths)], Path(workspace)
+            )
+        about = {
+            "format": format,
+            "files": [path.name for path in paths],
+            "reading": asdict(reading),
+            "cleaning": asdict(cleaning),
+        }
+        write_table(lazy_batches(trips, schema=TRACES_SCHEMA), out, kind="traces", about=about)
+    return summary
+
+
+def _check_files(paths: list[Path], out: Path) -> None:
+    if not paths:
+        raise ParameterError("at least one file is needed. Got none.")
+    for path in paths:
+        if not path.is_file():
+            raise InputError("is a folder" if path.is_dir() else "no such file", path=path)
+        if out.exists() and path.samefile(out):
+            raise ParameterError(f"{path} is both read and written. Choose another name for the result.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ParameterError("a file is given twice. Give each file once.")
+    if not out.parent.is_dir():
+        raise OutputError(f"{out}: the folder {out.parent} does not exist. Create it first.")
+
+
+def _check_options(trace_format: str, columns: Mapping[str, str] | None, delimiter: str | None) -> None:
+    formats = get_args(TraceFormat)
+    if trace_format not in formats:
+        raise ParameterError(f"format must be one of {', '.join(formats)}. Got {trace_format!r} instead.")
+    if columns is not None and trace_format != "table":
+        raise ParameterError(f"columns are for the format 'table'. Got them with '{trace_format}' instead.")
+    check_columns(columns or {})
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
+        raise ParameterError(f"delimiter must be a single character, such as ';'. Got {delimiter!r} instead.")
+
+
+class _Importer:
+    """The work of one import: generators that read, clean and count."""
+
+    def __init__(
+        self,
+        summary: ImportSummary,
+        cleaning: Cleaning,
+        pool: ThreadPoolExecutor,
+        *,
+        strict: bool,
+        progress: Progress,
+    ) -> None:
+        self._summary = summary
+        self._cleaning = cleaning
+        self._pool = pool
+        self._strict = strict
+        self._progress = progress
+        self._vehicles_read: set[str] = set()
+        self._vehicles_kept: set[str] = set()
+
+    def from_trips(self, sources: Sequence[Source[Any, Streams]]) -> Iterator[pl.DataFrame]:
+        """Yield the table from files whose rows are whole trips, which can be cleaned as they come."""
+
+        def read(source: Source[Any, Streams], batch: object) -> Parsed[tuple[pl.DataFrame, Tally]]:
+            parsed = source.parse(batch)
+            return Parsed(
+                self._clean(parsed.content), parsed.rows, parsed.points, parsed.malformed, parsed.vehicles, parsed.tally
+            )
+
+        yield from self._number(self._read(sources, read))
+
+    def from_points(self, sources: Sequence[Source[Any, pl.DataFrame]], workspace: Path) -> Iterator[pl.DataFrame]:
+        """Yield the table from files whose rows are points, of which those of a vehicle are brought together first."""
+
+        def read(source: Source[Any, pl.DataFrame], batch: object) -> Parsed[pl.DataFrame]:
+            return source.parse(batch)
+
+        frames = gather_by_vehicle(self._read(sources, read), workspace=workspace)
+        yield from self._number(self._in_order(lambda frame: self._clean(to_streams(frame)), self._told(frames)))
+
+    def _told(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        done = 0
+        for frame in frames:
+            done += frame.height
+            yield frame
+            self._progress("Cleaning", done, self._summary.points_read)
+
+    def _read(
+        self, sources: Sequence[Source[Any, Content]], read: Callable[[Source[Any, Content], Any], Parsed[Result]]
+    ) -> Iterator[Result]:
+        """Yield what the batches of all files hold, in order, and count."""
+        sizes = [source.path.stat().st_size for source in sources]
+
+        def batches() -> Iterator[tuple[int, Any, int]]:
+            for file, source in enumerate(sources):
+                for batch, position in source.batches():
+                    yield file, batch, sum(sizes[:file]) + position
+
+        def parse(item: tuple[int, Any, int]) -> tuple[int, Parsed[Result], int]:
+            file, batch, position = item
+            return file, read(sources[file], batch), position
+
+        for file, parsed, position in self._in_order(parse, batches()):
+            self._count(file, parsed)
+            self._progress("Reading", position, sum(sizes))
+            yield parsed.content
+        if self._summary.rows_read == 0:
+            raise InputError("has a header but no rows", path=sources[-1].path)
+
+    def _count(self, file: int, parsed: Parsed[Any]) -> None:
+        summary = self._summary
+        if parsed.malformed and self._strict:
+            row, reason = parsed.malformed[0]
+            raise InputError(
+                reason, path=summary.files[file], row=row, hint="Mend the row, or leave --strict away to skip such rows"
+            )
+        summary.rows_read += parsed.rows
+        summary.points_read += parsed.points
+        self._vehicles_read.update(parsed.vehicles)
+        summary.vehicles_read = len(self._vehicles_read)
+        summary.rules.merge(parsed.tally)
+        summary.rules.count(
+            "malformed", np.array([file_row(file, row) for row, _ in parsed.malformed], np.int64), points=0
+        )
+        summary.malformed.update(reason for _, reason in parsed.malformed)
+
+    def _clean(self, streams: Streams) -> tuple[pl.DataFrame, Tally]:
+        points, trip, tally = clean(streams.points, self._cleaning)
+        frame = pl.DataFrame(
+            {
+                "vehicle": streams.vehicles.gather(points.stream),
+                "trip": trip,
+                "time": pl.Series(points.time_us).cast(TRACES_SCHEMA["time"]),
+                "lat": points.lat,
+                "lon": points.lon,
+            },
+            schema=TRACES_SCHEMA,
+        )
+        return frame, tally
+
+    def _number(self, cleaned: Iterable[tuple[pl.DataFrame, Tally]]) -> Iterator[pl.DataFrame]:
+        """Give trips their numbers through all frames, and count what is left."""
+        summary = self._summary
+        for frame, tally in cleaned:
+            summary.rules.merge(tally)
+            if frame.is_empty():
+                continue
+            numbered = frame.with_columns(pl.col("trip") + summary.trips)
+            summary.trips = int(numbered.item(-1, "trip")) + 1
+            summary.points += frame.height
+            self._vehicles_kept.update(frame.get_column("vehicle").unique())
+            summary.vehicles = len(self._vehicles_kept)
+            yield numbered
+        if summary.points == 0:
+            rules = ", ".join(f"{rule} {count.rows}" for rule, count in summary.rules.items())
+            raise InputError(
+                f"nothing is left of {summary.rows_read} rows (rows dropped: {rules})", path=summary.files[0]
+            )
+
+    def _in_order(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Apply a function by the pool's threads, a few items ahead; yield the results in order."""
+        pending: deque[Future[Result]] = deque()
+        for item in items:
+            pending.append(self._pool.submit(function, item))
+            if len(pending) > _WORKERS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

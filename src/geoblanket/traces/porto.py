@@ -1,0 +1,154 @@
+"""Porto: the taxi trips of the ECML/PKDD 2015 challenge, one row a trip (`train.csv`).
+
+Columns TRIP_ID, CALL_TYPE, ORIGIN_CALL, ORIGIN_STAND, TAXI_ID, TIMESTAMP (start of the trip, epoch seconds), DAY_TYPE,
+MISSING_DATA, POLYLINE (JSON [[lon, lat], ...], a point every 15 s).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from geoblanket.traces._source import (
+    EMPTY_CELL,
+    Box,
+    Parsed,
+    Reading,
+    Streams,
+    check_coordinates,
+    check_first,
+    find_columns,
+    set_aside,
+)
+from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
+from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, find_time_format, time_in_range
+from geoblanket.traces.cleaning import Points
+from geoblanket.traces.summary import Tally, file_row
+
+__all__ = ["PortoFile"]
+
+STEP_US = 15_000_000
+BAD_POLYLINE = "POLYLINE is not a JSON list of [longitude, latitude]"
+
+_COLUMNS = {"vehicle": "TAXI_ID", "time": "TIMESTAMP", "missing": "MISSING_DATA", "polyline": "POLYLINE"}
+_PORTUGAL = Box(36.8, -9.7, 42.3, -6.0)
+_NUMBER = r"-?[0-9]{1,3}(?:\.[0-9]+)?"
+_POINT = rf"\[{_NUMBER}, ?{_NUMBER}\]"
+_USUAL_POLYLINE = rf"^\[(?:{_POINT}(?:, ?{_POINT})*)?\]$"
+
+
+class PortoFile:
+    """One file in Porto's format; `file` is its number among those that are imported together."""
+
+    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+        self.path = path
+        self._file = file
+        self._delimiter = delimiter = reading.delimiter
+        self._drop_missing_data = reading.drop_missing_data
+        header = read_header(path, delimiter=delimiter)
+        self._width = len(header)
+        self._columns = find_columns(header, _COLUMNS, optional={"missing"}, path=path, delimiter=delimiter)
+        sample = self._cells(peek(path, header=True))[0].get_column("time")
+        self._time = find_time_format(sample, path=path, unit=reading.time_unit or "s", zone=None)
+
+    def batches(self) -> Iterator[tuple[Block, int]]:
+        """Yield blocks of rows."""
+        for block in read_blocks(self.path, header=True):
+            yield block, block.position
+
+    def parse(self, block: Block) -> Parsed[Streams]:
+        """Read the points of a block; each row is a stream."""
+        frame, malformed = self._cells(block)
+        rows = frame.height + len(malformed)
+        frame, unreadable = set_aside(
+            frame.with_columns(start=self._time.microseconds("time")),
+            {
+                EMPTY_CELL: pl.any_horizontal(pl.col("vehicle", "time", "polyline").is_null()),
+                BAD_TIME: pl.col("start").is_null(),
+                TIME_OUT_OF_RANGE: ~time_in_range(pl.col("start")),
+            },
+        )
+        frame, bad_polylines = _usual_polylines(frame)
+        malformed = sorted(malformed + unreadable + bad_polylines)
+        first = block.first_row == 2
+        if first:
+            check_first(self.path, rows, malformed, expected="Is this a file in the format of Porto's train.csv?")
+        frame = frame.with_columns(pl.col("row") + file_row(self._file, 0), pl.col("vehicle").str.strip_chars())
+        vehicles = frame.get_column("vehicle").unique()
+        frame, tally, points = self._drop_without_points(frame)
+        streams = _explode(frame)
+        if first:
+            coordinates = pl.DataFrame({"lat": streams.points.lat, "lon": streams.points.lon})
+            check_coordinates(coordinates, path=self.path, home=_PORTUGAL)
+        return Parsed(streams, rows, points, malformed, vehicles, tally)
+
+    def _cells(self, block: Block) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+        cells = read_cells(block, width=self._width, wanted=self._columns, delimiter=self._delimiter)
+        return cells.frame, cells.malformed
+
+    def _drop_without_points(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Tally, int]:
+        """Take out trips without points, and those with missing data."""
+        frame = frame.with_columns(points=_count_points(pl.col("polyline")))
+        points = int(frame.get_column("points").sum())
+        tally = Tally()
+        if self._drop_missing_data and "missing" in frame.columns:
+            missing = pl.col("missing").str.to_lowercase() == "true"
+            dropped = frame.filter(missing)
+            tally.count("missing_data", dropped["row"].to_numpy(), points=int(dropped["points"].sum()))
+            frame = frame.filter(missing.fill_null(value=False).not_())
+        tally.count("too_short", frame.filter(pl.col("points") == 0)["row"].to_numpy(), points=0)
+        return frame.filter(pl.col("points") > 0), tally, points
+
+
+def _usual_polylines(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    """Rewrite the polylines that are JSON in another style, and take out those that are not a list of points."""
+    unusual = frame.filter(~pl.col("polyline").str.contains(_USUAL_POLYLINE))
+    if unusual.is_empty():
+        return frame, []
+    rewritten = unusual.select(
+        "row", usual=pl.Series([_rewrite(text) for text in unusual["polyline"]], dtype=pl.String)
+    )
+    frame = frame.join(rewritten, on="row", how="left", maintain_order="left").with_columns(
+        polyline=pl.when(pl.col("row").is_in(rewritten["row"].implode())).then("usual").otherwise("polyline")
+    )
+    return set_aside(frame.drop("usual"), {BAD_POLYLINE: pl.col("polyline").is_null()})
+
+
+def _rewrite(text: str) -> str | None:
+    """Write a polyline without white space; None if it is not a list of points."""
+    try:
+        points = json.loads(text)
+        pairs = [(float(lon), float(lat)) for lon, lat in points]
+        is_numbers = all(type(number) in (int, float) for point in points for number in point)
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        return None
+    return "[" + ",".join(f"[{lon!r},{lat!r}]" for lon, lat in pairs) + "]" if is_numbers else None
+
+
+def _count_points(polyline: pl.Expr) -> pl.Expr:
+    brackets = polyline.str.count_matches("[", literal=True).cast(pl.Int64)
+    return brackets - 1
+
+
+def _explode(frame: pl.DataFrame) -> Streams:
+    """Turn rows with a polyline, none of them empty, into points."""
+    polylines = frame["polyline"]
+    if polylines.str.contains(" ", literal=True).any():
+        polylines = polylines.str.replace_all(" ", "", literal=True)
+    texts = polylines.str.strip_chars("[]").str.replace_all("],[", ",", literal=True).str.split(",")
+    numbers = texts.explode().cast(pl.Float64).to_numpy()
+    sizes = frame["points"].to_numpy()
+    stream = np.repeat(np.arange(frame.height), sizes)
+    step = np.arange(stream.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    points = Points(
+        stream=stream,
+        row=frame["row"].to_numpy()[stream],
+        time_us=frame["start"].to_numpy()[stream] + step * STEP_US,
+        lat=np.ascontiguousarray(numbers[1::2]),
+        lon=np.ascontiguousarray(numbers[0::2]),
+    )
+    return Streams(points, frame["vehicle"])

@@ -1,0 +1,144 @@
+"""What an import read, kept and dropped: nothing disappears silently."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["CHANGES", "DROPS", "ImportSummary", "RuleCount", "Tally", "file_row"]
+
+Integers = npt.NDArray[np.int64]
+
+FIRST_ROWS = 5
+"""How many offending rows a summary names for each rule."""
+
+DROPS = {
+    "malformed": "rows that cannot be read",
+    "missing_data": "trips that their source marks as incomplete",
+    "impossible": "points with impossible coordinates",
+    "out_of_order": "points older than the one before them",
+    "duplicate": "points that repeat the time and place of another",
+    "same_time": "points at the time of another, elsewhere",
+    "jump": "points that jump away",
+    "too_short": "points of trips that are too short",
+}
+"""The rules that drop points, in the order in which they apply."""
+
+CHANGES = {
+    "sorted": "points out of order, sorted",
+    "cut_at_jump": "trips cut where the track does not come back",
+    "cut_at_gap": "trips cut at a gap in time",
+}
+"""The rules that change something and drop nothing."""
+
+_FILE_SHIFT = 40
+
+
+def file_row(file: int, row: int) -> int:
+    """Return one number for a row of a file, which sorts by file first."""
+    return (file << _FILE_SHIFT) + row
+
+
+@dataclass
+class RuleCount:
+    """What one rule touched.
+
+    Attributes
+    ----------
+    rows, points
+        How many rows of the files, and how many points. Where a row is a point they agree; a row of a Porto file
+        is a whole trip.
+    first
+        The first rows concerned, as `file_row` numbers.
+    """
+
+    rows: int = 0
+    points: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, other: RuleCount) -> None:
+        """Add what the rule touched elsewhere."""
+        self.rows += other.rows
+        self.points += other.points
+        self.first = sorted({*self.first, *other.first})[:FIRST_ROWS]
+
+
+class Tally(dict[str, RuleCount]):
+    """What each rule touched."""
+
+    def count(self, rule: str, rows: Integers, *, points: int | None = None) -> None:
+        """Count the points that a rule touched by the rows (`file_row`) that hold them; repeated rows count once."""
+        if rows.size:
+            distinct = np.unique(rows)
+            found = RuleCount(distinct.size, rows.size if points is None else points, distinct[:FIRST_ROWS].tolist())
+            self.setdefault(rule, RuleCount()).add(found)
+
+    def merge(self, other: Tally) -> None:
+        """Add another tally to this one."""
+        for rule, count in other.items():
+            self.setdefault(rule, RuleCount()).add(count)
+
+
+@dataclass
+class ImportSummary:
+    """What an import read, kept, changed and dropped.
+
+    Attributes
+    ----------
+    files
+        The files, in the order in which they were read.
+    rows_read
+        Rows of the files, without headers and empty lines.
+    points_read, vehicles_read
+        Points and vehicles in the rows that could be read.
+    vehicles, trips, points
+        What the table holds in the end. `points_read` is `points` plus the points that all rules dropped.
+    rules
+        What each rule touched; the keys are those of `DROPS` and `CHANGES`.
+    malformed
+        The reasons for which rows could not be read, and how many rows each.
+    """
+
+    files: list[Path]
+    rows_read: int = 0
+    points_read: int = 0
+    vehicles_read: int = 0
+    vehicles: int = 0
+    trips: int = 0
+    points: int = 0
+    rules: Tally = field(default_factory=Tally)
+    malformed: Counter[str] = field(default_factory=Counter)
+
+    def first_rows(self, rule: str) -> list[tuple[Path, int]]:
+        """Return file and row number (the first row of a file, be it its header, is 1) of the first rows touched."""
+        first = self.rules[rule].first if rule in self.rules else []
+        return [(self.files[number >> _FILE_SHIFT], number & ((1 << _FILE_SHIFT) - 1)) for number in first]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as JSON values; `dropped` and `changed` count rows of the files."""
+
+        def rows(rules: dict[str, str]) -> dict[str, int]:
+            return {rule: self.rules[rule].rows if rule in self.rules else 0 for rule in rules}
+
+        return {
+            "rows_read": self.rows_read,
+            "points_read": self.points_read,
+            "vehicles_read": self.vehicles_read,
+            "trips": self.trips,
+            "points": self.points,
+            "vehicles": self.vehicles,
+            "dropped": rows(DROPS),
+            "changed": rows(CHANGES),
+            "dropped_points": {rule: self.rules[rule].points if rule in self.rules else 0 for rule in DROPS},
+            "malformed": dict(sorted(self.malformed.items())),
+            "first_rows": {
+                rule: [{"file": str(path), "row": row} for path, row in self.first_rows(rule)]
+                for rule in (*DROPS, *CHANGES)
+                if rule in self.rules
+            },
+        }
