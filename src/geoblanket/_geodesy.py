@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EARTH_RADIUS_M", "Floats", "haversine_m", "local_degrees", "local_metres"]
+__all__ = ["EARTH_RADIUS_M", "Floats", "haversine_m", "local_degrees", "local_metres", "unit_vectors"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,11 +40,20 @@ def local_metres(
     return x, y
 
 
-def local_degrees(
-    x: npt.ArrayLike, y: npt.ArrayLike, *, origin_lat: float, origin_lon: float
-) -> tuple[Floats, Floats]:
+def local_degrees(x: npt.ArrayLike, y: npt.ArrayLike, *, origin_lat: float, origin_lon: float) -> tuple[Floats, Floats]:
     """Return the latitudes and longitudes of points that `local_metres` projected."""
     scale = np.radians(1.0) * EARTH_RADIUS_M
     lat: Floats = np.asarray(y, dtype=np.float64) / scale + origin_lat
     lon: Floats = np.asarray(x, dtype=np.float64) / (scale * np.cos(np.radians(origin_lat))) + origin_lon
     return lat, lon
+
+
+def unit_vectors(lat: npt.ArrayLike, lon: npt.ArrayLike) -> Floats:
+    """Return points in degrees as vectors from the Earth's centre, of length 1, shape (n, 3).
+
+    The straight line between two of them grows with the great-circle distance: nearest is nearest, and nothing special
+    happens at 180° of longitude or at the poles.
+    """
+    phi, lam = np.radians(lat), np.radians(lon)
+    cos_phi = np.cos(phi)
+    return np.stack([cos_phi * np.cos(lam), cos_phi * np.sin(lam), np.sin(phi)], axis=-1)

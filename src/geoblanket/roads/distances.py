@@ -205,14 +205,14 @@ def weight_matrix(
         )
     tails, heads = (graph.targets, graph.sources) if reverse else (graph.sources, graph.targets)
     between = np.flatnonzero(tails != heads)
+    ends = tails[between].astype(np.int64) * graph.node_count + heads[between]
+    order = np.argsort(ends, kind="stable")
+    pairs, first = np.unique(ends[order], return_index=True)
     # SciPy's own constructors would add parallel edges up.
-    order = between[np.lexsort((values[between], heads[between], tails[between]))]
-    tails, heads, values = tails[order], heads[order], values[order]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
-    offsets = np.zeros(graph.node_count + 1, np.int32)
-    np.cumsum(np.bincount(tails[first], minlength=graph.node_count), out=offsets[1:])
-    return csr_array((values[first], heads[first], offsets), shape=(graph.node_count, graph.node_count))
+    best = np.minimum.reduceat(values[between[order]], first) if len(first) else np.empty(0)
+    rows, columns = np.divmod(pairs, max(1, graph.node_count))
+    offsets = np.searchsorted(rows, np.arange(graph.node_count + 1)).astype(np.int32)
+    return csr_array((best, columns.astype(np.int32), offsets), shape=(graph.node_count, graph.node_count))
 
 
 def _search_block(
