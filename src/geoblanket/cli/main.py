@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from geoblanket import __version__
-from geoblanket.cli import roads
+from geoblanket.cli import roads, traces
 from geoblanket.cli.match import match
 from geoblanket.errors import GeoblanketError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(roads.app, name="roads")
+app.add_typer(traces.app, name="traces")
 app.command()(match)
 
 

@@ -70,4 +70,4 @@ def read_points(
     if first:
         check_first(path, rows, malformed, expected=expected)
         check_coordinates(frame, path=path, home=home)
-    return Parsed(frame, rows, frame.height, malformed, frame.get_column("vehicle").unique())
+    return Parsed(frame, rows, frame.height, malformed)

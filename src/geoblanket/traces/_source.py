@@ -90,8 +90,6 @@ class Parsed(Generic[Content_co]):
         How many rows the batch has, and how many points they hold.
     malformed
         Row number and reason of the rows that cannot be read.
-    vehicles
-        The vehicles of these points.
     tally
         What the loader itself dropped.
     """
@@ -100,7 +98,6 @@ class Parsed(Generic[Content_co]):
     rows: int
     points: int
     malformed: list[tuple[int, str]]
-    vehicles: pl.Series
     tally: Tally = field(default_factory=Tally)
 
 

@@ -173,17 +173,14 @@ class _Importer:
         self._pool = pool
         self._strict = strict
         self._progress = progress
-        self._vehicles_read: set[str] = set()
-        self._vehicles_kept: set[str] = set()
+        self._vehicles: set[str] = set()
 
     def from_trips(self, sources: Sequence[Source[Any, Streams]]) -> Iterator[pl.DataFrame]:
         """Yield the table from files whose rows are whole trips, which can be cleaned as they come."""
 
         def read(source: Source[Any, Streams], batch: object) -> Parsed[tuple[pl.DataFrame, Tally]]:
             parsed = source.parse(batch)
-            return Parsed(
-                self._clean(parsed.content), parsed.rows, parsed.points, parsed.malformed, parsed.vehicles, parsed.tally
-            )
+            return Parsed(self._clean(parsed.content), parsed.rows, parsed.points, parsed.malformed, parsed.tally)
 
         yield from self._number(self._read(sources, read))
 
@@ -234,8 +231,6 @@ class _Importer:
             )
         summary.rows_read += parsed.rows
         summary.points_read += parsed.points
-        self._vehicles_read.update(parsed.vehicles)
-        summary.vehicles_read = len(self._vehicles_read)
         summary.rules.merge(parsed.tally)
         summary.rules.count(
             "malformed", np.array([file_row(file, row) for row, _ in parsed.malformed], np.int64), points=0
@@ -266,8 +261,8 @@ class _Importer:
             numbered = frame.with_columns(pl.col("trip") + summary.trips)
             summary.trips = int(numbered.item(-1, "trip")) + 1
             summary.points += frame.height
-            self._vehicles_kept.update(frame.get_column("vehicle").unique())
-            summary.vehicles = len(self._vehicles_kept)
+            self._vehicles.update(frame.get_column("vehicle").unique())
+            summary.vehicles = len(self._vehicles)
             yield numbered
         if summary.points == 0:
             rules = ", ".join(f"{rule} {count.rows}" for rule, count in summary.rules.items())

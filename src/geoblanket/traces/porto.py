@@ -78,13 +78,12 @@ class PortoFile:
         if first:
             check_first(self.path, rows, malformed, expected="Is this a file in the format of Porto's train.csv?")
         frame = frame.with_columns(pl.col("row") + file_row(self._file, 0), pl.col("vehicle").str.strip_chars())
-        vehicles = frame.get_column("vehicle").unique()
         frame, tally, points = self._drop_without_points(frame)
         streams = _explode(frame)
         if first:
             coordinates = pl.DataFrame({"lat": streams.points.lat, "lon": streams.points.lon})
             check_coordinates(coordinates, path=self.path, home=_PORTUGAL)
-        return Parsed(streams, rows, points, malformed, vehicles, tally)
+        return Parsed(streams, rows, points, malformed, tally)
 
     def _cells(self, block: Block) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
         cells = read_cells(block, width=self._width, wanted=self._columns, delimiter=self._delimiter)

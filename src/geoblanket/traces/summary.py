@@ -19,20 +19,20 @@ FIRST_ROWS = 5
 
 DROPS = {
     "malformed": "rows that cannot be read",
-    "missing_data": "trips that their source marks as incomplete",
-    "impossible": "points with impossible coordinates",
-    "out_of_order": "points older than the one before them",
-    "duplicate": "points that repeat the time and place of another",
-    "same_time": "points at the time of another, elsewhere",
+    "missing_data": "trips marked as incomplete",
+    "impossible": "impossible coordinates",
+    "out_of_order": "points out of order",
+    "duplicate": "duplicate points",
+    "same_time": "same time, other place",
     "jump": "points that jump away",
-    "too_short": "points of trips that are too short",
+    "too_short": "trips that are too short",
 }
 """The rules that drop points, in the order in which they apply."""
 
 CHANGES = {
     "sorted": "points out of order, sorted",
-    "cut_at_jump": "trips cut where the track does not come back",
-    "cut_at_gap": "trips cut at a gap in time",
+    "cut_at_jump": "trips cut at a jump",
+    "cut_at_gap": "trips cut at a gap",
 }
 """The rules that change something and drop nothing."""
 
@@ -94,8 +94,8 @@ class ImportSummary:
         The files, in the order in which they were read.
     rows_read
         Rows of the files, without headers and empty lines.
-    points_read, vehicles_read
-        Points and vehicles in the rows that could be read.
+    points_read
+        Points in the rows that could be read.
     vehicles, trips, points
         What the table holds in the end. `points_read` is `points` plus the points that all rules dropped.
     rules
@@ -107,7 +107,6 @@ class ImportSummary:
     files: list[Path]
     rows_read: int = 0
     points_read: int = 0
-    vehicles_read: int = 0
     vehicles: int = 0
     trips: int = 0
     points: int = 0
@@ -128,7 +127,6 @@ class ImportSummary:
         return {
             "rows_read": self.rows_read,
             "points_read": self.points_read,
-            "vehicles_read": self.vehicles_read,
             "trips": self.trips,
             "points": self.points,
             "vehicles": self.vehicles,
