@@ -1,0 +1,84 @@
+"""The city as one object: streets, districts, and how its fleet moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._geodesy import local_metres
+from geoblanket._progress import Progress, silent
+from geoblanket.city.moves import Moves, build_moves
+from geoblanket.city.plan import DISTRICTS, Plan, make_plan
+from geoblanket.city.routes import Lines, find_routes
+from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets, build_streets
+from geoblanket.roads.graph import RoadGraph
+
+__all__ = ["City", "make_city"]
+
+_STAND_SHARES = (0.4, 0.35, 0.25)
+
+
+@dataclass(frozen=True, eq=False)
+class City:
+    """A synthetic city."""
+
+    size: str
+    seed: int
+    plan: Plan
+    streets: Streets
+    district: npt.NDArray[np.uint8]
+    """District of each node, an index into `plan.DISTRICTS`, shape (N,)."""
+    lines: Lines
+    moves: Moves
+    stands: npt.NDArray[np.int32]
+    """Nodes of the taxi stands, those of the same district together."""
+
+    @property
+    def graph(self) -> RoadGraph:
+        """The road graph: strongly connected, every node a junction or a dead end."""
+        return self.streets.graph
+
+
+def make_city(size: str = "medium", *, seed: int = 0, progress: Progress = silent) -> City:
+    """Make a city: the same for the same size and seed.
+
+    Parameters
+    ----------
+    size
+        "small", "medium" or "large": about 500, 5,000 or 45,000 nodes.
+    progress
+        Called as the work goes on.
+    """
+    plan = make_plan(size, seed)
+    progress("streets", 0, 1)
+    streets = build_streets(plan)
+    progress("streets", 1, 1)
+    graph = streets.graph
+    district = plan.district(streets.points)
+    inner = local_metres(graph.shape_lat, graph.shape_lon, origin_lat=CENTRE_LAT, origin_lon=CENTRE_LON)
+    lines = Lines(graph, streets.points, np.stack(inner, 1))
+    routes = find_routes(plan, streets, lines, _junctions(graph), progress=progress)
+    progress("how vehicles move", 0, 1)
+    moves = build_moves(plan, streets, routes)
+    progress("how vehicles move", 1, 1)
+    return City(size, seed, plan, streets, district, lines, moves, _place_stands(plan, district, moves.usable))
+
+
+def _junctions(graph: RoadGraph) -> npt.NDArray[np.bool_]:
+    """Return which nodes have more than one neighbour."""
+    ends = np.unique(np.sort(np.stack([graph.sources, graph.targets], 1), axis=1), axis=0)
+    result: npt.NDArray[np.bool_] = np.bincount(ends.ravel(), minlength=graph.node_count) > 1
+    return result
+
+
+def _place_stands(plan: Plan, district: npt.NDArray[np.uint8], usable: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    rng = np.random.default_rng([plan.seed, 6])
+    stands = [
+        np.sort(
+            rng.choice(np.flatnonzero(usable & (district == number)), round(share * plan.size.stands), replace=False)
+        )
+        for number, share in zip(range(len(DISTRICTS)), _STAND_SHARES, strict=True)
+    ]
+    return np.concatenate(stands).astype(np.int32)
