@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from geoblanket._files import atomic_output
+from geoblanket._files import atomic_output, check_output
 from geoblanket.errors import ParameterError
 
-__all__ = ["new_figure", "save_figure"]
+__all__ = ["check_picture", "new_figure", "save_figure"]
 
-_ENDINGS = (".png", ".svg", ".pdf")
+_STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate",)}
+"""The formats, and the metadata of each that would differ from one run or machine to the next."""
 
 
 def new_figure(*, width_in: float, height_in: float) -> Figure:
@@ -22,11 +24,16 @@ def new_figure(*, width_in: float, height_in: float) -> Figure:
     return figure
 
 
+def check_picture(path: str | Path) -> None:
+    """Raise at once, before long work, if no picture could be written at `path`."""
+    if Path(path).suffix.lower() not in _STAMPS:
+        raise ParameterError(f"A picture must end in .png, .svg or .pdf. Got '{Path(path).suffix}' instead.")
+    check_output(path)
+
+
 def save_figure(figure: Figure, path: str | Path, *, dpi: int = 150) -> None:
     """Write a figure as PNG, SVG or PDF, by the ending of `path`; the same figure gives the same bytes."""
-    path = Path(path)
-    if path.suffix.lower() not in _ENDINGS:
-        raise ParameterError(f"A picture must end in .png, .svg or .pdf. Got '{path.suffix}' instead.")
-    stamps = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with atomic_output(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, metadata=stamps[path.suffix.lower()])
+    check_picture(path)
+    metadata = dict.fromkeys(_STAMPS[Path(path).suffix.lower()])
+    with atomic_output(path) as temporary, rc_context({"svg.hashsalt": "geoblanket"}):
+        figure.savefig(temporary, dpi=dpi, metadata=metadata)

@@ -70,8 +70,11 @@ def import_(
     from geoblanket._files import check_output
     from geoblanket.roads.importer import import_roads
 
-    for output in filter(None, (out, picture)):
-        check_output(output)
+    check_output(out)
+    if picture is not None:
+        from geoblanket._picture import check_picture
+
+        check_picture(picture)
     with progress_bars() as progress:
         graph, summary = import_roads(files, keep_all=keep_all, progress=progress)
     graph.save(out)

@@ -23,6 +23,9 @@ from geoblanket.roads.graph import RoadGraph, reorder_ragged
 
 __all__ = ["contract"]
 
+_SAME_LENGTH_M = 1e-3
+"""Both directions of a road have the same length, up to the rounding of sums."""
+
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -40,6 +43,8 @@ class _Chains(NamedTuple):
 
 def contract(graph: RoadGraph) -> RoadGraph:
     """Return the graph without the nodes where a road only bends; they stay in the edges' shapes."""
+    if not graph.edge_count:
+        return graph
     successor = _successors(graph)
     passed = np.zeros(graph.node_count, bool)
     passed[graph.targets[successor >= 0]] = True
@@ -64,7 +69,8 @@ def _successors(graph: RoadGraph) -> Indices:
     successor[before[goes_on]] = after[goes_on]
 
     double = nodes[(out_degree == 2) & (in_degree == 2)]
-    # Both pairs are sorted by the other end, so they belong to the same two roads if they agree one by one.
+    # Both pairs are sorted by the other end. They are the two directions of the same two roads if ends and lengths
+    # agree one by one; if only the ends agree, a one-way loop leaves here, and this is a junction.
     before_a, before_b = incoming[in_offsets[double]], incoming[in_offsets[double] + 1]
     after_a, after_b = graph.offsets[double], graph.offsets[double] + 1
     classes = graph.road_class[np.stack([before_a, before_b, after_a, after_b])]
@@ -72,6 +78,8 @@ def _successors(graph: RoadGraph) -> Indices:
         (graph.sources[before_a] == graph.targets[after_a])
         & (graph.sources[before_b] == graph.targets[after_b])
         & (graph.sources[before_a] != graph.sources[before_b])
+        & (np.abs(graph.length_m[before_a] - graph.length_m[after_a]) < _SAME_LENGTH_M)
+        & (np.abs(graph.length_m[before_b] - graph.length_m[after_b]) < _SAME_LENGTH_M)
         & (graph.sources[before_a] != double)
         & (graph.sources[before_b] != double)
         & (classes == classes[0]).all(axis=0)
@@ -127,7 +135,7 @@ def _merge(graph: RoadGraph, chains: _Chains, passed: Mask) -> RoadGraph:
     order, starts = chains.order, chains.starts
     keep = ~passed
     new_index = np.cumsum(keep) - 1
-    length_m = np.add.reduceat(graph.length_m[order], starts) if len(starts) else np.empty(0)
+    length_m = np.add.reduceat(graph.length_m[order], starts)
     return RoadGraph.from_edges(
         node_ids=graph.node_ids[keep],
         lat=graph.lat[keep],
@@ -144,8 +152,6 @@ def _merge(graph: RoadGraph, chains: _Chains, passed: Mask) -> RoadGraph:
 
 def _mean_speed(graph: RoadGraph, chains: _Chains, length_m: Floats) -> Floats:
     """Return length over time of each chain, metres per second; exactly the speed where it does not change."""
-    if not len(chains.starts):
-        return np.empty(0)
     speed = graph.speed_m_s[chains.order]
     slowest, fastest = np.minimum.reduceat(speed, chains.starts), np.maximum.reduceat(speed, chains.starts)
     time_s = np.add.reduceat(graph.time_s[chains.order], chains.starts)

@@ -83,7 +83,7 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
             "cannot be read as a table of comma-separated values in UTF-8",
             path=path,
             hint="Check that it is not cut off and that every row has as many cells as the header",
-        ) from error
+        ) from None
     by_name = {name.strip().lower(): name for name in reversed(frame.columns)}
     edges, nodes = _matching(EDGE_COLUMNS, by_name), _matching(NODE_COLUMNS, by_name)
     if len(edges) == len(EDGE_COLUMNS):

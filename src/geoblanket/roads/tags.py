@@ -52,7 +52,7 @@ _ONE_WAY: Mapping[str, Direction] = {
 
 _KMH_PER_UNIT = {"": 1.0, "km/h": 1.0, "kmh": 1.0, "kph": 1.0, "mph": 1.609344, "knots": 1.852}
 _FASTEST_KMH = 300.0
-_NUMBER = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?) ?([a-z/]*)")
+_NUMBER = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,20})?) ?([a-z/]*)")
 
 _WORDS_KMH = {"walk": 6.0, "none": 130.0}
 _WITHOUT_SPEED = frozenset({"", "signals", "variable", "sign", "markings", "implicit", "default", "unknown"})

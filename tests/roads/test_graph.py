@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoblanket._arrayfile import write_arrays
+from geoblanket.errors import InputError
+from geoblanket.roads.graph import RoadGraph
+from tests.roads.samples import edges_of
+
+
+def bent_triangle() -> RoadGraph:
+    """Three nodes; 0→1 has two inner points, 1→2 one, 2→0 and 1→0 none; given out of order."""
+    return RoadGraph.from_edges(
+        node_ids=[10, 20, 30],
+        lat=[41.0, 41.1, 41.2],
+        lon=[-8.0, -8.1, -8.0],
+        sources=[2, 1, 0, 1],
+        targets=[0, 2, 1, 0],
+        length_m=[300.0, 200.0, 100.0, 90.0],
+        speed_m_s=[10.0, 20.0, 30.0, 5.0],
+        road_class=[6, 1, 2, 3],
+        length_model="given",
+        shapes=([0, 0, 1, 3, 3], [41.15, 41.03, 41.06], [-8.05, -8.03, -8.06]),
+    )
+
+
+def test_edges_are_sorted_and_keep_their_shape() -> None:
+    graph = bent_triangle()
+    assert edges_of(graph) == [(10, 20), (20, 10), (20, 30), (30, 10)]
+    assert graph.offsets.tolist() == [0, 1, 3, 4]
+    assert graph.time_s.tolist() == pytest.approx([100 / 30, 18, 10, 30])
+    assert graph.edge_line(0)[0].tolist() == [41.0, 41.03, 41.06, 41.1]
+    assert graph.edge_line(2)[1].tolist() == [-8.1, -8.05, -8.0]
+    assert graph.is_one_way.tolist() == [False, False, True, True]
+
+
+def test_lines_are_those_of_each_edge() -> None:
+    graph = bent_triangle()
+    offsets, lat, lon = graph.lines()
+    for edge in range(graph.edge_count):
+        one_lat, one_lon = graph.edge_line(edge)
+        np.testing.assert_array_equal(lat[offsets[edge] : offsets[edge + 1]], one_lat)
+        np.testing.assert_array_equal(lon[offsets[edge] : offsets[edge + 1]], one_lon)
+
+
+def test_subgraphs() -> None:
+    graph = bent_triangle()
+    nodes = graph.keep_nodes(np.array([True, True, False]))
+    assert edges_of(nodes) == [(10, 20), (20, 10)]
+    assert nodes.shape_lat.tolist() == [41.03, 41.06]
+    edges = graph.keep_edges(np.array([False, True, True, False]))
+    assert edges_of(edges) == [(20, 10), (20, 30)]
+    assert edges.node_count == 3
+    assert edges.shape_lat.tolist() == [41.15]
+
+
+def test_saving_and_loading(tmp_path: Path) -> None:
+    graph = bent_triangle()
+    graph.save(tmp_path / "a.roads")
+    again = RoadGraph.load(tmp_path / "a.roads")
+    assert again.identity == graph.identity
+    assert edges_of(again) == edges_of(graph)
+    again.save(tmp_path / "b.roads")
+    assert (tmp_path / "a.roads").read_bytes() == (tmp_path / "b.roads").read_bytes()
+
+
+def test_identity_sees_every_part() -> None:
+    graph = bent_triangle()
+    changed: dict[str, Any] = {"length_model": "sphere"}
+    for field in fields(graph):
+        if field.name != "length_model":
+            values = getattr(graph, field.name).copy()
+            values[-1] += 1
+            changed[field.name] = values
+    identities = {replace(graph, **{name: value}).identity for name, value in changed.items()}
+    assert len(identities | {graph.identity}) == len(fields(graph)) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("targets", lambda array: np.where(array == 2, 3, array).astype(np.int32)),
+        ("targets", lambda array: np.where(array == 2, -1, array).astype(np.int32)),
+        ("targets", lambda array: array.astype(np.int64)),
+        ("offsets", lambda array: array[::-1].copy()),
+        ("offsets", lambda array: array[:-1]),
+        ("shape_offsets", lambda array: array + 1),
+        ("shape_lat", lambda array: array[:-1]),
+        ("lat", lambda array: array.reshape(3, 1)),
+        ("lat", lambda array: np.append(array[:-1], np.nan)),
+        ("length_m", lambda array: -array),
+        ("length_m", lambda array: array + np.inf),
+        ("speed_m_s", lambda array: array * 0),
+        ("road_class", lambda array: array + 14),
+        ("node_ids", lambda array: array[:-1]),
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_is_refused(
+    tmp_path: Path, name: str, change: Callable[[Any], np.ndarray[Any, Any]]
+) -> None:
+    graph = bent_triangle()
+    arrays = {field.name: getattr(graph, field.name) for field in fields(graph) if field.name != "length_model"}
+    path = tmp_path / "evil.roads"
+    for values in (arrays | {name: change(arrays[name])}, {key: arrays[key] for key in arrays if key != name}):
+        write_arrays(path, magic=b"GBROADS1", fields={"length_model": "given"}, arrays=values)
+        with pytest.raises(InputError, match="do not fit together"):
+            RoadGraph.load(path)
+    write_arrays(path, magic=b"GBROADS1", fields={"length_model": "given"}, arrays=arrays)
+    assert RoadGraph.load(path).identity == graph.identity
