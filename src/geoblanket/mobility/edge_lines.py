@@ -44,8 +44,9 @@ class EdgeLines:
     def of_graph(cls, graph: RoadGraph, *, longest_piece_m: float) -> EdgeLines:
         """Cut the lines of `graph` at their bends, and between bends into pieces of at most `longest_piece_m`."""
         origin = ((graph.lat.min() + graph.lat.max()) / 2, (graph.lon.min() + graph.lon.max()) / 2)
-        x, y, last = _line_points(graph, *origin)
-        start = np.flatnonzero(~last)
+        point_offsets, lat, lon = graph.lines()
+        x, y = local_metres(lat, lon, origin_lat=origin[0], origin_lon=origin[1])
+        start = np.delete(np.arange(len(x)), point_offsets[1:] - 1)
         edge = np.repeat(np.arange(graph.edge_count, dtype=np.int32), np.diff(graph.shape_offsets) + 1)
         dx, dy = x[start + 1] - x[start], y[start + 1] - y[start]
         parts = np.maximum(np.ceil(np.hypot(dx, dy) / longest_piece_m), 1).astype(np.int64)
@@ -91,21 +92,3 @@ class EdgeLines:
             origin_lat=self.origin[0],
             origin_lon=self.origin[1],
         )
-
-
-def _line_points(
-    graph: RoadGraph, origin_lat: float, origin_lon: float
-) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """Return all points of all lines, edge after edge, end nodes included, and which are the last of their line."""
-    edges = np.arange(graph.edge_count)
-    first = graph.shape_offsets[:-1] + 2 * edges
-    end = graph.shape_offsets[1:] + 2 * edges + 1
-    size = len(graph.shape_lat) + 2 * graph.edge_count
-    inner = np.ones(size, dtype=bool)
-    inner[first] = inner[end] = False
-    lat, lon = np.empty(size), np.empty(size)
-    for values, nodes, shape in ((lat, graph.lat, graph.shape_lat), (lon, graph.lon, graph.shape_lon)):
-        values[first], values[end], values[inner] = nodes[graph.sources], nodes[graph.targets], shape
-    last = np.zeros(size, dtype=bool)
-    last[end] = True
-    return *local_metres(lat, lon, origin_lat=origin_lat, origin_lon=origin_lon), last

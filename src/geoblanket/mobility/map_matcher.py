@@ -39,8 +39,8 @@ class MatchOptions:
     """Standard deviation of GPS positions."""
     beta_m: float = 15.0
     """Mean difference between the route and the straight line from one point to the next."""
-    jitter_m: float = 20.0
-    """A move backwards on the same edge of at most this is GPS noise of a vehicle that stands."""
+    jitter_m: float = 30.0
+    """A move backwards of at most this, on an edge or to the edge before, is GPS noise of a vehicle that stands."""
     max_speed_m_s: float = 50.0
     """Routes that need a higher speed are impossible."""
     max_gap_s: float = 180.0
@@ -257,7 +257,11 @@ class MapMatcher:
         between[far] = routes.far(source[far], target[far], limit_m=limit_m[far])
         route = graph.length_m[edge_a] - offset_a + between + offset_b
         forward = offset_b - offset_a
-        route = np.where((edge_a == edge_b) & (forward >= -self.options.jitter_m), np.maximum(forward, 0.0), route)
+        same = edge_a == edge_b
+        back = np.where(same, -forward, offset_a + graph.length_m[edge_b] - offset_b)
+        touching = same | (graph.targets[edge_b] == graph.sources[edge_a])
+        route[touching & (back <= self.options.jitter_m)] = 0.0
+        route = np.where(same & (forward > 0), forward, route)
         route[route > limit_m] = np.inf
         return route
 

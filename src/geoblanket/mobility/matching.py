@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,9 +13,10 @@ import numpy.typing as npt
 import polars as pl
 
 from geoblanket._files import check_output
+from geoblanket._processes import count_workers, map_in_order
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import write_table
-from geoblanket.errors import GeoblanketError, InputError, ParameterError
+from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.map_matcher import MapMatcher, MatchOptions
 from geoblanket.mobility.resampling import clock_ticks, positions_between, positions_on_roads
 from geoblanket.mobility.walks import WALKS_SCHEMA
@@ -36,6 +31,8 @@ Method = Literal["hmm", "nearest"]
 
 _CHUNK_POINTS = 250_000
 """Points matched at once: about 300 MB of memory in a process."""
+_SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
+"""What matching takes, by estimate, to judge whether more processes pay."""
 _BIN_M = 0.05
 """Distances are counted in bins of this width, for a median over any number of points."""
 
@@ -119,20 +116,19 @@ def match_traces(
         )
     if not (np.isfinite(interval_s) and interval_s >= 1e-3):
         raise ParameterError(f"The 'interval_s' option must be at least 0.001 seconds. Got {interval_s} instead.")
-    if workers is not None and workers < 1:
-        raise ParameterError(f"The 'workers' option must be at least 1. Got {workers} instead.")
     check_output(out)
+    frame = scan_traces(traces)
+    graph = RoadGraph.load(roads)
     job = _Job(
         traces=Path(traces),
         roads=Path(roads),
+        roads_identity=graph.identity,
         interval_us=round(interval_s * 1e6),
         method=method,
         spacing_m=spacing_m,
         snap_m=200.0 + spacing_m if snap_m is None else snap_m,
         options=options or MatchOptions(),
     )
-    frame = scan_traces(traces)
-    graph = RoadGraph.load(roads)
     trips = frame.group_by("trip").len().sort("trip").collect(engine="streaming")
     points = int(trips["len"].sum())
     if points == 0:
@@ -142,8 +138,11 @@ def match_traces(
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.") as folder:
         parts: list[pl.LazyFrame] = []
         progress("matching", 0, points)
-        for part, counts in _match_chunks(job, chunks, Path(folder), _worker_count(workers, len(chunks))):
-            parts.append(pl.scan_parquet(part).with_columns(pl.col("walk") + tally.walks))
+        files = [Path(folder) / f"{number}.parquet" for number in range(len(chunks))]
+        tasks = ((job, rows, file) for rows, file in zip(chunks, files, strict=True))
+        count = count_workers(workers, tasks=len(chunks), seconds=points * _SECONDS_PER_POINT[method])
+        for file, counts in zip(files, map_in_order(_match_chunk, tasks, workers=count), strict=True):
+            parts.append(pl.scan_parquet(file).with_columns(pl.col("walk") + tally.walks))
             tally.add(counts)
             progress("matching", tally.points, points)
         if tally.matched == 0:
@@ -153,7 +152,8 @@ def match_traces(
                 hint="Check that traces and roads cover the same area, and that latitude and longitude are not swapped",
             )
         summary = tally.summary(trips=trips.height)
-        write_table(pl.concat(parts), out, kind="walks", about=job.about(graph) | {"counts": summary.as_dict()})
+        write_table(pl.concat(parts), out, kind="walks", about=job.about() | {"counts": summary.as_dict()})
+    _chunk_matcher.cache_clear()
     return summary
 
 
@@ -163,6 +163,7 @@ class _Job:
 
     traces: Path
     roads: Path
+    roads_identity: str
     interval_us: int
     method: Method
     spacing_m: float
@@ -174,9 +175,9 @@ class _Job:
         """How near a point must be."""
         return f"{self.options.radius_m:g} m of a road" if self.method == "hmm" else f"{self.snap_m:g} m of a place"
 
-    def about(self, graph: RoadGraph) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         return {
-            "roads": graph.identity,
+            "roads": self.roads_identity,
             "spacing_m": self.spacing_m,
             "interval_s": self.interval_us / 1e6,
             "method": self.method,
@@ -347,49 +348,11 @@ def _cut(lengths: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     return chunks
 
 
-def _worker_count(wanted: int | None, chunks: int) -> int:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(wanted or available, chunks)
+@lru_cache(maxsize=1)
+def _chunk_matcher(job: _Job) -> _ChunkMatcher:
+    return _ChunkMatcher(job)
 
 
-def _match_chunks(
-    job: _Job, chunks: list[tuple[int, int]], folder: Path, workers: int
-) -> Iterator[tuple[Path, _Counts]]:
-    """Match all chunks, in order, in this process or in several."""
-    parts = [folder / f"{number}.parquet" for number in range(len(chunks))]
-    if workers == 1:
-        matcher = _ChunkMatcher(job)
-        for rows, part in zip(chunks, parts, strict=True):
-            yield part, matcher.run(rows, part)
-        return
-    with _processes(job, workers) as pool:
-        yield from zip(parts, pool.map(_run, chunks, parts), strict=True)
-
-
-@contextmanager
-def _processes(job: _Job, workers: int) -> Iterator[ProcessPoolExecutor]:
-    # Polars must not be forked.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,))
-    try:
-        yield pool
-    except BrokenProcessPool as error:
-        raise GeoblanketError(
-            "A process of the matching died, perhaps for lack of memory. Use fewer workers."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_matcher: _ChunkMatcher
-
-
-def _start(job: _Job) -> None:
-    """Prepare a worker process; Ctrl-C is the parent's business."""
-    global _matcher  # noqa: PLW0603 - the one way to keep state in a process of a pool
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _matcher = _ChunkMatcher(job)
-
-
-def _run(rows: tuple[int, int], part: Path) -> _Counts:
-    return _matcher.run(rows, part)
+def _match_chunk(job: _Job, rows: tuple[int, int], part: Path) -> _Counts:
+    """Match one chunk in whatever process this is; a process prepares itself once."""
+    return _chunk_matcher(job).run(rows, part)
