@@ -15,6 +15,7 @@ end up in logs, and a true location in a log is a leak.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 __all__ = [
@@ -60,6 +61,10 @@ class InputError(GeoblanketError):
         elif row is not None:
             where = f"row {row}: "
         super().__init__(f"{where}{problem}." + (f" {hint}." if hint else ""))
+
+    def __reduce__(self) -> tuple[partial[InputError], tuple[()]]:
+        # Raised in a worker process, it must arrive in the parent as it was.
+        return partial(type(self), self.problem, path=self.path, row=self.row, hint=self.hint), ()
 
 
 class ParameterError(GeoblanketError, ValueError):

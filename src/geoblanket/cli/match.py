@@ -11,7 +11,7 @@ import typer
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from geoblanket.mobility.matching import MatchSummary
+    from geoblanket.mobility.summary import MatchSummary
 
 __all__ = ["match"]
 

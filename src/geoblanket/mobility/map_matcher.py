@@ -16,6 +16,7 @@ from geoblanket._geodesy import Floats, haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
 from geoblanket.mobility.routes import Routes
+from geoblanket.mobility.stretches import begins_by_gap
 from geoblanket.mobility.viterbi import Sequences, cheapest_states
 from geoblanket.roads.graph import RoadGraph
 
@@ -181,7 +182,7 @@ class MapMatcher:
         if not len(which):
             return which
         trip, time_us = points.trip[which], points.time_us[which]
-        cut = np.append(True, (np.diff(trip) != 0) | (np.diff(time_us) > 1e6 * self.options.max_gap_s))
+        cut = begins_by_gap(trip, time_us, max_gap_s=self.options.max_gap_s)
         sequences = Sequences.from_starts(cut)
         ordered = points.take(which[sequences.order])
         state, begins = cheapest_states(
