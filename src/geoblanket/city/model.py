@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.moves import Moves, build_moves
 from geoblanket.city.plan import DISTRICTS, Plan, make_plan
 from geoblanket.city.routes import Lines, find_routes
-from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets, build_streets
+from geoblanket.city.streets import Streets, build_streets
 from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["City", "make_city"]
@@ -30,7 +29,6 @@ class City:
     streets: Streets
     district: npt.NDArray[np.uint8]
     """District of each node, an index into `plan.DISTRICTS`, shape (N,)."""
-    lines: Lines
     moves: Moves
     stands: npt.NDArray[np.int32]
     """Nodes of the taxi stands, those of the same district together."""
@@ -57,13 +55,11 @@ def make_city(size: str = "medium", *, seed: int = 0, progress: Progress = silen
     progress("streets", 1, 1)
     graph = streets.graph
     district = plan.district(streets.points)
-    inner = local_metres(graph.shape_lat, graph.shape_lon, origin_lat=CENTRE_LAT, origin_lon=CENTRE_LON)
-    lines = Lines(graph, streets.points, np.stack(inner, 1))
-    routes = find_routes(plan, streets, lines, _junctions(graph), progress=progress)
+    routes = find_routes(plan, streets, Lines(graph), _junctions(graph), progress=progress)
     progress("how vehicles move", 0, 1)
     moves = build_moves(plan, streets, routes)
     progress("how vehicles move", 1, 1)
-    return City(size, seed, plan, streets, district, lines, moves, _place_stands(plan, district, moves.usable))
+    return City(size, seed, plan, streets, district, moves, _place_stands(plan, district, moves.usable))
 
 
 def _junctions(graph: RoadGraph) -> npt.NDArray[np.bool_]:

@@ -15,10 +15,10 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m
+from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
-from geoblanket.city.streets import Streets
+from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets
 from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["BIN_EDGES_M", "TICK_S", "WAYPOINTS_S", "Lines", "Routes", "find_routes"]
@@ -47,27 +47,21 @@ Ints = npt.NDArray[np.int64]
 class Lines:
     """All edges of a graph as one long line, to find the position at a distance along an edge."""
 
-    def __init__(self, graph: RoadGraph, points: Floats, inner: Floats) -> None:
-        inner_count = np.diff(graph.shape_offsets)
-        first = np.arange(graph.edge_count) * 2 + graph.shape_offsets[:-1]
-        last = first + inner_count + 1
-        vertices = np.empty((2 * graph.edge_count + len(inner), 2))
-        vertices[first], vertices[last] = points[graph.sources], points[graph.targets]
-        between = np.ones(len(vertices), np.bool_)
-        between[first] = between[last] = False
-        vertices[between] = inner
-        step = np.append(0.0, np.hypot(*np.diff(vertices, axis=0).T))
+    def __init__(self, graph: RoadGraph) -> None:
+        offsets, lat, lon = graph.lines()
+        x, y = local_metres(lat, lon, origin_lat=CENTRE_LAT, origin_lon=CENTRE_LON)
+        step = np.append(0.0, np.hypot(np.diff(x), np.diff(y)))
         # From one edge's end to the next one's start is a gap of a metre, so that no position is ambiguous.
-        step[first[1:]] = 1.0
-        self._vertices = vertices
+        step[offsets[1:-1]] = 1.0
+        self._x, self._y = x, y
         self._at = np.cumsum(step)
-        self._start = self._at[first]
-        self._length = self._at[last] - self._start
+        self._start = self._at[offsets[:-1]]
+        self._length = self._at[offsets[1:] - 1] - self._start
 
     def position(self, edge: npt.NDArray[np.integer], share: Floats) -> Floats:
         """Return points, shape (..., 2), at a share of the way along edges, metres from the centre."""
         at = self._start[edge] + np.clip(share, 0.0, 1.0) * self._length[edge]
-        return np.stack([np.interp(at, self._at, self._vertices[:, axis]) for axis in (0, 1)], -1)
+        return np.stack([np.interp(at, self._at, self._x), np.interp(at, self._at, self._y)], -1)
 
 
 @dataclass(frozen=True, eq=False)

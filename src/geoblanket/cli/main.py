@@ -9,6 +9,7 @@ import typer
 
 from geoblanket import __version__
 from geoblanket.cli import roads, traces
+from geoblanket.cli.city import city
 from geoblanket.cli.match import match
 from geoblanket.errors import GeoblanketError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.add_typer(roads.app, name="roads")
 app.add_typer(traces.app, name="traces")
 app.command()(match)
+app.command()(city)
 
 
 def _print_version(wanted: bool) -> None:
