@@ -17,7 +17,7 @@ from benchmarks._measure import measure, show
 
 FULL_TRIPS = 1_700_000
 POINTS_PER_TRIP = 48
-SLICE_TRIPS = 20_000
+SLICE_TRIPS = 100_000
 _CHUNK = 20_000
 
 

@@ -44,14 +44,14 @@ def gather_by_vehicle(
     held.clear()
     for files in parts:
         contents = (_take(file) for file in files)
-        if len(parts) == 1:  # a single vehicle cannot be split
+        if len(parts) == 1:  # a single vehicle, which cannot be split
             yield pl.concat(contents, how="diagonal")
         else:
             yield from gather_by_vehicle(contents, workspace=workspace, max_rows=max_rows)
 
 
 def _bounds(frames: list[pl.DataFrame]) -> pl.Series:
-    """Return the last vehicle of each of up to 32 ranges that hold about equally many of the points."""
+    """Return up to 32 vehicles, in order, between which about equally many of the points lie."""
     counts = pl.concat([frame.select("vehicle") for frame in frames]).group_by("vehicle").len().sort("vehicle")
     share = pl.col("len").cum_sum() / pl.col("len").sum()
     part = (share * _PARTS).ceil()
@@ -62,7 +62,9 @@ def _spill(frames: Iterator[pl.DataFrame], bounds: pl.Series, folder: Path, max_
     """Write frames to files by range of vehicles; return the files of each range, in order."""
     parts: dict[int, list[Path]] = {}
     for number, frame in enumerate(_merge(frames, max_rows)):
-        part = bounds.search_sorted(frame.get_column("vehicle"), side="left")
+        vehicle = frame.get_column("vehicle")
+        # Odd numbers are the vehicles at the bounds, even ones the ranges between them: so every split gets on.
+        part = bounds.search_sorted(vehicle, side="left") + bounds.search_sorted(vehicle, side="right")
         pieces = frame.with_columns(part=part).partition_by("part", as_dict=True, include_key=False)
         for (key,), piece in pieces.items():
             path = folder / f"{key:02}-{number:06}.parquet"

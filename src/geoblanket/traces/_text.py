@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import polars as pl
 
@@ -32,6 +31,10 @@ _ARCHIVES = {
     b"\x28\xb5\x2f\xfd": "a Zstandard file",
     b"PAR1": "a Parquet file",
 }
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x^", b"x\x9c", b"x\xda")
+"""Beginnings at which the CSV reader of Polars would decompress a text."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -92,7 +95,7 @@ def _without_first_row(block: Block) -> Block:
     return Block(block.text.partition(b"\n")[2], 2, block.position)
 
 
-def _refuse_what_is_not_text(path: Path, raw: BinaryIO) -> None:
+def _refuse_what_is_not_text(path: Path, raw: io.BufferedReader) -> None:
     head = raw.read(8)
     raw.seek(0)
     if not head:
@@ -104,15 +107,15 @@ def _refuse_what_is_not_text(path: Path, raw: BinaryIO) -> None:
         raise InputError("is UTF-16 text", path=path, hint="Save it as UTF-8")
 
 
-def _blocks(path: Path, raw: BinaryIO, block_bytes: int) -> Iterator[Block]:
+def _blocks(path: Path, raw: io.BufferedReader, block_bytes: int) -> Iterator[Block]:
     compressed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
-    stream: BinaryIO = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if compressed else raw
+    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if compressed else raw
+    if stream.peek(3).startswith(_BYTE_ORDER_MARK):
+        stream.read(len(_BYTE_ORDER_MARK))
     first_row = 1
     pending = b""
     while chunk := stream.read(block_bytes):
-        if first_row == 1 and not pending:
-            chunk = chunk.removeprefix(b"\xef\xbb\xbf")
         pending += chunk
         end = _end_of_rows(pending)
         if end == 0:
@@ -135,7 +138,7 @@ def _blocks(path: Path, raw: BinaryIO, block_bytes: int) -> Iterator[Block]:
 
 
 def _end_of_rows(text: bytes) -> int:
-    """Return the end of the last whole row, which is not a line break inside quotes (0: there is none)."""
+    """Return the end of the last whole row, which is not a line break inside quotes (0: none ends yet)."""
     last = end = text.rfind(b"\n") + 1
     if end == 0:
         return 0
@@ -145,7 +148,7 @@ def _end_of_rows(text: bytes) -> int:
             return end
         before = text.rfind(b"\n", 0, end - 1) + 1
         if before == 0:
-            break
+            return 0
         quotes -= text.count(b'"', before, end)
         end = before
     # Some quote was never closed, so quotes cannot tell where rows end.
@@ -185,12 +188,12 @@ def read_cells(block: Block, *, width: int, wanted: Mapping[str, int], delimiter
 
 def _read_quickly(text: bytes, width: int, delimiter: str) -> pl.DataFrame | None:
     """Return all cells as text, or None where not every line is a record of the right width."""
-    if b"\0" in text:
+    if b"\0" in text or text.startswith(_COMPRESSED):
         return None
     schema = {f"column {position}": pl.String() for position in range(width)}
     try:
         frame = pl.read_csv(text, has_header=False, schema=schema, separator=delimiter)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+    except pl.exceptions.PolarsError:
         return None
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
     if frame.height != lines:

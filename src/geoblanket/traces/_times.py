@@ -51,7 +51,7 @@ class TimeFormat:
         if self.unit is not None:
             number = text.cast(pl.Float64, strict=False)
             scaled = (number * _MICROSECONDS[self.unit]).round()
-            return pl.when(scaled.is_between(-1e18, 1e18)).then(scaled).cast(pl.Int64)
+            return scaled.clip(-9e18, 9e18).cast(pl.Int64, strict=False)
         text = text.str.replace("T", " ", literal=True).str.replace("Z", "+00", literal=True)
         absolute = text.str.to_datetime(_WITH_OFFSET, time_unit="us", time_zone="UTC", strict=False).to_physical()
         if self.zone is None:
@@ -88,6 +88,8 @@ def find_time_format(sample: pl.Series, *, path: Path, unit: TimeUnit | None, zo
         The unit is not declared and cannot be told, or the declared one cannot be right; or the times have no
         offset and no zone is declared.
     """
+    if not sample.count():
+        return TimeFormat(unit, zone)
     numbers = sample.cast(pl.Float64, strict=False).drop_nulls()
     if 2 * len(numbers) > len(sample) - sample.null_count() or (unit and len(numbers)):
         return TimeFormat(_find_unit(numbers, path=path, declared=unit))

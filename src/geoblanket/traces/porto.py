@@ -121,11 +121,12 @@ def _rewrite(text: str) -> str | None:
     """Write a polyline without white space; None if it is not a list of points."""
     try:
         points = json.loads(text)
-        pairs = [(float(lon), float(lat)) for lon, lat in points]
-        is_numbers = all(type(number) in (int, float) for point in points for number in point)
+        if not (isinstance(points, list) and all(isinstance(point, list) for point in points)):
+            return None
+        pairs = [(float(lon), float(lat)) for lon, lat in points if not {type(lon), type(lat)} - {int, float}]
     except (ValueError, TypeError, RecursionError, OverflowError):
         return None
-    return "[" + ",".join(f"[{lon!r},{lat!r}]" for lon, lat in pairs) + "]" if is_numbers else None
+    return "[" + ",".join(f"[{lon!r},{lat!r}]" for lon, lat in pairs) + "]" if len(pairs) == len(points) else None
 
 
 def _count_points(polyline: pl.Expr) -> pl.Expr:
