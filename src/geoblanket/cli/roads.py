@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli.zones import zones
 
 if TYPE_CHECKING:
     from geoblanket.roads.importer import RoadsSummary
@@ -156,3 +157,6 @@ def export(
     graph = RoadGraph.load(file)
     writer(graph, to, part=part)
     say(f"Written to {to}.")
+
+
+app.command()(zones)

@@ -18,12 +18,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from geoblanket._geodesy import Floats
 from geoblanket._processes import count_workers, map_in_order
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.graph import Ints, RoadGraph
 
 __all__ = [
     "Weight",
+    "best_edges",
     "check_limit",
     "check_nodes",
     "road_distance_blocks",
@@ -204,15 +206,20 @@ def weight_matrix(
             hint="Import the roads again",
         )
     tails, heads = (graph.targets, graph.sources) if reverse else (graph.sources, graph.targets)
+    return best_edges(tails, heads, values, graph.node_count)
+
+
+def best_edges(tails: Ints, heads: Ints, values: Floats, nodes: int) -> csr_array[np.float64, tuple[int, int]]:
+    """Return a sparse matrix with the least value of the edges from each tail to each head, self-loops left out."""
     between = np.flatnonzero(tails != heads)
-    ends = tails[between].astype(np.int64) * graph.node_count + heads[between]
+    ends = tails[between].astype(np.int64) * nodes + heads[between]
     order = np.argsort(ends, kind="stable")
     pairs, first = np.unique(ends[order], return_index=True)
     # SciPy's own constructors would add parallel edges up.
     best = np.minimum.reduceat(values[between[order]], first) if len(first) else np.empty(0)
-    rows, columns = np.divmod(pairs, max(1, graph.node_count))
-    offsets = np.searchsorted(rows, np.arange(graph.node_count + 1)).astype(np.int32)
-    return csr_array((best, columns.astype(np.int32), offsets), shape=(graph.node_count, graph.node_count))
+    rows, columns = np.divmod(pairs, max(1, nodes))
+    offsets = np.searchsorted(rows, np.arange(nodes + 1)).astype(np.int32)
+    return csr_array((best, columns.astype(np.int32), offsets), shape=(nodes, nodes))
 
 
 def _search_block(

@@ -118,23 +118,32 @@ def _round_number(value: float) -> float:
     return float(max(step * power for step in (1, 2, 5) if step * power <= value))
 
 
-def map_figure(graph: RoadGraph, *, caption: str | None = None, long_side_in: float = 8.0) -> tuple[Figure, Axes]:
+def map_figure(
+    graph: RoadGraph,
+    *,
+    caption: str | None = None,
+    colour: str | None = None,
+    width: float = 1.0,
+    long_side_in: float = 8.0,
+) -> tuple[Figure, Axes]:
     """Return a figure in the proportions of the network, with its roads drawn and a scale bar.
 
     Parameters
     ----------
     caption
         A line in the lower right corner, such as the credit to the source.
+    colour, width
+        As in `draw_roads`.
     long_side_in
         The longer side of the figure, inches.
     """
     height = graph.lat.max() - graph.lat.min() + 1e-4
-    width = (graph.lon.max() - graph.lon.min()) * np.cos(np.radians(graph.lat.mean())) + 1e-4
-    scale = long_side_in / max(height, width)
-    figure = new_figure(width_in=max(width * scale, 3.0), height_in=max(height * scale, 3.0))
+    breadth = (graph.lon.max() - graph.lon.min()) * np.cos(np.radians(graph.lat.mean())) + 1e-4
+    scale = long_side_in / max(height, breadth)
+    figure = new_figure(width_in=max(breadth * scale, 3.0), height_in=max(height * scale, 3.0))
     figure.set_facecolor(_BACKGROUND)
     axes = figure.add_subplot()
-    draw_roads(axes, graph)
+    draw_roads(axes, graph, colour=colour, width=width)
     draw_scale_bar(axes)
     if caption is not None:
         axes.text(

@@ -1,0 +1,225 @@
+"""Zones: a public, fixed partition of the places; each zone shares one mechanism.
+
+A zone is connected through the roads, regardless of one-way streets. Where places are thinned, every node belongs to
+the place that is nearest along the roads, and two places are neighbours where a road leads from the nodes of one to
+those of the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy.sparse.csgraph import dijkstra
+
+from geoblanket._arrayfile import content_hash
+from geoblanket._geodesy import EARTH_RADIUS_M, Floats, unit_vectors
+from geoblanket._tables import scan_table, write_table
+from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.roads._bisection import Links, connected_parts
+from geoblanket.roads.distances import best_edges
+from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.places import Places
+
+__all__ = ["ZONES_SCHEMA", "Zones", "is_connected", "partition_zones", "read_zones", "write_zones"]
+
+ZONES_SCHEMA: dict[str, pl.DataType] = {
+    "place": pl.Int32(),
+    "node": pl.Int64(),
+    "lat": pl.Float64(),
+    "lon": pl.Float64(),
+    "zone": pl.Int32(),
+    "zone_id": pl.String(),
+}
+"""The table of zones: one row for each place, in order; `node` is the source's own node number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Zones:
+    """A partition of places into zones. Made by `partition_zones`.
+
+    Zones are numbered from 0 by the lowest node number among their places, so the numbers do not depend on the order
+    in which nodes are listed.
+    """
+
+    zone: Ints
+    """The zone of each place, shape (P,)."""
+    ids: tuple[str, ...]
+    """A name of each zone that depends only on the node numbers and coordinates of its places: 16 hexadecimal digits.
+    A zone that is the same after the roads were imported again keeps it, whatever its number."""
+    neighbours: Ints
+    """The pairs of zones that a road connects, the lower number first, ascending, shape (pairs, 2)."""
+    max_places: int
+    """The largest number of places that a zone was allowed to have."""
+    places_identity: str
+    """The identity of the places."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the places' identity and the partition."""
+        return content_hash({"places": self.places_identity}, {"zone": self.zone})
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Number of places in each zone, shape (Z,)."""
+        return np.bincount(self.zone, minlength=len(self)).astype(np.int64)
+
+    def members(self, zone: int) -> Ints:
+        """Return the places of a zone, ascending."""
+        if not 0 <= zone < len(self):
+            raise ParameterError(f"The zone must be from 0 to {len(self) - 1}. Got {zone} instead.")
+        order, ends = self._by_zone
+        return order[ends[zone] : ends[zone + 1]]
+
+    @cached_property
+    def _by_zone(self) -> tuple[Ints, npt.NDArray[np.int64]]:
+        order = np.argsort(self.zone, kind="stable").astype(np.int32)
+        return order, np.concatenate([[0], np.cumsum(self.sizes)])
+
+
+def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zones:
+    """Cut the places into connected zones of at most `max_places`, about equally large and compact.
+
+    The result depends on the roads, the places and `max_places` only, not on the order in which nodes are listed, and
+    no data of vehicles enters: it is public. A zone has at least half of `max_places` wherever the roads allow it; a
+    part of the network without connection to the rest has zones of its own.
+
+    Parameters
+    ----------
+    graph, places
+        The roads, and places chosen on them.
+    max_places
+        The largest zone.
+    """
+    if max_places < 1:
+        raise ParameterError(f"A zone must be allowed at least 1 place. Got max_places={max_places} instead.")
+    if graph.identity != places.roads_identity:
+        raise MismatchError("The places belong to another road graph. Choose them on this one.")
+    place_order, links = _ordered_links(graph, places)
+    x, y = _flat(places.lat[place_order], places.lon[place_order])
+    part = connected_parts(links, x, y, max_size=max_places)
+    _, first, renumbered = np.unique(part, return_index=True, return_inverse=True)
+    part = np.argsort(np.argsort(first))[renumbered]
+    zone = np.empty(len(places), np.int32)
+    zone[place_order] = part
+    pairs = np.sort(np.column_stack([part[links.one], part[links.other]]), axis=1)
+    return Zones(
+        zone=zone,
+        ids=_zone_ids(graph, places, zone),
+        neighbours=np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0).astype(np.int32),
+        max_places=max_places,
+        places_identity=places.identity,
+    )
+
+
+def is_connected(graph: RoadGraph, places: Places, zones: Zones) -> bool:
+    """Return whether each zone is connected through the roads: checked anew, whoever made the zones."""
+    place_order, links = _ordered_links(graph, places)
+    zone = zones.zone[place_order]
+    pieces = links.components(len(zone), zone[links.one] == zone[links.other])
+    return int(pieces.max()) + 1 == len(zones)
+
+
+def _ordered_links(graph: RoadGraph, places: Places) -> tuple[npt.NDArray[np.intp], Links]:
+    """Return the order of the places by the source's node numbers, and which neighbour which, in that order.
+
+    Everything that is decided in this order does not depend on how the nodes happen to be listed.
+    """
+    node_rank = np.argsort(np.lexsort((graph.lon, graph.lat, graph.node_ids)))
+    place_order = np.argsort(node_rank[places.nodes])
+    place_nodes = node_rank[places.nodes[place_order]]
+    tails, heads = node_rank[graph.sources].astype(np.int32), node_rank[graph.targets].astype(np.int32)
+    both_ways = best_edges(
+        np.concatenate([tails, heads]),
+        np.concatenate([heads, tails]),
+        np.tile(graph.length_m, 2),
+        graph.node_count,
+    )
+    _, _, nearest = dijkstra(both_ways, indices=place_nodes, min_only=True, return_predecessors=True)
+    place_of_node = np.full(graph.node_count, -1)
+    place_of_node[place_nodes] = np.arange(len(place_nodes))
+    # A part of the network may have no place, because one of another part is near enough.
+    cell = np.where(nearest >= 0, place_of_node[np.maximum(nearest, 0)], -1)
+    rows, columns = both_ways.tocoo().coords
+    one, other = cell[rows], cell[columns]
+    pairs, weight = np.unique(np.stack([one, other])[:, (one >= 0) & (one < other)], axis=1, return_counts=True)
+    return place_order, Links(pairs[0], pairs[1], weight)
+
+
+def _flat(lat: Floats, lon: Floats) -> tuple[Floats, Floats]:
+    """Project degrees to metres on the plane that touches the Earth in the middle of the points."""
+    points = unit_vectors(lat, lon)
+    middle = points.mean(axis=0)
+    middle /= max(float(np.linalg.norm(middle)), 1e-9)
+    east = np.array([-middle[1], middle[0], 0.0])
+    east /= max(float(np.linalg.norm(east)), 1e-9)
+    north = np.cross(middle, east)
+    return EARTH_RADIUS_M * (points @ east), EARTH_RADIUS_M * (points @ north)
+
+
+def _zone_ids(graph: RoadGraph, places: Places, zone: Ints) -> tuple[str, ...]:
+    table = np.rec.fromarrays([graph.node_ids[places.nodes], places.lat, places.lon])
+    order = np.lexsort((places.lon, places.lat, graph.node_ids[places.nodes], zone))
+    groups = np.split(order, np.flatnonzero(np.diff(zone[order])) + 1)
+    return tuple(hashlib.sha256(table[group].tobytes()).hexdigest()[:16] for group in groups)
+
+
+def write_zones(path: str | Path, graph: RoadGraph, places: Places, zones: Zones) -> None:
+    """Write zones as a Parquet table (`ZONES_SCHEMA`), wholly or not at all."""
+    frame = pl.DataFrame(
+        {
+            "place": np.arange(len(places), dtype=np.int32),
+            "node": graph.node_ids[places.nodes],
+            "lat": places.lat,
+            "lon": places.lon,
+            "zone": zones.zone,
+            "zone_id": [zones.ids[number] for number in zones.zone],
+        },
+        schema=ZONES_SCHEMA,
+    )
+    about = {
+        "roads": places.roads_identity,
+        "places": places.identity,
+        "spacing_m": places.spacing_m,
+        "max_places": zones.max_places,
+        "identity": zones.identity,
+        "neighbours": zones.neighbours.tolist(),
+    }
+    write_table(frame, path, kind="zones", about=about)
+
+
+def read_zones(path: str | Path, places: Places) -> Zones:
+    """Read zones written by `write_zones`.
+
+    Raises
+    ------
+    MismatchError
+        If they are zones of other places.
+    """
+    rows, about = scan_table(path, kind="zones", schema=ZONES_SCHEMA)
+    if about.get("places") != places.identity:
+        raise MismatchError(
+            f"{path}: these zones belong to other places or other roads. Choose the places with a spacing of "
+            f"{about.get('spacing_m')} m on the roads they were made for, or make the zones again."
+        )
+    frame = rows.select("zone", "zone_id").collect()
+    zone = frame["zone"].to_numpy().astype(np.int32)
+    names = frame.unique().sort("zone")
+    zones = Zones(
+        zone=zone,
+        ids=tuple(names["zone_id"].to_list()),
+        neighbours=np.array(about["neighbours"], np.int32).reshape(-1, 2),
+        max_places=about["max_places"],
+        places_identity=places.identity,
+    )
+    if zones.identity != about.get("identity") or names["zone"].to_list() != list(range(len(zones))):
+        raise InputError("its zones were changed or damaged", path=path, hint="Make the zones again")
+    return zones
