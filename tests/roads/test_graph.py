@@ -70,6 +70,20 @@ def test_saving_and_loading(tmp_path: Path) -> None:
     assert (tmp_path / "a.roads").read_bytes() == (tmp_path / "b.roads").read_bytes()
 
 
+def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, path = bent_triangle(), tmp_path / "a.roads"
+    graph.save(path)
+    before = path.read_bytes()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("geoblanket._files._sync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        graph.keep_edges(np.array([True, True, True, False])).save(path)
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("a.roads", before)]
+
+
 def test_identity_sees_every_part() -> None:
     graph = bent_triangle()
     changed: dict[str, Any] = {"length_model": "sphere"}

@@ -8,6 +8,8 @@ import numpy as np
 import osmium
 import pytest
 
+from geoblanket.city.maps import write_edges, write_nodes, write_osm
+from geoblanket.city.model import make_city
 from geoblanket.errors import InputError
 from geoblanket.roads.importer import import_roads
 from tests.roads.samples import PORTO_PBF, REAL_DATA, needs_real_data
@@ -70,6 +72,20 @@ def test_half_of_the_real_openstreetmap_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(InputError, match="cannot be read as OpenStreetMap data"):
         import_roads([path])
+
+
+def test_the_synthetic_city_is_read_as_it_was_made(tmp_path: Path) -> None:
+    city = make_city("small", seed=3)
+    write_osm(city, tmp_path / "roads.osm.pbf")
+    write_nodes(city, tmp_path / "nodes.csv")
+    write_edges(city, tmp_path / "edges.csv")
+    for files in (["roads.osm.pbf"], ["nodes.csv", "edges.csv"]):
+        graph, _ = import_roads([tmp_path / name for name in files])
+        np.testing.assert_array_equal(graph.node_ids, city.graph.node_ids)
+        np.testing.assert_array_equal(graph.targets, city.graph.targets)
+        np.testing.assert_array_equal(graph.road_class, city.graph.road_class)
+        np.testing.assert_allclose(graph.length_m, city.graph.length_m, atol=0.05)
+        np.testing.assert_allclose(graph.speed_m_s, city.graph.speed_m_s)
 
 
 @pytest.mark.parametrize(

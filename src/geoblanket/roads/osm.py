@@ -114,7 +114,8 @@ def _read_ways(
                 counts.read["ways"] += 1
                 if counts.read["ways"] % 10_000 == 0:
                     progress("Reading ways", counts.read["ways"], None)
-                tags = {key: value for key in _TAGS if (value := way.tags.get(key)) is not None}
+                tag_list = way.tags
+                tags = {key: value for key in _TAGS if (value := tag_list.get(key)) is not None}
                 reason = "repeated_ways" if way.id in seen else _reason_to_drop(tags)
                 seen.add(way.id)
                 if reason is None:
