@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket.city.fleet import Walks
+from geoblanket.city.fleet import FIRST_VEHICLE, Walks
 from geoblanket.city.gps import RegularPoints
 from geoblanket.city.model import City
 from geoblanket.city.moves import BANDS, ORDERS, STRENGTH, speed_range_m_s
@@ -16,11 +16,10 @@ from geoblanket.city.routes import TICK_S
 __all__ = ["districts_frame", "edges_frame", "orders_frame", "walks_frame"]
 
 
-
 def walks_frame(city: City, walks: Walks) -> pl.DataFrame:
     """Return the true walks: a row a tick.
 
-    Columns: trip, step (0 at the start), time (UTC), node (id on the map), district (of the node), band and order of
+    Columns: vehicle, trip, step (0 at the start), time (UTC), node (id on the map), district (of the node), band and order of
     the step that ends here (null at the start). `order` is that by which this very step was drawn: 1 for steps that
     cross a border, whatever the order of the district they leave.
     """
@@ -30,6 +29,7 @@ def walks_frame(city: City, walks: Walks) -> pl.DataFrame:
     moved = pl.col("step") > 0
     return pl.DataFrame(
         {
+            "vehicle": pl.Series(FIRST_VEHICLE + np.repeat(walks.vehicle.astype(np.int64), count)).cast(pl.String),
             "trip": np.repeat(walks.trip, count),
             "step": step,
             "time": pl.Series(seconds * 1_000_000).cast(pl.Datetime("us", "UTC")),

@@ -36,7 +36,14 @@ def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[st
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header is not None)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_header=header is not None,
+        min_width=min(len(title), 78),
+    )
     rows = list(rows)
     columns = header or ("",) * max((len(row) for row in rows), default=0)
     for position, name in enumerate(columns):

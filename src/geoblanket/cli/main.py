@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from geoblanket import __version__
 from geoblanket.cli import roads, traces
 from geoblanket.cli.city import city
+from geoblanket.cli.demo import demo
 from geoblanket.cli.match import match
 from geoblanket.errors import GeoblanketError
 
@@ -23,10 +25,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback with local variables would print coordinates
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(roads.app, name="roads")
-app.add_typer(traces.app, name="traces")
-app.command()(match)
+app.command()(demo)
 app.command()(city)
+app.add_typer(traces.app, name="traces")
+app.add_typer(roads.app, name="roads")
+app.command()(match)
 
 
 def _print_version(wanted: bool) -> None:
@@ -47,6 +50,8 @@ def _root(
 
 def main() -> None:
     """Run the command line; exit with 1 on an error of ours, 2 on wrong usage, 130 on Ctrl-C."""
+    # A polite kill ends like Ctrl-C does: temporary files are removed on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except GeoblanketError as error:

@@ -36,12 +36,17 @@ def match(
     workers: Annotated[
         int | None, typer.Option(help="Processes; the result does not depend on it.", show_default="all cores")
     ] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the walks (PNG, SVG or PDF).")] = None,
     json: JsonOption = False,
 ) -> None:
     """Match traces to roads: the place of each vehicle at every tick of a fixed clock."""
     from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.mobility.matching import match_traces
 
+    if picture is not None:
+        from geoblanket._picture import check_picture
+
+        check_picture(picture)
     with progress_bars() as progress:
         summary = match_traces(
             traces,
@@ -58,7 +63,13 @@ def match(
         print_json(summary.as_dict())
     else:
         _print_summary(summary, method=method, interval=interval)
-    say(f"walks written to {out}")
+    say(f"Walks written to {out}.")
+    if picture is not None:
+        from geoblanket._picture import save_figure
+        from geoblanket.mobility.picture import draw_walks
+
+        save_figure(draw_walks(out, roads), picture)
+        say(f"Picture written to {picture}.")
 
 
 def _print_summary(summary: MatchSummary, *, method: _Method, interval: float) -> None:

@@ -1,0 +1,56 @@
+"""`geoblanket demo`: the main job, from nothing to walks, as the commands that a user would type."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geoblanket.cli._output import print_table, say
+
+__all__ = ["demo"]
+
+
+def demo(
+    *,
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for everything that is made.")] = Path("demo"),
+) -> None:
+    """Do the whole job on a synthetic city, showing each command."""
+    start = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    city = out / "city"
+    steps = [
+        ("A city: streets, taxis, and the truth about how they move.",
+         ["city", "--out", city, "--formats", "porto", "--picture", out / "city.png"]),
+        ("Its map, as OpenStreetMap would have it.",
+         ["roads", "import", city / "roads.osm.pbf", "--out", out / "city.roads"]),
+        ("The public parts of the city, each of which will share one mechanism.",
+         ["roads", "zones", out / "city.roads", "--max-places", "100", "--picture", out / "zones.png"]),
+        ("The taxis' GPS points, in the format of the Porto data set, with its faults.",
+         ["traces", "import", "--format", "porto", city / "porto.csv", "--out", out / "traces.parquet"]),
+        ("The points on the roads, as walks: a place every 30 seconds.",
+         ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads", "--out", out / "walks.parquet",
+          "--picture", out / "walks.png"]),
+    ]  # fmt: skip
+    root = context.find_root().command
+    for number, (title, arguments) in enumerate(steps, 1):
+        words = [str(word) for word in arguments]
+        say(typer.style(f"\n{number}. {title}", bold=True))
+        say(typer.style(f"   $ geoblanket {shlex.join(words)}\n", fg="cyan"))
+        root.main(words, prog_name="geoblanket", standalone_mode=False)
+    from geoblanket.city.agreement import share_of_true_places
+
+    share = share_of_true_places(out / "walks.parquet", roads=out / "city.roads", city=city)
+    print_table(
+        f"Done in {time.perf_counter() - start:.0f} s",
+        [
+            ("steps that put the taxi where it truly was", f"{share:.2%}"),
+            ("the city, its districts and some true ways", str(out / "city.png")),
+            ("the zones", str(out / "zones.png")),
+            ("the walks found from noisy GPS", str(out / "walks.png")),
+        ],
+    )

@@ -1,0 +1,89 @@
+"""A picture of walks: how often each place is visited, and a few walks from start to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import MismatchError
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.picture import map_figure
+from geoblanket.roads.places import choose_places
+
+__all__ = ["draw_walks"]
+
+_WALK_COLOURS = ("#2f4b9b", "#8c2f63", "#1d6f54", "#3c4048")
+
+
+def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
+    """Draw a table of walks on its roads.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match`.
+    roads
+        The road graph it was matched to.
+    """
+    graph = RoadGraph.load(roads)
+    frame, about = scan_walks(walks)
+    if about["roads"] != graph.identity:
+        raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
+    places = choose_places(graph, spacing_m=about["spacing_m"])
+    figure, axes = map_figure(graph, colour="#d5d7db", long_side_in=9.0)
+    _draw_visits(figure, frame, places.lat, places.lon)
+    for colour, place in zip(_WALK_COLOURS, _typical_walks(frame), strict=False):
+        line = np.column_stack([places.lon[place], places.lat[place]])
+        axes.add_collection(
+            LineCollection([line], colors=colour, linewidths=1.6, alpha=0.85, capstyle="round", zorder=3), autolim=False
+        )
+        axes.scatter(*line[0], s=42, color=colour, edgecolor="white", zorder=4)
+        axes.scatter(*line[-1], s=36, color=colour, marker="s", edgecolor="white", zorder=4)
+    counts = about["counts"]
+    axes.set_title(
+        f"{counts['walks']:,} walks, {counts['steps']:,} steps of {about['interval_s']:g} s; "
+        "lines: some walks, from ● to ■",
+        loc="left",
+        fontsize=9,
+    )
+    return figure
+
+
+def _draw_visits(figure: Figure, frame: pl.LazyFrame, lat: Floats, lon: Floats) -> None:
+    """Draw a dot for each visited place, darker and larger the more steps were there."""
+    axes = figure.axes[0]
+    visits = frame.group_by("place").len().sort("len", "place").collect(engine="streaming")
+    place, count = visits["place"].to_numpy(), visits["len"].to_numpy()
+    share = np.log1p(count) / np.log1p(count.max())
+    dots = axes.scatter(
+        lon[place],
+        lat[place],
+        s=(2.0 + 22.0 * share**2) * min(1.0, 1500 / len(place)),
+        c=count,
+        norm=LogNorm(int(count.min()), int(count.max()) + 1),
+        cmap="YlOrRd",
+        linewidths=0,
+        zorder=2,
+    )
+    bar = figure.colorbar(dots, ax=axes, shrink=0.4, pad=0.01, aspect=25)
+    bar.set_label("steps at the place", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+
+
+def _typical_walks(frame: pl.LazyFrame) -> list[npt.NDArray[np.int32]]:
+    """Return the places of some walks, spread evenly over those of about the median number of steps."""
+    lengths = frame.group_by("walk").len().collect(engine="streaming")
+    typical = lengths.filter(pl.col("len").is_between(pl.col("len").median(), 1.5 * pl.col("len").median()))[
+        "walk"
+    ].sort()
+    chosen = typical.gather(np.linspace(0, len(typical) - 1, min(len(_WALK_COLOURS), len(typical))).astype(np.int64))
+    steps = frame.filter(pl.col("walk").is_in(chosen.implode())).sort("walk", "step").collect(engine="streaming")
+    return [walk["place"].to_numpy() for walk in steps.partition_by("walk", maintain_order=True)]
