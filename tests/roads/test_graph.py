@@ -40,6 +40,21 @@ def test_edges_are_sorted_and_keep_their_shape() -> None:
     assert graph.is_one_way.tolist() == [False, False, True, True]
 
 
+def test_both_directions_are_one_road() -> None:
+    graph = RoadGraph.from_edges(
+        node_ids=[1, 2],
+        lat=[41.0, 41.1],
+        lon=[-8.0, -8.0],
+        sources=[0, 1, 0, 1],
+        targets=[1, 0, 1, 0],
+        length_m=[100.005, 100.005 + 1e-9, 150.0, 200.0],
+        speed_m_s=np.full(4, 10.0),
+        road_class=np.full(4, 6),
+        length_model="given",
+    )
+    assert graph.length_m[graph.one_of_each_road()].round(2).tolist() == pytest.approx([100.0, 150, 200], abs=0.02)
+
+
 def test_lines_are_those_of_each_edge() -> None:
     graph = bent_triangle()
     offsets, lat, lon = graph.lines()

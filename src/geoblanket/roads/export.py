@@ -124,9 +124,8 @@ def _node_features(graph: RoadGraph) -> Iterator[tuple[dict[str, Any], dict[str,
 
 def _street_counts(graph: RoadGraph) -> npt.NDArray[np.int64]:
     """Return how many streets meet at each node: both directions of a road are one street."""
-    low, high = np.minimum(graph.sources, graph.targets), np.maximum(graph.sources, graph.targets)
-    streets = np.unique(np.stack([low, high, np.round(graph.length_m, 2)]), axis=1)[:2].astype(np.int64)
-    return np.bincount(streets.ravel(), minlength=graph.node_count)
+    roads = graph.one_of_each_road()
+    return np.bincount(np.append(graph.sources[roads], graph.targets[roads]), minlength=graph.node_count)
 
 
 def _keys_of_parallel_edges(graph: RoadGraph) -> npt.NDArray[np.int64]:

@@ -183,6 +183,14 @@ class RoadGraph:
             np.concatenate([[self.lon[source]], self.shape_lon[inner], [self.lon[target]]]),
         )
 
+    def one_of_each_road(self) -> npt.NDArray[np.int64]:
+        """Return one edge of each road: edges back and forth of the same length (to 1 cm) are one road."""
+        low, high = np.minimum(self.sources, self.targets), np.maximum(self.sources, self.targets)
+        order = np.lexsort((self.length_m, high, low))
+        is_first = np.ones(self.edge_count, bool)
+        is_first[1:] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0) | (np.diff(self.length_m[order]) > 0.01)
+        return np.sort(order[is_first])
+
     def lines(self) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
         """Return the whole lines of all edges: offsets of shape (E + 1,), latitudes and longitudes, degrees."""
         return whole_lines(

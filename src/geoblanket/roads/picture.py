@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -50,7 +49,7 @@ def draw_roads(axes: Axes, graph: RoadGraph, *, colour: str | None = None, width
     """
     offsets, lat, lon = graph.lines()
     points = np.column_stack([lon, lat])
-    drawn = _one_direction(graph)
+    drawn = graph.one_of_each_road()
     for number in reversed(range(len(ROAD_CLASSES))):
         edges = drawn[graph.road_class[drawn] == number]
         if len(edges):
@@ -72,13 +71,6 @@ def _style(name: str) -> _Style:
     main = name.removesuffix("_link")
     style = _STYLES.get(main, _OTHER)
     return style if name == main else style._replace(width_pt=style.width_pt * 0.55)
-
-
-def _one_direction(graph: RoadGraph) -> npt.NDArray[np.int64]:
-    """Return the edges without those that run back along another one."""
-    low, high = np.minimum(graph.sources, graph.targets), np.maximum(graph.sources, graph.targets)
-    key = np.stack([low, high, np.round(graph.length_m, 2)])
-    return np.unique(key, axis=1, return_index=True)[1]
 
 
 def _frame(axes: Axes, graph: RoadGraph) -> None:
