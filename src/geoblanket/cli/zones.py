@@ -36,8 +36,12 @@ def zones(
     from geoblanket.roads.places import choose_places
     from geoblanket.roads.zones import partition_zones, write_zones
 
-    for output in filter(None, (out, picture)):
-        check_output(output)
+    if out is not None:
+        check_output(out)
+    if picture is not None:
+        from geoblanket._picture import check_picture
+
+        check_picture(picture)
     graph = RoadGraph.load(file)
     places = choose_places(graph, spacing_m=spacing)
     partition = partition_zones(graph, places, max_places=max_places)

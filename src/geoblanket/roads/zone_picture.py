@@ -20,9 +20,9 @@ __all__ = ["colour_numbers", "draw_zones", "zones_figure"]
 
 _PALETTE = ("#8ecae6", "#f4b183", "#a3c78b", "#e5a3a6", "#bda9dc", "#f7d98b", "#7fbfb2", "#d9b08c")
 _ROAD_COLOUR = "#4a505c"
-_PIXELS = 1400
+_PIXELS = 1200
 """Pixels of the coloured areas along the longer side."""
-_REACH_PIXELS = 16
+_REACH_PIXELS = 14
 """How far beside a road the colour goes."""
 
 
@@ -54,10 +54,11 @@ def draw_zones(axes: Axes, graph: RoadGraph, places: Places, zones: Zones) -> No
     columns = round(_PIXELS * (east - west) * shrink / long_side)
     lat = np.clip(_middles(south, north, rows), -90, 90)
     lon = (_middles(west, east, columns) + 180) % 360 - 180
-    place, _ = places.nearest(*np.meshgrid(lat, lon, indexing="ij"))
     pixel = (north - south) / rows, (east - west) / columns
     road = _road_pixels(graph, south=south, west=west, pixel=pixel, shape=(rows, columns))
-    zone = np.where(distance_transform_edt(~road) <= _REACH_PIXELS, zones.zone[place], -1)
+    row, column = np.nonzero(distance_transform_edt(~road) <= _REACH_PIXELS)
+    zone = np.full((rows, columns), -1)
+    zone[row, column] = zones.zone[places.nearest(lat[row], lon[column])[0]]
     meeting, border = _borders(zone)
     numbers = colour_numbers(len(zones), np.concatenate([zones.neighbours, meeting]))
     image = np.zeros((rows, columns, 4))
@@ -124,7 +125,7 @@ def _road_pixels(
     return road
 
 
-def _borders(zone: npt.NDArray[np.int32]) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def _borders(zone: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Return the pairs of zones that meet in the image, and the pixels on one side of where they do."""
     border = np.zeros(zone.shape, dtype=bool)
     pairs = []
