@@ -7,9 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
+from geoblanket.cli.roads import _COUNTED
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.roads.graph import RoadGraph
-from tests.roads.samples import osm_xml
+from geoblanket.roads.importer import import_roads
+from tests.roads.samples import Way, osm_xml
 
 runner = CliRunner()
 
@@ -71,10 +73,24 @@ def test_export(osm: Path, tmp_path: Path) -> None:
         run("export", out, "--to", tmp_path / "roads.shp")
 
 
-def test_every_count_has_a_name_for_people() -> None:
-    from geoblanket.cli.roads import _COUNTED
-
-    assert all(text.startswith(("read: ", "dropped: ", "assumed: ")) for text in _COUNTED.values())
+def test_every_count_has_a_name_for_people(tmp_path: Path) -> None:
+    odd_ways: list[Way] = [
+        ([1, 2, 2, 99, 3], {"maxspeed": "fast"}),
+        ([1, 2], {"access": "no"}),
+        ([1, 2], {"area": "yes"}),
+        ([1, 2], {"service": "alley"}),
+        ([1], {}),
+        ([2, 1], {}),
+    ]
+    osm, nodes, edges = tmp_path / "odd.osm", tmp_path / "nodes.csv", tmp_path / "edges.csv"
+    osm.write_text(osm_xml(odd_ways))
+    nodes.write_text("id,lat,lon\n1,41,-8\n2,41.1,-8\n")
+    edges.write_text("u,v,length,highway,speed_limit\n1,2,9,path,x\n2,1,9,,\n1,1,9,,\n2,1,9,,\n")
+    for files in ([osm, osm], [nodes, edges]):
+        _, summary = import_roads(files)
+        counted = summary.read | summary.dropped | summary.assumed
+        assert counted.keys() <= _COUNTED.keys()
+        assert sum(count > 0 for count in counted.values()) >= 9
 
 
 def test_nothing_is_written_when_the_input_or_an_output_is_bad(osm: Path, tmp_path: Path) -> None:

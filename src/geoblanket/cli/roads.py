@@ -101,7 +101,7 @@ def _print_summary(summary: RoadsSummary, out: Path) -> None:
     if summary.contracted_nodes:
         rows.append(("bends that became part of an edge", f"{summary.contracted_nodes:,}"))
     for counts in (summary.read, summary.dropped, summary.assumed):
-        rows += [(_COUNTED.get(name, name), f"{count:,}") for name, count in counts.items() if count]
+        rows += [(_COUNTED[name], f"{count:,}") for name, count in counts.items() if count]
     print_table(f"Roads from {summary.source}", rows)
     say(f"Written to {out}.")
 
