@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
 from geoblanket.city.model import City
-from geoblanket.city.moves import STRENGTH
+from geoblanket.city.moves import BANDS, STRENGTH
 from geoblanket.city.plan import DISTRICTS
 from geoblanket.city.routes import TICK_S
 from geoblanket.errors import ParameterError
@@ -37,7 +37,8 @@ _TRIPS_A_DAY = 10 * VEHICLES
 _MOST_STEPS = 90
 _CALL_SHARES = (0.22, 0.48, 0.30)
 _TRIPS_BY_HOUR = np.array(
-    [2.6, 2.2, 1.9, 1.6, 1.7, 2.4, 3.4, 4.6, 5.8, 5.6, 5.0, 4.7, 4.6, 4.8, 5.0, 5.0, 5.2, 5.6, 5.8, 5.2, 4.4, 3.9, 3.6, 3.2]
+    [2.6, 2.2, 1.9, 1.6, 1.7, 2.4, 3.4, 4.6, 5.8, 5.6, 5.0, 4.7, 4.6, 4.8,
+     5.0, 5.0, 5.2, 5.6, 5.8, 5.2, 4.4, 3.9, 3.6, 3.2]
 )  # fmt: skip
 _TRAFFIC_BY_HOUR = np.array([0] * 7 + [2] * 3 + [1] * 7 + [2] * 3 + [1] * 1 + [0] * 3)
 """Calm, busy or rush hour: an index into the chances of `Moves`."""
@@ -144,11 +145,60 @@ def _assign_vehicles(start_s: Ints, rng: np.random.Generator) -> npt.NDArray[np.
 
 def walk_blocks(city: City, schedule: Schedule) -> Iterator[Walks]:
     """Make the trips of a schedule, a block at a time."""
-    ending = _ending(city)
-    taste = np.random.default_rng([schedule.seed, 11]).uniform(0.1, 0.9, VEHICLES)
+    driver = _Driver(city, schedule.seed)
     for number, first in enumerate(range(0, len(schedule), BLOCK)):
         trips = np.arange(first, min(first + BLOCK, len(schedule)))
-        yield _walk(city, schedule, trips, ending, taste, np.random.default_rng([schedule.seed, 12, number]))
+        yield _walk(driver, schedule, trips, np.random.default_rng([schedule.seed, 12, number]))
+
+
+class _Driver:
+    """What drawing a step needs, prepared once."""
+
+    def __init__(self, city: City, seed: int) -> None:
+        self.city, self.moves, self.routes = city, city.moves, city.moves.routes
+        self.ending = _ending(city)
+        # How often each taxi takes the second of two roads. It changes nothing at the ticks.
+        self.taste = np.random.default_rng([seed, 11]).uniform(0.1, 0.9, VEHICLES)
+        self.direction = (self.routes.displacement / np.hypot(*self.routes.displacement.T)[:, None]).astype(np.float32)
+        self._strength = np.array([(0.0, 0.0), *(STRENGTH[order] for order in (1, 2, 3))], np.float32)
+        self._slots = np.arange(self.moves.weight.shape[1])
+
+    def step(self, node: Ints, hour: Ints, past: npt.NDArray[np.float32], draw: npt.NDArray[np.float32]) -> _Step:
+        """Draw a step of vehicles at `node`.
+
+        Parameters
+        ----------
+        hour
+            Hour of the day (UTC) at the end of the step.
+        past
+            Directions of the last two displacements, shape (n, 2, 2): the last one first.
+        draw
+            Uniform random numbers, shape (3, n).
+        """
+        moves = self.moves
+        band = (draw[0][:, None] >= moves.chances[_TRAFFIC_BY_HOUR[hour], node]).sum(1)
+        # float32 rounding may leave the last chance a hair below 1
+        band = np.where(band >= len(BANDS), 0, band)
+        row = node * (len(BANDS) - 1) + np.maximum(band, 1) - 1
+        stays = draw[1] < moves.stay_chance[row]
+        pull = self._strength[moves.order[row]] * stays[:, None]
+        heading = np.einsum("nl,nld->nd", pull, past)
+        chance = np.exp(moves.step[0, row] * heading[:, :1] + moves.step[1, row] * heading[:, 1:])
+        chance *= moves.weight[row] * ((self._slots < moves.stay_slots[row][:, None]) == stays[:, None])
+        chance = np.cumsum(chance, 1)
+        slot = (chance <= (draw[2] * chance[:, -1])[:, None]).sum(1)
+        end = np.where(stays, moves.stay_slots[row], moves.slots[row]).astype(np.int64)
+        route = np.where(band > 0, moves.route[row, np.minimum(slot, end - 1)], -1)
+        target = np.where(route >= 0, self.routes.target[route], node)
+        inside = self.city.district[target] == self.city.district[node]
+        return _Step(target, route, band, np.where((route >= 0) & inside, moves.order[row], 1))
+
+
+class _Step(NamedTuple):
+    node: Ints
+    route: Ints
+    band: Ints
+    order: Ints
 
 
 def _ending(city: City) -> npt.NDArray[np.float32]:
@@ -165,53 +215,50 @@ def _ending(city: City) -> npt.NDArray[np.float32]:
     return np.array(result, np.float32)
 
 
-def _walk(
-    city: City,
-    schedule: Schedule,
-    trips: Ints,
-    ending: npt.NDArray[np.float32],
-    taste: Floats,
-    rng: np.random.Generator,
-) -> Walks:
-    moves, routes = city.moves, city.moves.routes
+def _walk(driver: _Driver, schedule: Schedule, trips: Ints, rng: np.random.Generator) -> Walks:
     start_s, vehicle = schedule.start_s[trips], schedule.vehicle[trips]
-    node, call_type, stand = _origins(city, start_s, rng)
-    count = len(trips)
-    strength = np.array([(0.0, 0.0), *(STRENGTH[order] for order in (1, 2, 3))], np.float32)
-    unit = (routes.displacement / np.hypot(*routes.displacement.T)[:, None]).astype(np.float32)
-    last, before_last = np.zeros((2, count, 2), np.float32)
-    active = np.arange(count)
-    columns: list[tuple[Ints, ...]] = []
-    here = node.copy()
-    for step in range(1, _MOST_STEPS + 1):
-        hour = (start_s[active] + step * TICK_S) // 3600 % 24
-        draw = rng.random((4, count), np.float32)[:, active]
-        x = here[active]
-        band = (draw[0][:, None] >= moves.chances[_TRAFFIC_BY_HOUR[hour], x]).sum(1)
-        # float32 rounding may leave the last chance a hair below 1
-        band = np.where(band > 3, 0, band)
-        row = x * 3 + np.maximum(band, 1) - 1
-        pull = strength[moves.order[row]]
-        heading = pull[:, :1] * last[active] + pull[:, 1:] * before_last[active]
-        chance = moves.heading[0, row] * heading[:, :1] + moves.heading[1, row] * heading[:, 1:]
-        chance = np.cumsum(np.maximum(moves.weight[row] * (1.0 + chance), 0.0), 1)
-        slot = (chance <= (draw[1] * chance[:, -1])[:, None]).sum(1)
-        route = np.where(band > 0, moves.route[row, np.minimum(slot, moves.last_slot[row])], -1)
-        moved = route >= 0
-        target = np.where(moved, routes.target[route], x)
-        inside = city.district[target] == city.district[x]
-        order = np.where(moved & inside, moves.order[row], 1)
-        before_last[active] = last[active]
-        last[active] = np.where(moved[:, None], unit[route], np.float32(0.0))
-        here[active] = target
-        alternative = draw[2] < taste[vehicle[active]]
-        columns.append((active, target, route, alternative, band, order))
-        hazard = _HAZARD_SHAPE / _HAZARD_SCALE * ((step - 0.5) / _HAZARD_SCALE) ** (_HAZARD_SHAPE - 1)
-        stops = draw[3] < -np.expm1(-hazard * ending[_PERIOD_BY_HOUR[hour], target])
-        active = active[~stops & (schedule.most_steps[trips[active]] > step)]
+    node, call_type, stand = _origins(driver.city, start_s, rng)
+    here = node.astype(np.int64)
+    past = np.zeros((len(trips), 2, 2), np.float32)
+    active = np.arange(len(trips))
+    record: list[tuple[Ints, _Step, npt.NDArray[np.bool_]]] = []
+    for number in range(1, _MOST_STEPS + 1):
+        # Numbers are drawn for all trips, so that those of one do not depend on when others end.
+        draw = rng.random((5, len(trips)), np.float32)[:, active]
+        hour = (start_s[active] + number * TICK_S) // 3600 % 24
+        step = driver.step(here[active], hour, past[active], draw[:3])
+        record.append((active, step, draw[3] < driver.taste[vehicle[active]]))
+        here[active] = step.node
+        past[active, 1] = past[active, 0]
+        past[active, 0] = np.where(step.route[:, None] >= 0, driver.direction[step.route], np.float32(0.0))
+        hazard = _HAZARD_SHAPE / _HAZARD_SCALE * ((number - 0.5) / _HAZARD_SCALE) ** (_HAZARD_SHAPE - 1)
+        ends = draw[4] < -np.expm1(-hazard * driver.ending[_PERIOD_BY_HOUR[hour], step.node])
+        active = active[~ends & (schedule.most_steps[trips[active]] > number)]
         if not len(active):
             break
-    return _lay_out(trips, start_s, vehicle, call_type, stand, node, columns)
+    steps = np.zeros(len(trips), np.int64)
+    for taken, _, _ in record:
+        steps[taken] += 1
+    offsets = np.concatenate([[0], np.cumsum(steps + 1)])
+    walks = Walks(
+        trip=trips,
+        start_s=start_s,
+        vehicle=vehicle,
+        call_type=call_type,
+        stand=stand,
+        offsets=offsets,
+        node=np.empty(offsets[-1], np.int32),
+        route=np.full(offsets[-1], -1, np.int32),
+        alternative=np.zeros(offsets[-1], np.uint8),
+        band=np.zeros(offsets[-1], np.uint8),
+        order=np.zeros(offsets[-1], np.uint8),
+    )
+    walks.node[offsets[:-1]] = node
+    for number, (taken, step, alternative) in enumerate(record, 1):
+        at = offsets[taken] + number
+        walks.node[at], walks.route[at], walks.alternative[at] = step.node, step.route, alternative
+        walks.band[at], walks.order[at] = step.band, step.order
+    return walks
 
 
 def _origins(
@@ -235,29 +282,3 @@ def _origins(
         stand[at_stand] = stands[(draw[3][at_stand] * len(stands)).astype(np.int64)]
     node = np.where(stand >= 0, city.stands[stand], node).astype(np.int32)
     return node, call_type.astype(np.uint8), stand
-
-
-def _lay_out(
-    trips: Ints,
-    start_s: Ints,
-    vehicle: npt.NDArray[np.int32],
-    call_type: npt.NDArray[np.uint8],
-    stand: npt.NDArray[np.int32],
-    node: npt.NDArray[np.int32],
-    columns: list[tuple[Ints, ...]],
-) -> Walks:
-    """Turn columns by tick into rows by trip."""
-    count = len(trips)
-    steps = np.zeros(count, np.int64)
-    for active, *_ in columns:
-        steps[active] += 1
-    offsets = np.concatenate([[0], np.cumsum(steps + 1)])
-    total = int(offsets[-1])
-    nodes, routes = np.empty(total, np.int32), np.full(total, -1, np.int32)
-    alternative, band, order = (np.zeros(total, np.uint8) for _ in range(3))
-    nodes[offsets[:-1]] = node
-    for step, (active, *values) in enumerate(columns, 1):
-        at = offsets[active] + step
-        for array, value in zip((nodes, routes, alternative, band, order), values, strict=True):
-            array[at] = value
-    return Walks(trips, start_s, vehicle, call_type, stand, offsets, nodes, routes, alternative, band, order)

@@ -20,6 +20,7 @@ from geoblanket.city.gps import IrregularPoints, RegularPoints
 
 __all__ = ["CsvTraces", "PartsTable", "PortoTraces", "RomeTraces", "points_frame"]
 
+
 class _TextFile:
     """A file that is there, whole, only when the block ends without an exception."""
 
@@ -46,13 +47,14 @@ class _TextFile:
 class PortoTraces(_TextFile):
     """A file in the format of Porto's `train.csv`: a trip a row, everything quoted, points as JSON."""
 
-    _HEADER = (
-        '"TRIP_ID","CALL_TYPE","ORIGIN_CALL","ORIGIN_STAND","TAXI_ID","TIMESTAMP","DAY_TYPE","MISSING_DATA","POLYLINE"\n'
-    )
+    _COLUMNS = (
+        "TRIP_ID", "CALL_TYPE", "ORIGIN_CALL", "ORIGIN_STAND", "TAXI_ID", "TIMESTAMP", "DAY_TYPE", "MISSING_DATA",
+        "POLYLINE",
+    )  # fmt: skip
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._file.write(self._HEADER.encode())
+        self._file.write((",".join(f'"{name}"' for name in self._COLUMNS) + "\n").encode())
         self.faults: Counter[str] = Counter()
         self.points = 0
         return self

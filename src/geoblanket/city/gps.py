@@ -21,7 +21,15 @@ from geoblanket.city.model import City
 from geoblanket.city.routes import TICK_S, WAYPOINTS_S
 from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON
 
-__all__ = ["INTERVAL_S", "NOISE_M", "IrregularPoints", "RegularPoints", "irregular_points", "regular_points", "simulate"]
+__all__ = [
+    "INTERVAL_S",
+    "NOISE_M",
+    "IrregularPoints",
+    "RegularPoints",
+    "irregular_points",
+    "regular_points",
+    "simulate",
+]
 
 INTERVAL_S = 15
 """Seconds between the points of the regular receiver."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +31,6 @@ _WORDS = (
 _KINDS = {"motorway": "Motorway", "trunk": "Ring", "primary": "Avenue", "secondary": "Road", "tertiary": "Road"}
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A chain of edges of one street with the same tags."""
-
-    edges: list[int]
-    """Edges of the graph in driving order (for a two-way street, of one of the two directions)."""
-
-
 def write_osm(city: City, path: str | Path) -> None:
     """Write the streets and the river as OpenStreetMap data, PBF or XML by the ending of `path`.
 
@@ -59,9 +50,7 @@ def write_osm(city: City, path: str | Path) -> None:
             for at, (lat, lon) in enumerate(zip(lat_river.tolist(), lon_river.tolist(), strict=True)):
                 writer.add_node(mutable.Node(id=_FIRST_RIVER_ID + at, location=(lon, lat)))
             for number, way in enumerate(ways, _FIRST_WAY_ID):
-                writer.add_way(
-                    mutable.Way(id=number, nodes=_way_nodes(city, way, inner_ids), tags=_tags(city, way.edges[0]))
-                )
+                writer.add_way(mutable.Way(id=number, nodes=_way_nodes(city, way, inner_ids), tags=_tags(city, way[0])))
             river = [_FIRST_RIVER_ID + at for at in range(len(lat_river))]
             tags = {"waterway": "river", "name": "The Blanket", "width": f"{city.plan.size.river_m:.0f}"}
             writer.add_way(mutable.Way(id=_FIRST_WAY_ID + len(ways), nodes=river, tags=tags))
@@ -105,8 +94,8 @@ def write_edges(city: City, path: str | Path) -> None:
         frame.write_csv(temporary)
 
 
-def _ways(city: City) -> Iterator[_Way]:
-    """Join the edges of each street, one direction only, into chains as long as their tags allow."""
+def _ways(city: City) -> Iterator[list[int]]:
+    """Join the edges of each street, one direction only, in driving order into chains as long as their tags allow."""
     graph, streets = city.graph, city.streets
     drawn = np.flatnonzero(streets.one_way | (graph.sources < graph.targets))
     groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -127,7 +116,7 @@ def _opposite_edges(city: City) -> npt.NDArray[np.int64]:
     return np.where(key[at] == wanted, at, -1)
 
 
-def _chain(city: City, edges: list[int], back: npt.NDArray[np.int64]) -> Iterator[_Way]:
+def _chain(city: City, edges: list[int], back: npt.NDArray[np.int64]) -> Iterator[list[int]]:
     sources, targets = city.graph.sources, city.graph.targets
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for edge in edges:
@@ -141,15 +130,13 @@ def _chain(city: City, edges: list[int], back: npt.NDArray[np.int64]) -> Iterato
     for node in starts:
         for first in leaving[node]:
             chain: list[int] = []
-            edge: int | None = first
-            while edge is not None and edge not in done:
-                chain.append(edge)
-                done.update((edge, int(back[edge])))
-                done.discard(-1)
-                onwards = [other for other in leaving[int(targets[edge])] if other not in done]
-                edge = onwards[0] if onwards else None
+            onwards = [] if first in done else [first]
+            while onwards:
+                chain.append(onwards[0])
+                done.update((chain[-1], int(back[chain[-1]])))
+                onwards = [edge for edge in leaving[int(targets[chain[-1]])] if edge not in done]
             if chain:
-                yield _Way(chain)
+                yield chain
 
 
 def _inner_node_ids(city: City) -> npt.NDArray[np.int64]:
@@ -165,10 +152,10 @@ def _inner_node_ids(city: City) -> npt.NDArray[np.int64]:
     return np.where(mirrored, _FIRST_INNER_ID + other, ids)
 
 
-def _way_nodes(city: City, way: _Way, inner_ids: npt.NDArray[np.int64]) -> list[int]:
+def _way_nodes(city: City, way: list[int], inner_ids: npt.NDArray[np.int64]) -> list[int]:
     graph = city.graph
-    nodes = [int(graph.node_ids[graph.sources[way.edges[0]]])]
-    for edge in way.edges:
+    nodes = [int(graph.node_ids[graph.sources[way[0]]])]
+    for edge in way:
         nodes += inner_ids[graph.shape_offsets[edge] : graph.shape_offsets[edge + 1]].tolist()
         nodes.append(int(graph.node_ids[graph.targets[edge]]))
     return nodes

@@ -62,7 +62,9 @@ def _some_walks(city: City, trips: int, seed: int, count: int) -> list[tuple[Flo
     points = regular_points(city, walks, seed=seed)
     start = city.district[walks.node[walks.offsets[:-1]]]
     long_enough = np.flatnonzero(np.diff(points.offsets) >= min(40, int(np.diff(points.offsets).max())))
-    chosen = [trip for number in range(len(DISTRICTS)) for trip in long_enough[start[long_enough] == number][: count // 3]]
+    chosen = [
+        trip for number in range(len(DISTRICTS)) for trip in long_enough[start[long_enough] == number][: count // 3]
+    ]
     result = []
     for trip in chosen:
         inside = slice(points.offsets[trip], points.offsets[trip + 1])

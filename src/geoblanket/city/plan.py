@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +102,8 @@ class Plan:
         inner, outer, end = self.borders_m
         # Constant in the middle of each district, changing smoothly across its borders.
         at = [0.0, 0.8 * inner, 1.1 * inner, 0.9 * outer, outer + 0.15 * (end - outer), end]
-        return np.interp(self.radius_m(points), at, np.repeat(_SPACING_M, 2))
+        spacing: Floats = np.interp(self.radius_m(points), at, np.repeat(_SPACING_M, 2))
+        return spacing
 
     @cached_property
     def river_tree(self) -> cKDTree:
@@ -110,8 +112,7 @@ class Plan:
 
     def river_distance_m(self, points: Floats) -> Floats:
         """Return the distance of points from the river's middle line, metres."""
-        distance: Floats = self.river_tree.query(points)[0]
-        return distance
+        return np.asarray(self.river_tree.query(points)[0], np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +193,8 @@ def _draw_arterials(plan: Plan, rng: np.random.Generator) -> list[Arterial]:
     first = rng.uniform(0, 2 * np.pi)
     spokes = []
     for index in range(count):
-        spoke = first + 2 * np.pi * (index + rng.uniform(-0.18, 0.18)) / count
-        spokes.append(_Spoke(spoke, rng.uniform(-0.25, 0.25), end))
+        angle = first + 2 * np.pi * (index + rng.uniform(-0.18, 0.18)) / count
+        spokes.append(_Spoke(angle, rng.uniform(-0.25, 0.25), end))
     result = []
     for index, spoke in enumerate(spokes):
         # Every second road starts at the first ring, so that the centre is no star of all of them.
@@ -220,7 +221,7 @@ class _Spoke:
 
 def _sample_spoke(plan: Plan, spoke: _Spoke, stops: list[float]) -> Floats:
     radii = [np.array([stops[0]])]
-    for low, high in zip(stops[:-1], stops[1:], strict=True):
+    for low, high in pairwise(stops):
         inside = np.array([[(low + high) / 2, 0.0]])
         pieces = max(1, round((high - low) / float(plan.spacing_m(inside)[0])))
         radii.append(np.linspace(low, high, pieces + 1)[1:])
@@ -268,7 +269,8 @@ def _fill_neighbourhoods(
     centres = _neighbourhood_centres(plan, rng)
     tree = cKDTree(centres)
     spacing = plan.spacing_m(centres) / np.sqrt(_PLACED_PER_NODE)
-    reach = 1.6 * np.minimum(tree.query(centres, k=min(7, len(centres)))[0][:, -1], 20 * spacing)
+    sixth = np.asarray(tree.query(centres, k=[min(7, len(centres))])[0])[:, 0]
+    reach = 1.6 * np.minimum(sixth, 20 * spacing)
     found = []
     for patch, (centre, step) in enumerate(zip(centres, spacing, strict=True)):
         aspect = rng.uniform(1.0, 1.25)
@@ -299,7 +301,7 @@ def _neighbourhood_centres(plan: Plan, rng: np.random.Generator) -> Floats:
         total = np.maximum(np.bincount(owner, weight, count), 1e-12)
         moved = [np.bincount(owner, weight * sample[:, axis], count) / total for axis in (0, 1)]
         centres = np.stack(moved, 1)
-    return centres
+    return np.asarray(centres, np.float64)
 
 
 def _thin(points: Floats, least_m: Floats) -> npt.NDArray[np.bool_]:
@@ -316,4 +318,5 @@ def _densify(line: Floats, step_m: float) -> Floats:
     length = np.hypot(*np.diff(line, axis=0).T)
     along = np.append(0.0, np.cumsum(length))
     at = np.linspace(0.0, along[-1], int(along[-1] / step_m) + 2)
-    return np.stack([np.interp(at, along, line[:, axis]) for axis in (0, 1)], 1)
+    points: Floats = np.stack([np.interp(at, along, line[:, axis]) for axis in (0, 1)], 1)
+    return points

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -90,27 +91,34 @@ def find_routes(
     plan: Plan, streets: Streets, lines: Lines, usable: npt.NDArray[np.bool_], *, progress: Progress = silent
 ) -> Routes:
     """Find the routes between usable nodes: in each bin at most one for each of eight directions."""
-    graph, points = streets.graph, streets.points
-    rng = np.random.default_rng([plan.seed, 4])
-    # Main roads look shorter to every driver; the rest is personal.
-    liking = 1.0 + 0.06 * np.minimum(graph.road_class, 6)
-    perceived = [
-        graph.length_m * liking * np.exp(rng.normal(0.0, _PERCEPTION_NOISE, graph.edge_count))
-        for _ in range(_ALTERNATIVES)
-    ]
-    matrices = [
-        sparse.csr_array((weight, graph.targets, graph.offsets), (graph.node_count, graph.node_count))
-        for weight in perceived
-    ]
+    net = _Net(streets.graph, lines, np.random.default_rng([plan.seed, 4]))
     pairs = _near_pairs(plan, streets, usable)
-    edge_key = graph.sources.astype(np.int64) * graph.node_count + graph.targets
     found = []
-    tiles = list(_tiles(points, pairs.source))
-    for done, (inside, around) in enumerate(tiles):
-        found.append(_routes_of_tile(graph, lines, matrices, edge_key, pairs.take(inside), around))
-        progress("roads between ticks", done + 1, len(tiles))
+    tiles = list(_tiles(streets.points, pairs.source))
+    for done, (inside, around) in enumerate(tiles, 1):
+        found.append(_routes_of_tile(net, pairs.take(inside), around))
+        progress("roads between ticks", done, len(tiles))
     routes = Routes(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Routes)))
     return routes.take(np.lexsort((routes.target, routes.bin, routes.source)))
+
+
+class _Net:
+    """The road network as drivers see it: lengths, each driver's own view of them, and edges by their ends."""
+
+    def __init__(self, graph: RoadGraph, lines: Lines, rng: np.random.Generator) -> None:
+        self.graph, self.lines = graph, lines
+        # Main roads look shorter to every driver; the rest is personal.
+        liking = 1.0 + 0.06 * np.minimum(graph.road_class, 6)
+        noise = np.exp(rng.normal(0.0, _PERCEPTION_NOISE, (_ALTERNATIVES, graph.edge_count)))
+        self.perceived = [
+            sparse.csr_array((weight, graph.targets, graph.offsets), (graph.node_count, graph.node_count))
+            for weight in graph.length_m * liking * noise
+        ]
+        self._key = graph.sources.astype(np.int64) * graph.node_count + graph.targets
+
+    def edge(self, source: Ints, target: Ints) -> Ints:
+        """Return the edges between nodes that are neighbours."""
+        return np.searchsorted(self._key, source * self.graph.node_count + target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,29 +160,28 @@ def _tiles(points: Floats, source: Ints) -> Iterator[tuple[Ints, Ints]]:
     order = np.argsort(key, kind="stable")
     starts = np.append(np.flatnonzero(np.append(True, np.diff(key[order]) != 0)), len(order))
     reach = _TILE_M / np.sqrt(2) + _LARGEST_DETOUR * BIN_EDGES_M[-1]
-    for low, high in zip(starts[:-1], starts[1:], strict=True):
+    for low, high in pairwise(starts.tolist()):
         inside = order[low:high]
         centre = (tile[source[inside[0]]] + 0.5) * _TILE_M
         yield inside, np.sort(np.array(tree.query_ball_point(centre, reach), np.int64))
 
 
-def _routes_of_tile(
-    graph: RoadGraph,
-    lines: Lines,
-    matrices: list[sparse.csr_array],
-    edge_key: Ints,
-    pairs: _Pairs,
-    around: Ints,
-) -> Routes:
+def _routes_of_tile(net: _Net, pairs: _Pairs, around: Ints) -> Routes:
+    """Return the routes of pairs whose roads use only the nodes `around`."""
+    graph = net.graph
     sources, row = np.unique(pairs.source, return_inverse=True)
     local = np.full(graph.node_count, -1)
     local[around] = np.arange(len(around))
     paths = []
-    for matrix in matrices:
-        part = matrix[around][:, around]
+    for matrix in net.perceived:
         limit = _LARGEST_DETOUR * 1.6 * BIN_EDGES_M[-1]
-        before = csgraph.dijkstra(part, indices=local[sources], limit=limit, return_predecessors=True)[1]
-        paths.append(_walk_back(graph, edge_key, around, before, row, local[pairs.target]))
+        before = csgraph.dijkstra(
+            matrix[around][:, around], indices=local[sources], limit=limit, return_predecessors=True
+        )[1]
+        nodes = _walk_back(before, row, local[pairs.target])
+        there = nodes[:, 1:] >= 0
+        edge = net.edge(around[nodes[:, :-1]], around[nodes[:, 1:]])
+        paths.append(np.where(there, edge, -1).astype(np.int32))
     length = [_sum_along(path, graph.length_m) for path in paths]
     detour = length[0] / pairs.straight_m
     fits = length[0] < np.maximum(_LARGEST_DETOUR * pairs.straight_m, _ALWAYS_NEAR_M)
@@ -186,7 +193,7 @@ def _routes_of_tile(
     width = max(path.shape[1] for path in paths)
     wide = [np.pad(path, ((0, 0), (0, width - path.shape[1])), constant_values=-1) for path in paths]
     both = np.stack([wide[0], np.where(other_fits[:, None], wide[1], wide[0])], 1)[chosen]
-    waypoints, edges = _place_waypoints(graph, lines, both.reshape(-1, width))
+    waypoints, edges = _place_waypoints(graph, net.lines, both.reshape(-1, width))
     kept = pairs.take(chosen)
     return Routes(
         source=kept.source.astype(np.int32),
@@ -199,27 +206,18 @@ def _routes_of_tile(
     )
 
 
-def _walk_back(
-    graph: RoadGraph, edge_key: Ints, around: Ints, before: npt.NDArray[np.int32], row: Ints, target: Ints
-) -> npt.NDArray[np.int32]:
-    """Return the edges of each path in driving order, padded with -1 at the end; all -1 without a path."""
-    columns = []
-    here = target.copy()
+def _walk_back(before: npt.NDArray[np.int32], row: Ints, target: Ints) -> Ints:
+    """Return the nodes of each path in driving order, padded with -1 at the end, at least two columns wide."""
+    columns = [target]
     while True:
-        previous = before[row, here]
-        moving = previous >= 0
+        previous = before[row, columns[-1]].astype(np.int64)
+        moving = (previous >= 0) & (columns[-1] >= 0)
         if not moving.any():
             break
-        key = around[np.maximum(previous, 0)] * graph.node_count + around[here]
-        columns.append(np.where(moving, np.searchsorted(edge_key, key), -1))
-        here = np.where(moving, previous, here)
-    if not columns:
-        return np.full((len(target), 1), -1, np.int32)
-    backwards = np.stack(columns, 1)
-    count = (backwards >= 0).sum(1)
-    position = count[:, None] - 1 - np.arange(backwards.shape[1])
-    path = np.take_along_axis(backwards, np.maximum(position, 0), 1)
-    return np.where(position >= 0, path, -1).astype(np.int32)
+        columns.append(np.where(moving, previous, -1))
+    backwards = np.stack([*columns, np.full(len(target), -1)], 1)
+    position = (backwards >= 0).sum(1)[:, None] - 1 - np.arange(backwards.shape[1])
+    return np.where(position >= 0, np.take_along_axis(backwards, np.maximum(position, 0), 1), -1)
 
 
 def _sum_along(path: npt.NDArray[np.int32], values: Floats) -> Floats:

@@ -12,7 +12,7 @@ from scipy.spatial import Delaunay, cKDTree
 
 from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m
 from geoblanket.city.plan import Junctions, Plan, place_junctions
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, whole_lines
 
 __all__ = ["CENTRE_LAT", "CENTRE_LON", "Streets", "build_streets", "to_degrees"]
 
@@ -90,13 +90,13 @@ def build_streets(plan: Plan) -> Streets:
     used, ends = np.unique(pieces.ends, return_inverse=True)
     pieces = replace(pieces, ends=ends.reshape(-1, 2))
     points = junctions.points[used]
-    forward, backward = _choose_directions(plan, points, pieces, rng)
+    directions = _choose_directions(plan, points, pieces, rng)
     may_bend = pieces.road_class >= ROAD_CLASSES.index("tertiary")
     lines = [
         _bow(points[ends], line, rng) if bends else line
         for ends, line, bends in zip(pieces.ends, lines, may_bend, strict=True)
     ]
-    return _to_graph(plan, points, pieces, lines, forward, backward)
+    return _to_graph(plan, points, pieces, lines, directions)
 
 
 def _join(plan: Plan, junctions: Junctions) -> _Pieces:
@@ -159,8 +159,8 @@ def _closed_motorway_junctions(plan: Plan, junctions: Junctions) -> Flags:
 
 def _pair_key(ends: Ints) -> Ints:
     """Return one number for each unordered pair."""
-    low, high = ends.min(1), ends.max(1)
-    return (low << 32) | high
+    key: Ints = (ends.min(1) << 32) | ends.max(1)
+    return key
 
 
 def _crosses_river(plan: Plan, segments: Floats) -> Flags:
@@ -170,7 +170,7 @@ def _crosses_river(plan: Plan, segments: Floats) -> Flags:
 
 def _crosses_any(segments: Floats, others: Floats) -> Flags:
     """Return which segments (n, 2, 2) cross one of the nearest `others` (m, 2, 2); a shared end is no crossing."""
-    nearest = cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1]
+    nearest = np.asarray(cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1])
     crosses = np.zeros(len(segments), np.bool_)
     for found in nearest.T:
         crosses |= _segments_cross(segments, others[found])
@@ -317,19 +317,23 @@ def _bow(ends: Floats, inner: Floats, rng: np.random.Generator) -> Floats:
     return curve
 
 
+def _lengths_m(lat: Floats, lon: Floats, ends: Ints, inner: tuple[Ints, Floats, Floats]) -> Floats:
+    """Return the lengths of pieces along their whole lines, metres."""
+    offsets, line_lat, line_lon = whole_lines(lat, lon, ends[:, 0].astype(np.int32), ends[:, 1].astype(np.int32), inner)
+    along = np.append(0.0, np.cumsum(haversine_m(line_lat[:-1], line_lon[:-1], line_lat[1:], line_lon[1:])))
+    length: Floats = along[offsets[1:] - 1] - along[offsets[:-1]]
+    return length
+
+
 def _to_graph(
-    plan: Plan, points: Floats, pieces: _Pieces, lines: list[Floats], forward: Flags, backward: Flags
+    plan: Plan, points: Floats, pieces: _Pieces, lines: list[Floats], directions: tuple[Flags, Flags]
 ) -> Streets:
+    forward, backward = directions
     lat, lon = to_degrees(points)
     inner_count = np.array([len(line) for line in lines])
     inner_lat, inner_lon = to_degrees(np.concatenate([np.zeros((0, 2)), *lines]))
     starts = np.concatenate([[0], np.cumsum(inner_count)])
-    length = np.empty(len(lines))
-    for piece, (one, other) in enumerate(pieces.ends):
-        inside = slice(starts[piece], starts[piece + 1])
-        line_lat = np.concatenate([[lat[one]], inner_lat[inside], [lat[other]]])
-        line_lon = np.concatenate([[lon[one]], inner_lon[inside], [lon[other]]])
-        length[piece] = haversine_m(line_lat[:-1], line_lon[:-1], line_lat[1:], line_lon[1:]).sum()
+    length = _lengths_m(lat, lon, pieces.ends, (starts, inner_lat, inner_lon))
     district = plan.district(points[pieces.ends].mean(1))
     speed = np.zeros(len(lines), np.int64)
     for name, by_district in _SPEEDS_KM_H.items():
@@ -339,9 +343,9 @@ def _to_graph(
     piece_of = np.concatenate([ahead, back])
     source = np.concatenate([pieces.ends[ahead, 0], pieces.ends[back, 1]])
     target = np.concatenate([pieces.ends[ahead, 1], pieces.ends[back, 0]])
-    inside = [np.arange(starts[piece], starts[piece + 1]) for piece in ahead]
-    inside += [np.arange(starts[piece], starts[piece + 1])[::-1] for piece in back]
-    order = np.concatenate(inside).astype(np.int64)
+    order = [np.arange(starts[piece], starts[piece + 1]) for piece in ahead]
+    order += [np.arange(starts[piece], starts[piece + 1])[::-1] for piece in back]
+    inner = np.concatenate(order).astype(np.int64)
     graph = RoadGraph.from_edges(
         node_ids=_FIRST_NODE_ID + np.arange(len(points)),
         lat=lat,
@@ -352,7 +356,7 @@ def _to_graph(
         speed_m_s=speed[piece_of] / 3.6,
         road_class=pieces.road_class[piece_of],
         length_model="sphere",
-        shapes=(np.concatenate([[0], np.cumsum(inner_count[piece_of])]), inner_lat[order], inner_lon[order]),
+        shapes=(np.concatenate([[0], np.cumsum(inner_count[piece_of])]), inner_lat[inner], inner_lon[inner]),
     )
     # No two pieces join the same ends, so (source, target) orders the edges just as the graph does.
     piece_of = piece_of[np.lexsort((target, source))]

@@ -19,9 +19,9 @@ __all__ = ["districts_frame", "edges_frame", "orders_frame", "walks_frame"]
 def walks_frame(city: City, walks: Walks) -> pl.DataFrame:
     """Return the true walks: a row a tick.
 
-    Columns: vehicle, trip, step (0 at the start), time (UTC), node (id on the map), district (of the node), band and order of
-    the step that ends here (null at the start). `order` is that by which this very step was drawn: 1 for steps that
-    cross a border, whatever the order of the district they leave.
+    Columns: vehicle, trip, step (0 at the start), time (UTC), node (id on the map), district (of the node), band and
+    order of the step that ends here (null at the start). `order` is that by which this very step was drawn: 1 for
+    steps that cross a border, whatever the order of the district they leave.
     """
     count = walks.ticks
     step = (np.arange(len(walks.node)) - np.repeat(walks.offsets[:-1], count)).astype(np.int32)

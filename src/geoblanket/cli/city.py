@@ -60,7 +60,9 @@ def city(
     if picture is not None:
         check_picture(picture)
     large = size is _Size.large
-    chosen = (["porto"] if large else list(FORMATS)) if formats is None else [name.strip() for name in formats.split(",")]
+    chosen = (
+        (["porto"] if large else list(FORMATS)) if formats is None else [name.strip() for name in formats.split(",")]
+    )
     with progress_bars() as progress:
         made = make_city(size.value, seed=seed, progress=progress)
         facts = write_city(
@@ -104,7 +106,11 @@ def _print_facts(facts: Mapping[str, Any], out: Path) -> None:
     from geoblanket.city.truth import orders_frame
 
     rows = [
-        (f"{row['district']}, {row['band']}", f"{row['speed_above_m_s']:.1f} to {row['speed_to_m_s']:.1f} m/s", f"{row['order']}")
+        (
+            f"{row['district']}, {row['band']}",
+            f"{row['speed_above_m_s']:.1f} to {row['speed_to_m_s']:.1f} m/s",
+            f"{row['order']}",
+        )
         for row in orders_frame().iter_rows(named=True)
     ]
     print_table("Markov order, the truth", rows, header=("district, band", "speed", "order"))
