@@ -22,13 +22,14 @@ _PARTS = 32
 
 
 def gather_by_vehicle(
-    batches: Iterable[pl.DataFrame], *, workspace: Path, max_rows: int = MAX_ROWS
+    batches: Iterable[pl.DataFrame], *, workspace: Path, max_rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
     """Rearrange points so that each frame holds all points of its vehicles, in the order of the vehicles' names.
 
     What does not fit in memory goes to files in `workspace`, split into ranges of vehicles; a range that is still
     too large is split again. The points of a vehicle keep their order.
     """
+    max_rows = max_rows or MAX_ROWS
     batches = iter(batches)
     held, rows = [], 0
     for batch in batches:

@@ -73,7 +73,7 @@ class Cells:
     malformed: list[tuple[int, str]]
 
 
-def read_blocks(path: Path, *, header: bool, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(path: Path, *, header: bool, block_bytes: int | None = None) -> Iterator[Block]:
     """Yield a file, plain or gzip, in blocks that end where a row ends; memory stays bounded.
 
     If the file has a header, that row is left out.
@@ -81,7 +81,7 @@ def read_blocks(path: Path, *, header: bool, block_bytes: int = BLOCK_BYTES) -> 
     try:
         with path.open("rb") as raw:
             _refuse_what_is_not_text(path, raw)
-            for block in _blocks(path, raw, block_bytes):
+            for block in _blocks(path, raw, block_bytes or BLOCK_BYTES):
                 yield _without_first_row(block) if header and block.first_row == 1 else block
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -112,6 +113,7 @@ def import_traces(
     with (
         tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial") as workspace,
         ThreadPoolExecutor(_WORKERS) as pool,
+        ThreadPoolExecutor(1) as writer,
     ):
         importer = _Importer(summary, cleaning, pool, strict=strict, progress=progress)
         if format == "porto":
@@ -127,7 +129,13 @@ def import_traces(
             "reading": asdict(reading),
             "cleaning": asdict(cleaning),
         }
-        write_table(lazy_batches(trips, schema=TRACES_SCHEMA), out, kind="traces", about=about)
+        # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
+        frame = lazy_batches(trips, schema=TRACES_SCHEMA)
+        written = writer.submit(write_table, frame, out, kind="traces", about=about)
+        try:
+            written.result()
+        finally:
+            importer.stop()
     return summary
 
 
@@ -174,6 +182,11 @@ class _Importer:
         self._strict = strict
         self._progress = progress
         self._vehicles: set[str] = set()
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """End the work of all threads soon, if it has not ended."""
+        self._stopped.set()
 
     def from_trips(self, sources: Sequence[Source[Any, Streams]]) -> Iterator[pl.DataFrame]:
         """Yield the table from files whose rows are whole trips, which can be cleaned as they come."""
@@ -276,6 +289,12 @@ class _Importer:
         for item in items:
             pending.append(self._pool.submit(function, item))
             if len(pending) > _WORKERS:
-                yield pending.popleft().result()
+                yield self._result(pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield self._result(pending.popleft())
+
+    def _result(self, future: Future[Result]) -> Result:
+        result = future.result()
+        if self._stopped.is_set():
+            raise CancelledError
+        return result
