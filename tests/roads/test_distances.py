@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -20,7 +21,10 @@ from geoblanket.roads.distances import (
     weight_matrix,
 )
 from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.importer import import_roads
 from tests.roads.graphs import grid_graph, road_graphs, to_multigraph
+
+PORTO = Path(__file__).parents[2] / ".." / "shared" / "data" / "porto"
 
 
 def oracle(graph: RoadGraph, weight: Weight, limit: float = math.inf) -> np.ndarray:
@@ -179,3 +183,17 @@ def test_the_matrix_does_not_share_memory_with_the_graph(graph: RoadGraph) -> No
     matrix = weight_matrix(graph)
     matrix.data[:] = -1
     np.testing.assert_array_equal(graph.length_m, before)
+
+
+@pytest.mark.skipif(not PORTO.is_dir(), reason=f"the roads of Porto are not in {PORTO}")
+@pytest.mark.parametrize("weight", ["length", "time"])
+def test_porto_matches_networkx(weight: Weight) -> None:
+    graph, _ = import_roads([PORTO / "nodes.csv", PORTO / "edges.csv"])
+    roads = to_multigraph(graph)
+    for source in (0, 1234, graph.node_count - 1):
+        lengths = nx.single_source_dijkstra_path_length(roads, source, weight=weight)
+        truth = [lengths[node] for node in range(graph.node_count)]
+        np.testing.assert_allclose(road_distances(graph, source, weight=weight), truth)
+        np.testing.assert_allclose(
+            road_distances(graph, np.arange(graph.node_count), [source], weight=weight, reverse=True)[:, 0], truth
+        )
