@@ -18,14 +18,28 @@ def test_every_public_name_is_listed_sorted_and_importable() -> None:
 def test_public_surface_is_locked() -> None:
     """Changing this list is a decision about what users may rely on: note it in CHANGELOG.md."""
     assert geoblanket.__all__ == [
+        "City",
+        "Cleaning",
         "GeoblanketError",
         "InputError",
+        "MapMatcher",
         "MismatchError",
         "MissingExtraError",
         "OutputError",
         "ParameterError",
+        "Places",
         "RoadGraph",
+        "Zones",
         "__version__",
+        "choose_places",
+        "import_roads",
+        "import_traces",
+        "make_city",
+        "match_traces",
+        "partition_zones",
+        "road_distances",
+        "scan_traces",
+        "scan_walks",
     ]
 
 

@@ -18,23 +18,62 @@ from geoblanket.errors import (
 )
 
 if TYPE_CHECKING:
+    from geoblanket.city.model import City, make_city
+    from geoblanket.mobility.map_matcher import MapMatcher
+    from geoblanket.mobility.matching import match_traces
+    from geoblanket.mobility.walks import scan_walks
+    from geoblanket.roads.distances import road_distances
     from geoblanket.roads.graph import RoadGraph
+    from geoblanket.roads.importer import import_roads
+    from geoblanket.roads.places import Places, choose_places
+    from geoblanket.roads.zones import Zones, partition_zones
+    from geoblanket.traces.cleaning import Cleaning
+    from geoblanket.traces.importing import import_traces
+    from geoblanket.traces.table import scan_traces
 
 __all__ = [
+    "City",
+    "Cleaning",
     "GeoblanketError",
     "InputError",
+    "MapMatcher",
     "MismatchError",
     "MissingExtraError",
     "OutputError",
     "ParameterError",
+    "Places",
     "RoadGraph",
+    "Zones",
     "__version__",
+    "choose_places",
+    "import_roads",
+    "import_traces",
+    "make_city",
+    "match_traces",
+    "partition_zones",
+    "road_distances",
+    "scan_traces",
+    "scan_walks",
 ]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "City": "geoblanket.city.model",
+    "Cleaning": "geoblanket.traces.cleaning",
+    "MapMatcher": "geoblanket.mobility.map_matcher",
+    "Places": "geoblanket.roads.places",
     "RoadGraph": "geoblanket.roads.graph",
+    "Zones": "geoblanket.roads.zones",
+    "choose_places": "geoblanket.roads.places",
+    "import_roads": "geoblanket.roads.importer",
+    "import_traces": "geoblanket.traces.importing",
+    "make_city": "geoblanket.city.model",
+    "match_traces": "geoblanket.mobility.matching",
+    "partition_zones": "geoblanket.roads.zones",
+    "road_distances": "geoblanket.roads.distances",
+    "scan_traces": "geoblanket.traces.table",
+    "scan_walks": "geoblanket.mobility.walks",
 }
 """The module that defines each public name that is loaded on first use."""
 

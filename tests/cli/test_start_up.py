@@ -14,8 +14,8 @@ HEAVY = {"numpy", "scipy", "polars", "osmium", "matplotlib", "networkx", "shapel
     "code",
     [
         "import geoblanket",
-        "from typer.testing import CliRunner; import geoblanket.cli.main as m; "
-        "r = CliRunner().invoke(m.app, ['--help']); assert r.exit_code == 0, r.output",
+        "from typer.testing import CliRunner; from geoblanket.cli.main import app; "
+        "r = CliRunner().invoke(app, ['--help']); assert r.exit_code == 0, r.output",
     ],
 )
 def test_nothing_heavy_is_imported(code: str) -> None:
