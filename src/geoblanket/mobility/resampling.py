@@ -60,7 +60,7 @@ def clock_ticks(
     new_trip = np.diff(trip, prepend=trip[:1] - 1) != 0
     zero = time_us[new_trip][np.cumsum(new_trip) - 1]
     first = np.flatnonzero(begins[point])
-    last = np.append(first[1:], len(point)) - 1
+    last = np.append(first, len(point))[1:] - 1
     start, end, zero = time_us[first], time_us[last], zero[first]
     first_tick, last_tick = -((zero - start) // interval_us), (end - zero) // interval_us
     count = np.maximum(last_tick - first_tick + 1, 0)

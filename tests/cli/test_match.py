@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.cli.main import app
+from geoblanket.errors import InputError
+from geoblanket.mobility.walks import scan_walks
+from tests.mobility.simulator import drive, town, write_traces
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    graph = town(8, 8)
+    graph.save(tmp_path / "roads")
+    traces = write_traces(tmp_path / "traces.parquet", drive(graph, 5, noise_m=5.0, seed=1))
+    return ["--traces", str(traces), "--roads", str(tmp_path / "roads"), "--out", str(tmp_path / "walks.parquet")]
+
+
+@pytest.mark.parametrize("method", ["hmm", "nearest"])
+def test_json_says_what_was_written(files: list[str], tmp_path: Path, method: str) -> None:
+    result = CliRunner().invoke(app, ["match", *files, "--interval", "15", "--method", method, "--json"])
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    frame, about = scan_walks(tmp_path / "walks.parquet")
+    assert summary["steps"] == frame.collect().height
+    assert summary["walks"] == 5
+    assert 0.9 < summary["matched_share"] <= 1
+    assert (about["method"], about["interval_s"]) == (method, 15.0)
+
+
+def test_the_table_is_readable(files: list[str]) -> None:
+    result = CliRunner().invoke(app, ["match", *files, "--spacing", "250", "--max-gap", "60"])
+    assert result.exit_code == 0, result.output
+    for words in ("one step every 30 s", "points matched", "100.0%", "median distance from point to road"):
+        assert words in result.stdout
+    assert "Walks written to" in result.stderr
+
+
+def test_swapped_files_are_an_error(files: list[str]) -> None:
+    swapped = ["--traces", files[3], "--roads", files[1], *files[4:]]
+    result = CliRunner().invoke(app, ["match", *swapped])
+    assert isinstance(result.exception, InputError)
+    assert "not a table of traces" in str(result.exception)
+
+
+def test_an_unknown_method_is_wrong_usage(files: list[str]) -> None:
+    assert CliRunner().invoke(app, ["match", *files, "--method", "magic"]).exit_code == 2
