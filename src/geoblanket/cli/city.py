@@ -47,7 +47,7 @@ def city(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Make a synthetic city: a road network, the traces of its taxis, and the truth about them.
+    """Make a synthetic city: roads, traces, and the truth about them.
 
     The same size, number of trips and seed always give the same files. The taxis' next node depends on the last one,
     two or three nodes, by district and speed: `orders.csv` says how many, so that methods that find it out can be

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from geoblanket import __version__
 from geoblanket.cli import roads, traces
@@ -17,8 +18,18 @@ from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
 
+
+class _InOrder(TyperGroup):
+    """Lists the commands in the order of the work, groups among them, like a table of contents."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = ("demo", "city", "traces", "roads", "match")
+        return sorted(super().list_commands(ctx), key=order.index)
+
+
 app = typer.Typer(
     name="geoblanket",
+    cls=_InOrder,
     help="Context-aware metric differential privacy for vehicle locations.",
     no_args_is_help=True,
     add_completion=False,

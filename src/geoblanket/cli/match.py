@@ -39,7 +39,7 @@ def match(
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the walks (PNG, SVG or PDF).")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Match traces to roads: the place of each vehicle at every tick of a fixed clock."""
+    """Match traces to roads: a place at every tick of a fixed clock."""
     from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.mobility.matching import match_traces
 

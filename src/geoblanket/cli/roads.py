@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Road networks: import and look.", no_args_is_help=True)
+app = typer.Typer(help="Road networks: import, look, cut into zones, export.", no_args_is_help=True)
 
 RoadsArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A road graph written by 'roads import'.")]
 
@@ -65,6 +65,10 @@ def import_(
         bool, typer.Option("--keep-all", help="Keep the whole network, not only its largest strongly connected part.")
     ] = False,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the roads (.png or .svg).")] = None,
+    credit: Annotated[
+        str | None,
+        typer.Option(help="A line in the picture's corner; by default OpenStreetMap's, for files in its format."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Read a road network and write it as one quick file."""
@@ -83,7 +87,8 @@ def import_(
         from geoblanket._picture import save_figure
         from geoblanket.roads.picture import map_figure
 
-        credit = "© OpenStreetMap contributors" if summary.source == "OpenStreetMap" else None
+        if credit is None and summary.source == "OpenStreetMap":
+            credit = "© OpenStreetMap contributors"
         save_figure(map_figure(graph, caption=credit)[0], picture)
     if json:
         print_json(summary.as_json())
