@@ -182,6 +182,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
             PORTO_HEADER + "\n" + porto_row([[lat, lon] for lon, lat in line(9)]) + "\n",
             "latitude and longitude look exchanged",
         ),
+        (PORTO_HEADER + "\n" + porto_row("[]") + "\n", r"nothing is left of 1 rows \(rows dropped: too_short 1\)"),
         (PORTO_HEADER + "\n" + porto_row(line(1)) + "\n", r"nothing is left of 1 rows \(rows dropped: too_short 1\)"),
     ],
 )

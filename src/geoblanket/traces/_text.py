@@ -124,7 +124,7 @@ def _blocks(path: Path, raw: io.BufferedReader, block_bytes: int) -> Iterator[Bl
                     f"the row is longer than {MAX_ROW_BYTES >> 20} MiB",
                     path=path,
                     row=first_row,
-                    hint="Is this the right file, and do its rows end in a line feed?",
+                    hint="Check that this is the right file, and that its rows end in a line feed",
                 )
             continue
         block = Block(pending[:end], first_row, raw.tell())

@@ -6,6 +6,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -111,7 +112,7 @@ def import_traces(
     )
     summary = ImportSummary(paths)
     with (
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial") as workspace,
+        _workspace(out) as workspace,
         ThreadPoolExecutor(_WORKERS) as pool,
         ThreadPoolExecutor(1) as writer,
     ):
@@ -120,9 +121,7 @@ def import_traces(
             trips = importer.from_trips([PortoFile(path, file, reading) for file, path in enumerate(paths)])
         else:
             open_file = RomeFile if format == "rome" else open_table
-            trips = importer.from_points(
-                [open_file(path, file, reading) for file, path in enumerate(paths)], Path(workspace)
-            )
+            trips = importer.from_points([open_file(path, file, reading) for file, path in enumerate(paths)], workspace)
         about = {
             "format": format,
             "files": [path.name for path in paths],
@@ -137,6 +136,17 @@ def import_traces(
         finally:
             importer.stop()
     return summary
+
+
+@contextmanager
+def _workspace(out: Path) -> Iterator[Path]:
+    """Give a folder for temporary files beside the result, and remove it in the end."""
+    try:
+        folder = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial")
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written ({error.strerror or error}).") from error
+    with folder as name:
+        yield Path(name)
 
 
 def _check_files(paths: list[Path], out: Path) -> None:

@@ -76,7 +76,7 @@ class PortoFile:
         malformed = sorted(malformed + unreadable + bad_polylines)
         first = block.first_row == 2
         if first:
-            check_first(self.path, rows, malformed, expected="Is this a file in the format of Porto's train.csv?")
+            check_first(self.path, rows, malformed, expected="Check that the file has the format of Porto's train.csv")
         frame = frame.with_columns(pl.col("row") + file_row(self._file, 0), pl.col("vehicle").str.strip_chars())
         frame, tally, points = self._drop_without_points(frame)
         streams = _explode(frame)
