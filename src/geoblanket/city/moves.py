@@ -58,6 +58,7 @@ _SLOWER = np.array([1.0, 1.15, 1.5])
 _CROSSING = 0.6
 _MOST_CROSSING = 0.3
 _FEWEST_CANDIDATES = 3
+_ROWS_AT_ONCE = 2048
 _MOVING = len(BANDS) - 1
 
 Flags = npt.NDArray[np.bool_]
@@ -135,7 +136,7 @@ class _Rows:
     base: Floats
     """Liking of each candidate before calibration, shape (n, K)."""
 
-    def take(self, chosen: Flags) -> _Rows:
+    def take(self, chosen: Flags | Ints) -> _Rows:
         return _Rows(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
@@ -190,8 +191,9 @@ def _calibrate(plan: Plan, points: Floats, district: npt.NDArray[np.uint8], rows
     share = leaving.sum(1) / np.maximum((rows.base * rows.there).sum(1), 1e-300)
     leaving /= np.maximum(leaving.sum(1, keepdims=True), 1e-300)
     # Beside a border the district may offer too little: there the step has no memory, and all candidates count alike.
-    free, free_fits = _tilt(rows, rows.there, _drift(plan, where, None, rows.stride_m))
-    free_fits &= ~fits & leaves.any(1)
+    free, free_fits = np.zeros_like(staying), ~fits & leaves.any(1)
+    some = rows.take(free_fits)
+    free[free_fits], free_fits[free_fits] = _tilt(some, some.there, _drift(plan, where[free_fits], None, some.stride_m))
     order_of = np.array([[ORDERS.get((name, band), 0) for band in BANDS] for name in DISTRICTS])
     return _Chain(
         weight=np.where(free_fits[:, None], free, staying + leaving),
@@ -214,7 +216,7 @@ def _drift(plan: Plan, points: Floats, district: npt.NDArray[np.uint8] | None, s
         wave = 2 * np.pi / (plan.borders_m[0] * rng.uniform(1.0, 2.0))
         direction = np.array([np.cos(angle), np.sin(angle)])
         # The curl of a stream function: vehicles circulate and gather nowhere.
-        drift += 0.17 * np.cos(wave * points @ direction + phase)[:, None] * np.array([-direction[1], direction[0]])
+        drift += 0.13 * np.cos(wave * points @ direction + phase)[:, None] * np.array([-direction[1], direction[0]])
     outward = points / np.maximum(np.hypot(*points.T), 1.0)[:, None]
     radius, stretch = plan.radius_m(points), plan.stretch(np.arctan2(points[:, 1], points[:, 0]))
 
@@ -241,6 +243,16 @@ def _tilt(rows: _Rows, among: Flags, mean: Floats) -> tuple[Floats, Flags]:
     met where the streets allow it, and nearly elsewhere. That it is right within each 5 mph bin as well, and that
     there is as much north-south as east-west, are lesser wishes.
     """
+    weight = np.zeros(rows.slot.shape)
+    enough = among.sum(1) >= _FEWEST_CANDIDATES
+    open_rows = np.flatnonzero(enough)
+    for first in range(0, len(open_rows), _ROWS_AT_ONCE):
+        part = open_rows[first : first + _ROWS_AT_ONCE]
+        weight[part] = _tilt_part(rows.take(part), among[part], mean[part])
+    return weight, enough
+
+
+def _tilt_part(rows: _Rows, among: Flags, mean: Floats) -> Floats:
     first_bin = np.array(BAND_BINS)[rows.band, 0][:, None]
     off = rows.step - mean[:, None]
     features = np.concatenate(
@@ -254,11 +266,10 @@ def _tilt(rows: _Rows, among: Flags, mean: Floats) -> tuple[Floats, Flags]:
         axis=-1,
     )
     count = features.shape[-1]
-    ridge = np.diag([0.01] * 2 + [0.03] * 4 + [0.05] * 2)
+    ridge = np.diag([0.01] * 2 + [0.02] * 4 + [0.05] * 2)
     multiplier = np.zeros((len(off), count))
     log_base = np.where(among, np.log(rows.base), -np.inf)
-    enough = among.sum(1) >= _FEWEST_CANDIDATES
-    log_base[~enough] = 0.0
+    weight = np.zeros(among.shape)
     for _ in range(40):
         score = log_base + np.einsum("nkf,nf->nk", features, multiplier)
         weight = np.exp(score - score.max(1, keepdims=True))
@@ -271,7 +282,7 @@ def _tilt(rows: _Rows, among: Flags, mean: Floats) -> tuple[Floats, Flags]:
         curvature = np.swapaxes(weight[..., None] * centred, 1, 2) @ centred + ridge
         change = np.linalg.solve(curvature, slope[..., None])[..., 0]
         multiplier += change * np.minimum(1.0, 2.0 / np.maximum(np.abs(change).max(1, keepdims=True), 1e-9))
-    return weight * enough[:, None], enough
+    return weight
 
 
 def _to_moves(district: npt.NDArray[np.uint8], rows: _Rows, chain: _Chain, routes: Routes) -> Moves:
