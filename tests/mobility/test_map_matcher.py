@@ -51,13 +51,11 @@ class PlainMatcher:
         length = self.graph.length_m
         start, end = int(self.graph.targets[a]), int(self.graph.sources[b])
         route = float(length[a]) - offset_a + self.lengths[start][end] + offset_b
-        if a == b and offset_b >= offset_a:
+        if a == b and offset_b >= offset_a - self.options.jitter_m:
             route = offset_b - offset_a
-        elif a == b and offset_a - offset_b <= self.options.jitter_m:
-            route = 0.0
         back = offset_a + float(length[b]) - offset_b
         if a != b and self.graph.targets[b] == self.graph.sources[a] and back <= self.options.jitter_m:
-            route = 0.0
+            route = -back - 60.0
         limit = min(self.options.max_speed_m_s * seconds, 2 * straight + 500) + 2 * self.options.radius_m
         return abs(route - straight) / self.options.beta_m if route <= limit else np.inf
 

@@ -24,6 +24,9 @@ __all__ = ["MapMatcher", "MatchOptions", "MatchedPoints"]
 
 _BLOCK_TRANSITIONS = 1 << 19
 """Transitions weighed at once: bounds memory, and stays near the processor's cache."""
+_OVER_JUNCTION_M = 60.0
+"""Backing over a junction costs as much as if it were so much farther: otherwise a vehicle that stands at a junction
+would seem to be in any of its roads."""
 _DETOUR, _DETOUR_M = 2.0, 500.0
 """A route longer than _DETOUR times the straight line plus _DETOUR_M metres is not considered."""
 
@@ -210,7 +213,7 @@ class MapMatcher:
         route_m[goes_on] = self._route_lengths(
             result.edge[before], result.offset_m[before], result.edge[after], result.offset_m[after], limit_m
         )
-        return route_m
+        return np.maximum(route_m, 0.0)
 
     def _straight_and_limit(
         self, points: _Points, before: npt.NDArray[np.intp], after: npt.NDArray[np.intp]
@@ -250,19 +253,20 @@ class MapMatcher:
         offset_b: Floats,
         limit_m: Floats,
     ) -> Floats:
-        """Return the length of the route from position a to position b, metres; infinite above the limit."""
+        """Return the length of the route from position a to position b, metres; infinite above the limit.
+
+        A small move backwards has a negative length, so that it costs more than to stand.
+        """
         graph, routes = self.graph, self.routes
         source, target = graph.targets[edge_a].astype(np.int64), graph.sources[edge_b].astype(np.int64)
         between = routes.near(source, target).astype(np.float64)
         far = np.flatnonzero((limit_m > routes.near_m) & np.isinf(between))
         between[far] = routes.far(source[far], target[far], limit_m=limit_m[far])
         route = graph.length_m[edge_a] - offset_a + between + offset_b
-        forward = offset_b - offset_a
-        same = edge_a == edge_b
-        back = np.where(same, -forward, offset_a + graph.length_m[edge_b] - offset_b)
-        touching = same | (graph.targets[edge_b] == graph.sources[edge_a])
-        route[touching & (back <= self.options.jitter_m)] = 0.0
-        route = np.where(same & (forward > 0), forward, route)
+        same, touching = edge_a == edge_b, graph.targets[edge_b] == graph.sources[edge_a]
+        back = np.where(same, offset_a - offset_b, offset_a + graph.length_m[edge_b] - offset_b)
+        backed = np.where(same, -back, -back - _OVER_JUNCTION_M)
+        route = np.where((same | touching) & (back <= self.options.jitter_m), backed, route)
         route[route > limit_m] = np.inf
         return route
 
