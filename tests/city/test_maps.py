@@ -38,7 +38,7 @@ def test_ways_look_like_a_real_map(small_city: City, tmp_path: Path) -> None:
     ways = [
         (way.id, dict(way.tags), [node.ref for node in way.nodes])
         for way in osmium.FileProcessor(str(tmp_path / "roads.osm.pbf"))
-        if way.is_way()
+        if isinstance(way, osmium.osm.Way)
     ]
     assert len({number for number, _, _ in ways}) == len(ways)
     assert [tags["waterway"] for _, tags, _ in ways if "waterway" in tags] == ["river"]

@@ -27,6 +27,7 @@ __all__ = [
     "IrregularPoints",
     "RegularPoints",
     "irregular_points",
+    "positions_at",
     "regular_points",
     "simulate",
 ]
@@ -144,7 +145,7 @@ def irregular_points(city: City, walks: Walks, *, seed: int) -> IrregularPoints:
     # The first point comes a little after the start; whole microseconds, as the formats have.
     after_us = ((_ranges(count) * _IRREGULAR_S + jitter) * 1e6).astype(np.int64)
     after_us = np.clip(after_us, 0, duration[trip] * 1_000_000)
-    noisy, jump = _add_noise(_positions_at(city, walks, trip, after_us / 1e6), rng)
+    noisy, jump = _add_noise(positions_at(city, walks, trip, after_us / 1e6), rng)
     keep = rng.random(len(trip)) >= _LOST_CHANCE
     late = keep & (rng.random(len(trip)) < _LATE_CHANCE)
     times = np.where(keep, 1 + (rng.random(len(trip)) < _REPEATED_CHANCE), 0)
@@ -202,8 +203,11 @@ def _interleave(walks: Walks, half: npt.NDArray[Any], at_tick: npt.NDArray[Any])
     return both[keep]
 
 
-def _positions_at(city: City, walks: Walks, trip: Ints, after_s: Floats) -> Floats:
-    """Return true positions some seconds after the start of trips, in metres, on straight lines between way-points."""
+def positions_at(city: City, walks: Walks, trip: Ints, after_s: Floats) -> Floats:
+    """Return true positions some seconds after the start of trips (positions in `walks`), metres from the centre.
+
+    Between the way-points, which are 5 s apart, vehicles go straight.
+    """
     ticks = walks.ticks[trip]
     tick = np.minimum((after_s // TICK_S).astype(np.int64), np.maximum(ticks - 2, 0))
     start = walks.offsets[trip] + tick

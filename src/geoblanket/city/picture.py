@@ -9,9 +9,10 @@ from matplotlib.lines import Line2D
 
 from geoblanket._geodesy import Floats
 from geoblanket.city.fleet import make_schedule, walk_blocks
-from geoblanket.city.gps import regular_points
+from geoblanket.city.gps import positions_at
 from geoblanket.city.model import City
 from geoblanket.city.plan import DISTRICTS
+from geoblanket.city.routes import TICK_S
 from geoblanket.city.streets import to_degrees
 from geoblanket.roads.picture import map_figure
 
@@ -56,17 +57,16 @@ def _river_bank(city: City) -> tuple[Floats, Floats]:
     return lon, lat
 
 
-def _some_walks(city: City, trips: int, seed: int, count: int) -> list[tuple[Floats, Floats, Floats]]:
-    """Return true positions of some trips that start in different districts, and which of them are at ticks."""
+def _some_walks(city: City, trips: int, seed: int, count: int) -> list[tuple[Floats, Floats, slice]]:
+    """Return true ways of some long trips that start in different districts, and which of their points are at ticks."""
     walks = next(walk_blocks(city, make_schedule(trips, seed=seed)))
-    points = regular_points(city, walks, seed=seed)
     start = city.district[walks.node[walks.offsets[:-1]]]
-    long_enough = np.flatnonzero(np.diff(points.offsets) >= min(40, int(np.diff(points.offsets).max())))
-    chosen = [
-        trip for number in range(len(DISTRICTS)) for trip in long_enough[start[long_enough] == number][: count // 3]
-    ]
+    long_enough = np.flatnonzero(walks.ticks >= min(20, int(walks.ticks.max())))
+    step_s = 5
     result = []
-    for trip in chosen:
-        inside = slice(points.offsets[trip], points.offsets[trip + 1])
-        result.append((points.true_lat[inside], points.true_lon[inside], points.index[inside] % 2 == 0))
+    for number in range(len(DISTRICTS)):
+        for trip in long_enough[start[long_enough] == number][: count // len(DISTRICTS)]:
+            after_s = np.arange(0.0, (walks.ticks[trip] - 1) * TICK_S + 1, step_s)
+            lat, lon = to_degrees(positions_at(city, walks, np.full(len(after_s), trip), after_s))
+            result.append((lat, lon, slice(None, None, TICK_S // step_s)))
     return result
