@@ -19,4 +19,4 @@ def medium_city() -> City:
 @pytest.fixture(scope="session")
 def walks(small_city: City) -> Walks:
     """One block of trips in the small city."""
-    return next(walk_blocks(small_city, make_schedule(2000, seed=3)))
+    return next(walk_blocks(small_city, make_schedule(4000, seed=3)))

@@ -75,8 +75,8 @@ def test_trips_follow_shifts_and_rush_hours() -> None:
 
 
 def test_same_arguments_same_trips(small_city: City, walks: Walks) -> None:
-    again = next(walk_blocks(small_city, make_schedule(2000, seed=3)))
-    other = next(walk_blocks(small_city, make_schedule(2000, seed=4)))
+    again = next(walk_blocks(small_city, make_schedule(4000, seed=3)))
+    other = next(walk_blocks(small_city, make_schedule(4000, seed=4)))
     np.testing.assert_array_equal(again.node, walks.node)
     np.testing.assert_array_equal(again.offsets, walks.offsets)
     assert len(other.node) != len(walks.node) or (other.node != walks.node).any()

@@ -43,8 +43,11 @@ def test_ways_look_like_a_real_map(small_city: City, tmp_path: Path) -> None:
     assert len({number for number, _, _ in ways}) == len(ways)
     assert [tags["waterway"] for _, tags, _ in ways if "waterway" in tags] == ["river"]
     roads = [(tags, nodes) for _, tags, nodes in ways if "highway" in tags]
-    assert all(tags.keys() >= {"highway", "name", "maxspeed", "oneway"} for tags, _ in roads)
-    assert {tags["oneway"] for tags, _ in roads} == {"yes", "no"}
+    assert all(tags.keys() >= {"highway", "name", "maxspeed"} for tags, _ in roads)
+    assert {tags.get("oneway", "unsaid") for tags, _ in roads} == {"yes", "no", "unsaid"}
+    circles = [nodes for tags, nodes in roads if tags.get("junction") == "roundabout"]
+    assert circles
+    assert all(nodes[0] == nodes[-1] for nodes in circles)
     assert any(tags.get("bridge") == "yes" for tags, _ in roads)
     junctions = set(small_city.graph.node_ids.tolist())
     assert max(len(junctions.intersection(nodes)) for _, nodes in roads) > 5, "ways run across junctions"

@@ -80,6 +80,19 @@ def test_only_few_bridges_cross_the_river(medium_city: City) -> None:
     assert 4 <= bridge.sum() / 2 <= 12
 
 
+def test_roundabouts_are_driven_counter_clockwise(medium_city: City) -> None:
+    streets, graph = medium_city.streets, medium_city.graph
+    circle = np.flatnonzero(streets.roundabout)
+    assert len(circle) > 40
+    assert streets.one_way[circle].all()
+    for street in np.unique(streets.street[circle]):
+        edges = circle[streets.street[circle] == street]
+        assert sorted(graph.sources[edges]) == sorted(graph.targets[edges])
+        start, end = streets.points[graph.sources[edges]], streets.points[graph.targets[edges]]
+        area = (start[:, 0] * end[:, 1] - start[:, 1] * end[:, 0]).sum() / 2
+        assert 200 < area < np.pi * 23**2
+
+
 def test_same_seed_same_city_other_seed_other_city() -> None:
     first, again, other = (build_streets(make_plan("small", seed)).graph.identity for seed in (4, 4, 5))
     assert first == again != other

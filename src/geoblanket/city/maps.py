@@ -170,6 +170,9 @@ def _tags(city: City, edge: int) -> dict[str, str]:
         "highway": road_class,
         "name": f"{_WORDS[word]} {_KINDS.get(road_class, 'Street')}{number}",
         "maxspeed": str(streets.speed_km_h[edge]),
-        "oneway": "yes" if streets.one_way[edge] else "no",
     }
+    if streets.roundabout[edge]:
+        # That a roundabout is one-way goes without saying.
+        return tags | {"junction": "roundabout"}
+    tags["oneway"] = "yes" if streets.one_way[edge] else "no"
     return tags | ({"bridge": "yes"} if streets.bridge[edge] else {})

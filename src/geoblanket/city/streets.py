@@ -1,17 +1,18 @@
-"""The streets of the city: junctions joined, joined ends contracted, curves, one-way streets, speeds."""
+"""The streets of the city as a road graph: one-way streets, curves, speeds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
-from scipy.spatial import Delaunay, cKDTree
 
 from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m
-from geoblanket.city.plan import Junctions, Plan, place_junctions
+from geoblanket.city.pieces import Pieces, contract, join_junctions, largest_component, make_dead_ends
+from geoblanket.city.plan import Plan, place_junctions
+from geoblanket.city.roundabouts import add_roundabouts
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, whole_lines
 
 __all__ = ["CENTRE_LAT", "CENTRE_LON", "Streets", "build_streets", "to_degrees"]
@@ -31,27 +32,9 @@ _SPEEDS_KM_H = {
     "tertiary": (50, 60, 70),
     "residential": (40, 50, 70),
 }
+_ROUNDABOUT_KM_H = 30
 _ONE_WAY_SHARE = {"residential": (0.8, 0.6, 0.25), "tertiary": (0.6, 0.3, 0.1)}
-_DEAD_END_SHARE = (0.03, 0.08, 0.10)
-_REMOVED_SHARE = 0.05
 _FIRST_NODE_ID = 1_000_000_001
-
-
-@dataclass(frozen=True, eq=False)
-class _Pieces:
-    """Undirected street pieces between junctions."""
-
-    ends: Ints
-    """Junctions at the two ends, shape (n, 2)."""
-    road_class: Ints
-    street: Ints
-    """Pieces with the same number are the same street."""
-    axis: Floats
-    """The way the piece's street points, if it is one-way, shape (n, 2)."""
-    bridge: Flags
-
-    def take(self, chosen: Flags | Ints) -> _Pieces:
-        return _Pieces(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +48,8 @@ class Streets:
     """Street of each edge, shape (E,)."""
     bridge: Flags
     """Whether each edge is a bridge, shape (E,)."""
+    roundabout: Flags
+    """Whether each edge is part of a roundabout, shape (E,)."""
     one_way: Flags
     """Whether each edge has no partner in the other direction, shape (E,)."""
     speed_km_h: Ints
@@ -83,13 +68,13 @@ def build_streets(plan: Plan) -> Streets:
     """Build the streets of a plan: strongly connected, and every node a junction or a dead end."""
     rng = np.random.default_rng([plan.seed, 3])
     junctions = place_junctions(plan)
-    pieces = _join(plan, junctions)
-    pieces = _make_dead_ends(plan, junctions, pieces, rng)
-    pieces = pieces.take(_largest_component(pieces.ends, len(junctions.points)))
-    pieces, lines = _contract(junctions.points, pieces)
+    pieces = join_junctions(plan, junctions)
+    pieces = make_dead_ends(plan, junctions, pieces, rng)
+    pieces = pieces.take(largest_component(pieces.ends, len(junctions.points)))
+    pieces, lines = contract(junctions.points, pieces)
     used, ends = np.unique(pieces.ends, return_inverse=True)
     pieces = replace(pieces, ends=ends.reshape(-1, 2))
-    points = junctions.points[used]
+    points, pieces, lines = add_roundabouts(junctions.points[used], pieces, lines, rng)
     directions = _choose_directions(plan, points, pieces, rng)
     may_bend = pieces.road_class >= ROAD_CLASSES.index("tertiary")
     lines = [
@@ -99,188 +84,7 @@ def build_streets(plan: Plan) -> Streets:
     return _to_graph(plan, points, pieces, lines, directions)
 
 
-def _join(plan: Plan, junctions: Junctions) -> _Pieces:
-    """Join the junctions along arterials and with their near neighbours."""
-    points = junctions.points
-    main = _arterial_pieces(plan, junctions)
-    ends = _neighbours(points)
-    length = np.hypot(*(points[ends[:, 0]] - points[ends[:, 1]]).T)
-    keep = length < 1.8 * plan.spacing_m(points[ends].mean(1))
-    keep &= ~_closed_motorway_junctions(plan, junctions)[ends].any(1)
-    keep &= ~_crosses_river(plan, points[ends])
-    keep &= ~np.isin(_pair_key(ends), _pair_key(main.ends))
-    ends = ends[keep]
-    open_roads = main.take(main.road_class != ROAD_CLASSES.index("motorway"))
-    ends = ends[~_crosses_any(points[ends], points[open_roads.ends])]
-    small = _small_pieces(junctions, ends, first_street=int(main.street.max()) + 1)
-    return _Pieces(*(np.concatenate([getattr(main, field.name), getattr(small, field.name)]) for field in fields(main)))
-
-
-def _arterial_pieces(plan: Plan, junctions: Junctions) -> _Pieces:
-    ends = np.concatenate([np.stack([chain[:-1], chain[1:]], 1) for chain in junctions.chains])
-    sizes = [len(chain) - 1 for chain in junctions.chains]
-    road_class = np.repeat([ROAD_CLASSES.index(arterial.road_class) for arterial in plan.arterials], sizes)
-    street = np.repeat(np.arange(len(sizes)), sizes)
-    _, first = np.unique(_pair_key(ends), return_index=True)
-    first = np.sort(first[ends[first, 0] != ends[first, 1]])
-    bridge = _crosses_river(plan, junctions.points[ends[first]])
-    return _Pieces(ends[first], road_class[first], street[first], np.zeros((len(first), 2)), bridge)
-
-
-def _neighbours(points: Floats) -> Ints:
-    """Return pairs of neighbours: a Delaunay edge stays unless a third point lies in (about) the circle over it.
-
-    The circle is a little wider than Gabriel's, so that the cells of a grid get no diagonals.
-    """
-    triangles = Delaunay(points).simplices.astype(np.int64)
-    pairs = np.concatenate([triangles[:, [1, 2]], triangles[:, [2, 0]], triangles[:, [0, 1]]])
-    opposite = triangles.T.ravel()
-    to_ends = points[pairs] - points[opposite][:, None]
-    cosine = (to_ends[:, 0] * to_ends[:, 1]).sum(1) / np.hypot(to_ends[..., 0], to_ends[..., 1]).prod(1)
-    pairs = np.sort(pairs, axis=1)
-    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
-    blocked = np.bincount(inverse.ravel(), cosine < 0.25) > 0
-    # The shortest spanning tree keeps everything connected whatever the angles say.
-    length = np.hypot(*(points[unique[:, 0]] - points[unique[:, 1]]).T)
-    matrix = sparse.csr_array((length, (unique[:, 0], unique[:, 1])), (len(points), len(points)))
-    tree = csgraph.minimum_spanning_tree(matrix).tocoo()
-    in_tree = np.isin(_pair_key(unique), _pair_key(np.sort(np.stack([tree.row, tree.col], 1).astype(np.int64), axis=1)))
-    return unique[~blocked | in_tree]
-
-
-def _closed_motorway_junctions(plan: Plan, junctions: Junctions) -> Flags:
-    """Return which junctions are on the motorway but have no exit."""
-    closed = np.zeros(len(junctions.points), np.bool_)
-    for arterial, chain in zip(plan.arterials, junctions.chains, strict=True):
-        if arterial.road_class == "motorway":
-            closed[chain] = np.arange(len(chain)) % 4 != 0
-    return closed
-
-
-def _pair_key(ends: Ints) -> Ints:
-    """Return one number for each unordered pair."""
-    key: Ints = (ends.min(1) << 32) | ends.max(1)
-    return key
-
-
-def _crosses_river(plan: Plan, segments: Floats) -> Flags:
-    """Return which segments (n, 2, 2) cross the river's middle line."""
-    return _crosses_any(segments, np.stack([plan.river[:-1], plan.river[1:]], 1))
-
-
-def _crosses_any(segments: Floats, others: Floats) -> Flags:
-    """Return which segments (n, 2, 2) cross one of the nearest `others` (m, 2, 2); a shared end is no crossing."""
-    nearest = np.asarray(cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1])
-    crosses = np.zeros(len(segments), np.bool_)
-    for found in nearest.T:
-        crosses |= _segments_cross(segments, others[found])
-    return crosses
-
-
-def _segments_cross(one: Floats, other: Floats) -> Flags:
-    """Return which pairs of segments (n, 2, 2) cross."""
-
-    def side(segment: Floats, point: Floats) -> Floats:
-        along, to = segment[:, 1] - segment[:, 0], point - segment[:, 0]
-        result: Floats = along[:, 0] * to[:, 1] - along[:, 1] * to[:, 0]
-        return result
-
-    apart = side(one, other[:, 0]) * side(one, other[:, 1]) < 0
-    result: Flags = apart & (side(other, one[:, 0]) * side(other, one[:, 1]) < 0)
-    return result
-
-
-def _small_pieces(junctions: Junctions, ends: Ints, *, first_street: int) -> _Pieces:
-    """Make the small streets: a row or column of a neighbourhood's grid is one street, anything else its own."""
-    patch, row, column = junctions.patch[ends], junctions.row[ends], junctions.column[ends]
-    inside = (patch[:, 0] == patch[:, 1]) & (patch[:, 0] >= 0)
-    along_row = inside & (row[:, 0] == row[:, 1])
-    along_column = inside & (column[:, 0] == column[:, 1]) & ~along_row
-    line = np.select([along_row, along_column], [row[:, 0], column[:, 0]], np.arange(len(ends)))
-    kind = np.select([along_row, along_column], [0, 1], 2)
-    key = np.stack([np.where(kind == 2, -1, patch[:, 0]), kind, line], 1)
-    street = np.unique(key, axis=0, return_inverse=True)[1].ravel() + first_street
-    # Parallel one-way streets point in turn this way and that way, as they do in real cities.
-    ahead = np.where(along_row, column[:, 1] > column[:, 0], row[:, 1] > row[:, 0]) == (line % 2 == 0)
-    along = junctions.points[ends[:, 1]] - junctions.points[ends[:, 0]]
-    # Every fifth line of a grid collects the traffic of the others.
-    collects = (kind < 2) & ((line + patch[:, 0]) % 5 == 0)
-    return _Pieces(
-        ends=ends,
-        road_class=np.where(collects, ROAD_CLASSES.index("tertiary"), ROAD_CLASSES.index("residential")),
-        street=street,
-        axis=np.where(ahead, 1.0, -1.0)[:, None] * along,
-        bridge=np.zeros(len(ends), np.bool_),
-    )
-
-
-def _make_dead_ends(plan: Plan, junctions: Junctions, pieces: _Pieces, rng: np.random.Generator) -> _Pieces:
-    """Close some residential junctions to all but one street, and leave out a few streets."""
-    count = len(junctions.points)
-    residential = pieces.road_class == ROAD_CLASSES.index("residential")
-    share = np.array(_DEAD_END_SHARE)[plan.district(junctions.points)]
-    only_small = np.bincount(pieces.ends[~residential].ravel(), minlength=count) == 0
-    closed = only_small & (rng.random(count) < share)
-    # Two closed neighbours would cut each other off.
-    closed[pieces.ends[closed[pieces.ends].all(1), 1]] = False
-    keep = ~residential | (rng.random(len(residential)) > _REMOVED_SHARE)
-    rank = rng.random(len(residential)) + ~keep
-    lowest = np.full(count, np.inf)
-    np.minimum.at(lowest, pieces.ends.ravel(), np.repeat(rank, 2))
-    ends_here = closed[pieces.ends]
-    stays = (ends_here & (rank[:, None] == lowest[pieces.ends])).any(1)
-    return pieces.take(np.where(ends_here.any(1), stays, keep))
-
-
-def _largest_component(ends: Ints, count: int) -> Flags:
-    matrix = sparse.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (count, count))
-    label = csgraph.connected_components(matrix, directed=False)[1]
-    return np.asarray(label[ends[:, 0]] == np.bincount(label[ends[:, 0]]).argmax())
-
-
-def _contract(points: Floats, pieces: _Pieces) -> tuple[_Pieces, list[Floats]]:
-    """Join the two streets of every junction that has only two; return the pieces and their inner points.
-
-    Where that would make a loop or a second piece between the same ends, the junction becomes a dead end instead.
-    """
-    ends = [tuple(pair) for pair in pieces.ends.tolist()]
-    inner: list[list[int]] = [[] for _ in ends]
-    alive = np.ones(len(ends), np.bool_)
-    road_class, bridge = pieces.road_class.copy(), pieces.bridge.copy()
-    at: dict[int, set[int]] = {}
-    for piece, pair in enumerate(ends):
-        for node in pair:
-            at.setdefault(node, set()).add(piece)
-    waiting = sorted(node for node, found in at.items() if len(found) == 2)
-    while waiting:
-        node = waiting.pop()
-        if len(at[node]) != 2:
-            continue
-        one, other = sorted(at[node])
-        start = sum(ends[one]) - node
-        end = sum(ends[other]) - node
-        joined_before = any(end in ends[piece] for piece in at[start])
-        alive[other] = False
-        at[node].discard(other)
-        at[end].discard(other)
-        if start == end or joined_before:
-            if len(at[end]) == 2:
-                waiting.append(end)
-            continue
-        before = inner[one] if ends[one][1] == node else inner[one][::-1]
-        after = inner[other] if ends[other][0] == node else inner[other][::-1]
-        ends[one], inner[one] = (start, end), [*before, node, *after]
-        at[node].clear()
-        at[end].add(one)
-        road_class[one] = max(road_class[one], road_class[other])
-        bridge[one] |= bridge[other]
-    kept = np.flatnonzero(alive)
-    joined = replace(pieces.take(kept), ends=np.array([ends[piece] for piece in kept]))
-    joined = replace(joined, road_class=road_class[kept], bridge=bridge[kept])
-    return joined, [points[inner[piece]] for piece in kept]
-
-
-def _choose_directions(plan: Plan, points: Floats, pieces: _Pieces, rng: np.random.Generator) -> tuple[Flags, Flags]:
+def _choose_directions(plan: Plan, points: Floats, pieces: Pieces, rng: np.random.Generator) -> tuple[Flags, Flags]:
     """Return which pieces may be driven forward and backward, such that one can get from anywhere to anywhere."""
     count = int(pieces.street.max()) + 1
     middle = points[pieces.ends].mean(1)
@@ -288,9 +92,9 @@ def _choose_directions(plan: Plan, points: Floats, pieces: _Pieces, rng: np.rand
     for name, by_district in _ONE_WAY_SHARE.items():
         chosen = pieces.road_class == ROAD_CLASSES.index(name)
         share[chosen] = np.array(by_district)[plan.district(middle[chosen])]
-    one_way = (rng.random(count)[pieces.street] < share) & ~pieces.bridge
+    one_way = ((rng.random(count)[pieces.street] < share) & ~pieces.bridge) | pieces.roundabout
     along = points[pieces.ends[:, 1]] - points[pieces.ends[:, 0]]
-    ahead = (along * pieces.axis).sum(1) > 0
+    ahead = ((along * pieces.axis).sum(1) > 0) | pieces.roundabout
     while True:
         forward, backward = ~one_way | ahead, ~one_way | ~ahead
         source = np.concatenate([pieces.ends[forward, 0], pieces.ends[backward, 1]])
@@ -326,7 +130,7 @@ def _lengths_m(lat: Floats, lon: Floats, ends: Ints, inner: tuple[Ints, Floats, 
 
 
 def _to_graph(
-    plan: Plan, points: Floats, pieces: _Pieces, lines: list[Floats], directions: tuple[Flags, Flags]
+    plan: Plan, points: Floats, pieces: Pieces, lines: list[Floats], directions: tuple[Flags, Flags]
 ) -> Streets:
     forward, backward = directions
     lat, lon = to_degrees(points)
@@ -339,6 +143,7 @@ def _to_graph(
     for name, by_district in _SPEEDS_KM_H.items():
         chosen = pieces.road_class == ROAD_CLASSES.index(name)
         speed[chosen] = np.array(by_district)[district[chosen]]
+    speed[pieces.roundabout] = _ROUNDABOUT_KM_H
     ahead, back = np.flatnonzero(forward), np.flatnonzero(backward)
     piece_of = np.concatenate([ahead, back])
     source = np.concatenate([pieces.ends[ahead, 0], pieces.ends[back, 1]])
@@ -365,6 +170,7 @@ def _to_graph(
         points=points,
         street=pieces.street[piece_of],
         bridge=pieces.bridge[piece_of],
+        roundabout=pieces.roundabout[piece_of],
         one_way=~(forward & backward)[piece_of],
         speed_km_h=speed[piece_of],
     )

@@ -1,0 +1,228 @@
+"""Street pieces between junctions: which junctions are joined, where streets end, and what becomes one piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.spatial import Delaunay, cKDTree
+
+from geoblanket._geodesy import Floats
+from geoblanket.city.plan import Junctions, Plan
+from geoblanket.roads.graph import ROAD_CLASSES
+
+__all__ = ["Pieces", "contract", "join_junctions", "largest_component", "make_dead_ends"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_DEAD_END_SHARE = (0.03, 0.08, 0.10)
+_REMOVED_SHARE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Undirected street pieces between junctions."""
+
+    ends: Ints
+    """Junctions at the two ends, shape (n, 2)."""
+    road_class: Ints
+    street: Ints
+    """Pieces with the same number are the same street."""
+    axis: Floats
+    """The way the piece's street points, if it is one-way, shape (n, 2)."""
+    bridge: Flags
+    roundabout: Flags
+    """Pieces of a roundabout are driven from their first end to their second."""
+
+    def take(self, chosen: Flags | Ints) -> Pieces:
+        """Return the chosen pieces."""
+        return Pieces(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+
+def join_junctions(plan: Plan, junctions: Junctions) -> Pieces:
+    """Join the junctions along arterials and with their near neighbours."""
+    points = junctions.points
+    main = _arterial_pieces(plan, junctions)
+    ends = _neighbours(points)
+    length = np.hypot(*(points[ends[:, 0]] - points[ends[:, 1]]).T)
+    keep = length < 1.8 * plan.spacing_m(points[ends].mean(1))
+    keep &= ~_closed_motorway_junctions(plan, junctions)[ends].any(1)
+    keep &= ~_crosses_river(plan, points[ends])
+    keep &= ~np.isin(_pair_key(ends), _pair_key(main.ends))
+    ends = ends[keep]
+    open_roads = main.take(main.road_class != ROAD_CLASSES.index("motorway"))
+    ends = ends[~_crosses_any(points[ends], points[open_roads.ends])]
+    small = _small_pieces(junctions, ends, first_street=int(main.street.max()) + 1)
+    return Pieces(*(np.concatenate([getattr(main, field.name), getattr(small, field.name)]) for field in fields(main)))
+
+
+def _arterial_pieces(plan: Plan, junctions: Junctions) -> Pieces:
+    ends = np.concatenate([np.stack([chain[:-1], chain[1:]], 1) for chain in junctions.chains])
+    sizes = [len(chain) - 1 for chain in junctions.chains]
+    road_class = np.repeat([ROAD_CLASSES.index(arterial.road_class) for arterial in plan.arterials], sizes)
+    street = np.repeat(np.arange(len(sizes)), sizes)
+    _, first = np.unique(_pair_key(ends), return_index=True)
+    first = np.sort(first[ends[first, 0] != ends[first, 1]])
+    bridge = _crosses_river(plan, junctions.points[ends[first]])
+    return Pieces(
+        ends[first], road_class[first], street[first], np.zeros((len(first), 2)), bridge, np.zeros_like(bridge)
+    )
+
+
+def _neighbours(points: Floats) -> Ints:
+    """Return pairs of neighbours: a Delaunay edge stays unless a third point lies in (about) the circle over it.
+
+    The circle is a little wider than Gabriel's, so that the cells of a grid get no diagonals.
+    """
+    triangles = Delaunay(points).simplices.astype(np.int64)
+    pairs = np.concatenate([triangles[:, [1, 2]], triangles[:, [2, 0]], triangles[:, [0, 1]]])
+    opposite = triangles.T.ravel()
+    to_ends = points[pairs] - points[opposite][:, None]
+    cosine = (to_ends[:, 0] * to_ends[:, 1]).sum(1) / np.hypot(to_ends[..., 0], to_ends[..., 1]).prod(1)
+    pairs = np.sort(pairs, axis=1)
+    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    blocked = np.bincount(inverse.ravel(), cosine < 0.25) > 0
+    # The shortest spanning tree keeps everything connected whatever the angles say.
+    length = np.hypot(*(points[unique[:, 0]] - points[unique[:, 1]]).T)
+    matrix = sparse.csr_array((length, (unique[:, 0], unique[:, 1])), (len(points), len(points)))
+    tree = csgraph.minimum_spanning_tree(matrix).tocoo()
+    in_tree = np.isin(_pair_key(unique), _pair_key(np.sort(np.stack([tree.row, tree.col], 1).astype(np.int64), axis=1)))
+    return unique[~blocked | in_tree]
+
+
+def _closed_motorway_junctions(plan: Plan, junctions: Junctions) -> Flags:
+    """Return which junctions are on the motorway but have no exit."""
+    closed = np.zeros(len(junctions.points), np.bool_)
+    for arterial, chain in zip(plan.arterials, junctions.chains, strict=True):
+        if arterial.road_class == "motorway":
+            closed[chain] = np.arange(len(chain)) % 4 != 0
+    return closed
+
+
+def _pair_key(ends: Ints) -> Ints:
+    """Return one number for each unordered pair."""
+    key: Ints = (ends.min(1) << 32) | ends.max(1)
+    return key
+
+
+def _crosses_river(plan: Plan, segments: Floats) -> Flags:
+    """Return which segments (n, 2, 2) cross the river's middle line."""
+    return _crosses_any(segments, np.stack([plan.river[:-1], plan.river[1:]], 1))
+
+
+def _crosses_any(segments: Floats, others: Floats) -> Flags:
+    """Return which segments (n, 2, 2) cross one of the nearest `others` (m, 2, 2); a shared end is no crossing."""
+    nearest = np.asarray(cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1])
+    crosses = np.zeros(len(segments), np.bool_)
+    for found in nearest.T:
+        crosses |= _segments_cross(segments, others[found])
+    return crosses
+
+
+def _segments_cross(one: Floats, other: Floats) -> Flags:
+    """Return which pairs of segments (n, 2, 2) cross."""
+
+    def side(segment: Floats, point: Floats) -> Floats:
+        along, to = segment[:, 1] - segment[:, 0], point - segment[:, 0]
+        result: Floats = along[:, 0] * to[:, 1] - along[:, 1] * to[:, 0]
+        return result
+
+    apart = side(one, other[:, 0]) * side(one, other[:, 1]) < 0
+    result: Flags = apart & (side(other, one[:, 0]) * side(other, one[:, 1]) < 0)
+    return result
+
+
+def _small_pieces(junctions: Junctions, ends: Ints, *, first_street: int) -> Pieces:
+    """Make the small streets: a row or column of a neighbourhood's grid is one street, anything else its own."""
+    patch, row, column = junctions.patch[ends], junctions.row[ends], junctions.column[ends]
+    inside = (patch[:, 0] == patch[:, 1]) & (patch[:, 0] >= 0)
+    along_row = inside & (row[:, 0] == row[:, 1])
+    along_column = inside & (column[:, 0] == column[:, 1]) & ~along_row
+    line = np.select([along_row, along_column], [row[:, 0], column[:, 0]], np.arange(len(ends)))
+    kind = np.select([along_row, along_column], [0, 1], 2)
+    key = np.stack([np.where(kind == 2, -1, patch[:, 0]), kind, line], 1)
+    street = np.unique(key, axis=0, return_inverse=True)[1].ravel() + first_street
+    # Parallel one-way streets point in turn this way and that way, as they do in real cities.
+    ahead = np.where(along_row, column[:, 1] > column[:, 0], row[:, 1] > row[:, 0]) == (line % 2 == 0)
+    along = junctions.points[ends[:, 1]] - junctions.points[ends[:, 0]]
+    # Every fifth line of a grid collects the traffic of the others.
+    collects = (kind < 2) & ((line + patch[:, 0]) % 5 == 0)
+    return Pieces(
+        ends=ends,
+        road_class=np.where(collects, ROAD_CLASSES.index("tertiary"), ROAD_CLASSES.index("residential")),
+        street=street,
+        axis=np.where(ahead, 1.0, -1.0)[:, None] * along,
+        bridge=np.zeros(len(ends), np.bool_),
+        roundabout=np.zeros(len(ends), np.bool_),
+    )
+
+
+def make_dead_ends(plan: Plan, junctions: Junctions, pieces: Pieces, rng: np.random.Generator) -> Pieces:
+    """Close some residential junctions to all but one street, and leave out a few streets."""
+    count = len(junctions.points)
+    residential = pieces.road_class == ROAD_CLASSES.index("residential")
+    share = np.array(_DEAD_END_SHARE)[plan.district(junctions.points)]
+    only_small = np.bincount(pieces.ends[~residential].ravel(), minlength=count) == 0
+    closed = only_small & (rng.random(count) < share)
+    # Two closed neighbours would cut each other off.
+    closed[pieces.ends[closed[pieces.ends].all(1), 1]] = False
+    keep = ~residential | (rng.random(len(residential)) > _REMOVED_SHARE)
+    rank = rng.random(len(residential)) + ~keep
+    lowest = np.full(count, np.inf)
+    np.minimum.at(lowest, pieces.ends.ravel(), np.repeat(rank, 2))
+    ends_here = closed[pieces.ends]
+    stays = (ends_here & (rank[:, None] == lowest[pieces.ends])).any(1)
+    return pieces.take(np.where(ends_here.any(1), stays, keep))
+
+
+def largest_component(ends: Ints, count: int) -> Flags:
+    """Return which pieces belong to the largest connected part of `count` junctions."""
+    matrix = sparse.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (count, count))
+    label = csgraph.connected_components(matrix, directed=False)[1]
+    return np.asarray(label[ends[:, 0]] == np.bincount(label[ends[:, 0]]).argmax())
+
+
+def contract(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
+    """Join the two streets of every junction that has only two; return the pieces and their inner points.
+
+    Where that would make a loop or a second piece between the same ends, the junction becomes a dead end instead.
+    """
+    ends = [tuple(pair) for pair in pieces.ends.tolist()]
+    inner: list[list[int]] = [[] for _ in ends]
+    alive = np.ones(len(ends), np.bool_)
+    road_class, bridge = pieces.road_class.copy(), pieces.bridge.copy()
+    at: dict[int, set[int]] = {}
+    for piece, pair in enumerate(ends):
+        for node in pair:
+            at.setdefault(node, set()).add(piece)
+    waiting = sorted(node for node, found in at.items() if len(found) == 2)
+    while waiting:
+        node = waiting.pop()
+        if len(at[node]) != 2:
+            continue
+        one, other = sorted(at[node])
+        start = sum(ends[one]) - node
+        end = sum(ends[other]) - node
+        joined_before = any(end in ends[piece] for piece in at[start])
+        alive[other] = False
+        at[node].discard(other)
+        at[end].discard(other)
+        if start == end or joined_before:
+            if len(at[end]) == 2:
+                waiting.append(end)
+            continue
+        before = inner[one] if ends[one][1] == node else inner[one][::-1]
+        after = inner[other] if ends[other][0] == node else inner[other][::-1]
+        ends[one], inner[one] = (start, end), [*before, node, *after]
+        at[node].clear()
+        at[end].add(one)
+        road_class[one] = max(road_class[one], road_class[other])
+        bridge[one] |= bridge[other]
+    kept = np.flatnonzero(alive)
+    joined = replace(pieces.take(kept), ends=np.array([ends[piece] for piece in kept]))
+    joined = replace(joined, road_class=road_class[kept], bridge=bridge[kept])
+    return joined, [points[inner[piece]] for piece in kept]
