@@ -44,7 +44,7 @@ class Size:
 
 
 SIZES = {
-    "small": Size(520, (0.28, 0.36, 0.36), 5, boulevard=False, motorway=False, river_m=60.0, stands=15),
+    "small": Size(535, (0.28, 0.36, 0.36), 5, boulevard=False, motorway=False, river_m=60.0, stands=15),
     "medium": Size(4_750, (0.22, 0.38, 0.40), 8, boulevard=True, motorway=False, river_m=90.0, stands=60),
     "large": Size(42_500, (0.14, 0.40, 0.46), 12, boulevard=True, motorway=True, river_m=160.0, stands=150),
 }
