@@ -211,7 +211,7 @@ def main() -> None:
             ),
             *compared(
                 [
-                    (f"to {MANY:,} nodes, processes as they pay", ours, MANY, (MANY, None)),
+                    (f"to {MANY:,} nodes, all cores", ours, MANY, (MANY, None)),
                     (f"to {MANY:,} nodes, one process", ours, MANY, (MANY, 1)),
                     ("  SciPy, one process", plain_scipy, MANY, (MANY,)),
                     ("  NetworkX", with_networkx, 5, (MANY,)),
