@@ -16,7 +16,7 @@ from geoblanket.errors import InputError
 
 __all__ = ["NOT_UTF8", "WRONG_COLUMNS", "Block", "Cells", "peek", "read_blocks", "read_cells", "read_header"]
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
 MAX_ROW_BYTES = 64 << 20
 MAX_ROW_LINES = 64
 """A quoted cell may hold line breaks; one that holds more lines than this was never closed."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import polars as pl
@@ -174,6 +174,14 @@ def _check_options(trace_format: str, columns: Mapping[str, str] | None, delimit
         raise ParameterError(f"delimiter must be a single character, such as ';'. Got {delimiter!r} instead.")
 
 
+class _Cleaned(NamedTuple):
+    """Points whose trips are numbered from 0, the vehicles that they are of, and what the rules touched."""
+
+    frame: pl.DataFrame
+    vehicles: pl.Series
+    tally: Tally
+
+
 class _Importer:
     """The work of one import: generators that read, clean and count."""
 
@@ -201,7 +209,7 @@ class _Importer:
     def from_trips(self, sources: Sequence[Source[Any, Streams]]) -> Iterator[pl.DataFrame]:
         """Yield the table from files whose rows are whole trips, which can be cleaned as they come."""
 
-        def read(source: Source[Any, Streams], batch: object) -> Parsed[tuple[pl.DataFrame, Tally]]:
+        def read(source: Source[Any, Streams], batch: object) -> Parsed[_Cleaned]:
             parsed = source.parse(batch)
             return Parsed(self._clean(parsed.content), parsed.rows, parsed.points, parsed.malformed, parsed.tally)
 
@@ -260,7 +268,7 @@ class _Importer:
         )
         summary.malformed.update(reason for _, reason in parsed.malformed)
 
-    def _clean(self, streams: Streams) -> tuple[pl.DataFrame, Tally]:
+    def _clean(self, streams: Streams) -> _Cleaned:
         points, trip, tally = clean(streams.points, self._cleaning)
         frame = pl.DataFrame(
             {
@@ -272,19 +280,20 @@ class _Importer:
             },
             schema=TRACES_SCHEMA,
         )
-        return frame, tally
+        kept = streams.vehicles.gather(points.stream[np.flatnonzero(np.diff(points.stream, prepend=-1))])
+        return _Cleaned(frame, kept, tally)
 
-    def _number(self, cleaned: Iterable[tuple[pl.DataFrame, Tally]]) -> Iterator[pl.DataFrame]:
+    def _number(self, cleaned: Iterable[_Cleaned]) -> Iterator[pl.DataFrame]:
         """Give trips their numbers through all frames, and count what is left."""
         summary = self._summary
-        for frame, tally in cleaned:
+        for frame, vehicles, tally in cleaned:
             summary.rules.merge(tally)
             if frame.is_empty():
                 continue
             numbered = frame.with_columns(pl.col("trip") + summary.trips)
             summary.trips = int(numbered.item(-1, "trip")) + 1
             summary.points += frame.height
-            self._vehicles.update(frame.get_column("vehicle").unique())
+            self._vehicles.update(vehicles)
             summary.vehicles = len(self._vehicles)
             yield numbered
         if summary.points == 0:

@@ -78,8 +78,13 @@ class PortoFile:
         if first:
             check_first(self.path, rows, malformed, expected="Check that the file has the format of Porto's train.csv")
         frame = frame.with_columns(pl.col("row") + file_row(self._file, 0), pl.col("vehicle").str.strip_chars())
-        frame, tally, points = self._drop_without_points(frame)
-        streams = _explode(frame)
+        tally = Tally()
+        if self._drop_missing_data and "missing" in frame.columns:
+            frame = _drop_missing_data(frame, tally)
+        empty = frame.get_column("polyline") == "[]"
+        tally.count("too_short", frame.filter(empty)["row"].to_numpy(), points=0)
+        streams = _explode(frame.filter(~empty))
+        points = streams.points.row.size + sum(count.points for count in tally.values())
         if first:
             coordinates = pl.DataFrame({"lat": streams.points.lat, "lon": streams.points.lon})
             check_coordinates(coordinates, path=self.path, home=_PORTUGAL)
@@ -89,32 +94,25 @@ class PortoFile:
         cells = read_cells(block, width=self._width, wanted=self._columns, delimiter=self._delimiter)
         return cells.frame, cells.malformed
 
-    def _drop_without_points(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Tally, int]:
-        """Take out trips without points, and those with missing data."""
-        frame = frame.with_columns(points=_count_points(pl.col("polyline")))
-        points = int(frame.get_column("points").sum())
-        tally = Tally()
-        if self._drop_missing_data and "missing" in frame.columns:
-            missing = pl.col("missing").str.to_lowercase() == "true"
-            dropped = frame.filter(missing)
-            tally.count("missing_data", dropped["row"].to_numpy(), points=int(dropped["points"].sum()))
-            frame = frame.filter(missing.fill_null(value=False).not_())
-        tally.count("too_short", frame.filter(pl.col("points") == 0)["row"].to_numpy(), points=0)
-        return frame.filter(pl.col("points") > 0), tally, points
+
+def _drop_missing_data(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    missing = (frame.get_column("missing").str.to_lowercase() == "true").fill_null(value=False)
+    dropped = frame.filter(missing)
+    points = dropped.get_column("polyline").str.count_matches("[", literal=True) - 1
+    tally.count("missing_data", dropped.get_column("row").to_numpy(), points=int(points.sum()))
+    return frame.filter(~missing)
 
 
 def _usual_polylines(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
-    """Rewrite the polylines that are JSON in another style, and take out those that are not a list of points."""
-    unusual = frame.filter(~pl.col("polyline").str.contains(_USUAL_POLYLINE))
-    if unusual.is_empty():
-        return frame, []
-    rewritten = unusual.select(
-        "row", usual=pl.Series([_rewrite(text) for text in unusual["polyline"]], dtype=pl.String)
-    )
-    frame = frame.join(rewritten, on="row", how="left", maintain_order="left").with_columns(
-        polyline=pl.when(pl.col("row").is_in(rewritten["row"].implode())).then("usual").otherwise("polyline")
-    )
-    return set_aside(frame.drop("usual"), {BAD_POLYLINE: pl.col("polyline").is_null()})
+    """Write all polylines without spaces, and take out those that are not a list of points."""
+    polyline = pl.col("polyline")
+    unusual = frame.filter(~polyline.str.contains(_USUAL_POLYLINE))
+    if not unusual.is_empty():
+        rewritten = pl.Series([_rewrite(text) for text in unusual["polyline"]], dtype=pl.String)
+        frame = frame.update(unusual.select("row", polyline=rewritten), on="row", include_nulls=True)
+    if frame.get_column("polyline").str.contains(" ", literal=True).any():
+        frame = frame.with_columns(polyline.str.replace_all(" ", "", literal=True))
+    return set_aside(frame, {BAD_POLYLINE: polyline.is_null()})
 
 
 def _rewrite(text: str) -> str | None:
@@ -129,19 +127,12 @@ def _rewrite(text: str) -> str | None:
     return "[" + ",".join(f"[{lon!r},{lat!r}]" for lon, lat in pairs) + "]" if len(pairs) == len(points) else None
 
 
-def _count_points(polyline: pl.Expr) -> pl.Expr:
-    brackets = polyline.str.count_matches("[", literal=True).cast(pl.Int64)
-    return brackets - 1
-
-
 def _explode(frame: pl.DataFrame) -> Streams:
     """Turn rows with a polyline, none of them empty, into points."""
-    polylines = frame["polyline"]
-    if polylines.str.contains(" ", literal=True).any():
-        polylines = polylines.str.replace_all(" ", "", literal=True)
-    texts = polylines.str.strip_chars("[]").str.replace_all("],[", ",", literal=True).str.split(",")
+    polyline = frame.get_column("polyline")
+    texts = polyline.str.strip_chars("[]").str.replace_all("],[", ",", literal=True).str.split(",")
     numbers = texts.explode().cast(pl.Float64).to_numpy()
-    sizes = frame["points"].to_numpy()
+    sizes = texts.list.len().to_numpy().astype(np.int64) // 2
     stream = np.repeat(np.arange(frame.height), sizes)
     step = np.arange(stream.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     points = Points(
