@@ -45,8 +45,8 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
         axes.add_collection(
             LineCollection([line], colors=colour, linewidths=1.6, alpha=0.85, capstyle="round", zorder=3), autolim=False
         )
-        axes.scatter(*line[0], s=42, color=colour, edgecolor="white", zorder=4)
-        axes.scatter(*line[-1], s=36, color=colour, marker="s", edgecolor="white", zorder=4)
+        axes.scatter(line[:1, 0], line[:1, 1], s=42, color=colour, edgecolor="white", zorder=4)
+        axes.scatter(line[-1:, 0], line[-1:, 1], s=36, color=colour, marker="s", edgecolor="white", zorder=4)
     counts = about["counts"]
     axes.set_title(
         f"{counts['walks']:,} walks, {counts['steps']:,} steps of {about['interval_s']:g} s; "
