@@ -77,7 +77,7 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
         frame = pl.read_csv(path, infer_schema=False)
     except pl.exceptions.NoDataError as error:
         raise InputError("is empty", path=path) from error
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, OSError):
         # The message of the parser may quote a cell.
         raise InputError(
             "cannot be read as a table of comma-separated values in UTF-8",
