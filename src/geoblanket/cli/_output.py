@@ -66,14 +66,16 @@ def progress_bars() -> Iterator[Progress]:
         TimeRemainingColumn,
     )
 
+    console = Console(stderr=True)
     bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     tasks: dict[str, TaskID] = {}
 
