@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -32,6 +34,16 @@ def test_city_has_the_size_and_the_features_of_one(size: str, nodes: int, seed: 
         ROAD_CLASSES[number] for number in np.unique(graph.road_class)
     }
     assert 0.2 < (np.diff(graph.shape_offsets) > 0).mean() < 0.8
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_every_seed_gives_a_connected_city_of_junctions_and_dead_ends(seed: int) -> None:
+    graph = build_streets(make_plan("small", seed)).graph
+    assert 400 < graph.node_count < 600
+    matrix = sparse.csr_array((np.ones(graph.edge_count), graph.targets, graph.offsets))
+    assert csgraph.connected_components(matrix, directed=True, connection="strong")[0] == 1
+    assert 2 not in neighbours(graph)
 
 
 @pytest.mark.slow

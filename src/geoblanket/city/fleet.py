@@ -31,8 +31,6 @@ START_S = 1_719_792_000
 CALL_TYPES = ("A", "B", "C")
 """How a taxi was called: by telephone, at a stand, on the street."""
 
-END_OF_TIME_S = 1 << 40
-
 _TRIPS_A_DAY = 10 * VEHICLES
 _MOST_STEPS = 90
 _CALL_SHARES = (0.22, 0.48, 0.30)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,19 @@ from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON
 from geoblanket.city.truth import districts_frame, edges_frame, orders_frame, walks_frame
 from geoblanket.errors import OutputError, ParameterError
 
-__all__ = ["FORMATS", "write_city"]
+__all__ = ["FORMATS", "check_formats", "write_city"]
 
 FORMATS = {"porto": "porto.csv", "rome": "rome.txt", "table": "points.csv", "parquet": "points.parquet"}
 """Formats of traces, and the file of each."""
+
+_NEVER_S = 1 << 40
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raise unless all formats are known: before long work."""
+    unknown = sorted(set(formats) - set(FORMATS))
+    if unknown:
+        raise ParameterError(f"formats must be out of {', '.join(FORMATS)}. Got '{unknown[0]}' instead.")
 
 
 def write_city(
@@ -53,9 +64,7 @@ def write_city(
     dict
         What was written, in JSON values: the content of `city.json`, with counts.
     """
-    unknown = sorted(set(formats) - set(FORMATS))
-    if unknown:
-        raise ParameterError(f"formats must be out of {', '.join(FORMATS)}. Got '{unknown[0]}' instead.")
+    check_formats(formats)
     schedule = fleet.make_schedule(trips, seed=seed)
     folder = Path(folder)
     try:
@@ -67,73 +76,90 @@ def write_city(
     write_edges(city, folder / "edges.csv")
     _write_csv(districts_frame(city), folder / "districts.csv")
     _write_csv(orders_frame(), folder / "orders.csv")
-    counts = _write_trips(city, schedule, folder, tuple(formats), true_edges=true_edges, progress=progress)
+    counts = _write_trips(city, schedule, folder, formats, true_edges=true_edges, progress=progress)
     about = _about(city, schedule) | counts
     _write_json(about, folder / "city.json")
     _write_json(about["faults"], folder / "faults.json")
     return about
 
 
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block of trips, and what receivers saw of them, made when first asked for."""
+
+    city: City
+    walks: fleet.Walks
+    seed: int
+    until_s: int
+    """When the next block's first trip starts."""
+
+    @cached_property
+    def regular(self) -> gps.RegularPoints:
+        return gps.regular_points(self.city, self.walks, seed=self.seed)
+
+    @cached_property
+    def irregular(self) -> gps.IrregularPoints:
+        return gps.irregular_points(self.city, self.walks, seed=self.seed)
+
+
 def _write_trips(
     city: City,
     schedule: fleet.Schedule,
     folder: Path,
-    formats: tuple[str, ...],
+    formats: Sequence[str],
     *,
     true_edges: bool,
     progress: Progress,
 ) -> dict[str, Any]:
-    about = _about(city, schedule)
     steps = 0
-    faults: dict[str, Counter[str]] = {}
-    points: dict[str, int] = {}
+    points: Counter[str] = Counter()
+    faults = {name: Counter[str]() for name in formats}
     with ExitStack() as stack:
-        walks_table = stack.enter_context(PartsTable(folder / "true_walks.parquet", kind="true walks", about=about))
-        edges_table = (
-            stack.enter_context(PartsTable(folder / "true_edges.parquet", kind="true edges", about=about))
-            if true_edges and "porto" in formats
-            else None
-        )
-        porto = stack.enter_context(PortoTraces(folder / FORMATS["porto"])) if "porto" in formats else None
-        rome = stack.enter_context(RomeTraces(folder / FORMATS["rome"])) if "rome" in formats else None
-        table = stack.enter_context(CsvTraces(folder / FORMATS["table"])) if "table" in formats else None
-        parquet = (
-            stack.enter_context(PartsTable(folder / FORMATS["parquet"], kind="points", about=about))
-            if "parquet" in formats
-            else None
-        )
+        writers = _open_writers(city, folder, formats, _about(city, schedule), stack, true_edges=true_edges)
         progress("trips", 0, len(schedule))
         for walks in fleet.walk_blocks(city, schedule):
             done = int(walks.trip[-1]) + 1
+            until_s = int(schedule.start_s[done]) if done < len(schedule) else _NEVER_S
+            block = _Block(city, walks, schedule.seed, until_s)
+            for write in writers:
+                write(block)
             steps += len(walks.node) - len(walks.trip)
-            walks_table.add(walks_frame(city, walks))
-            if porto is not None:
-                regular = gps.regular_points(city, walks, seed=schedule.seed)
-                porto.add(regular)
-                _count(points, faults, "porto", len(regular.lat), regular.faults)
-                if edges_table is not None:
-                    edges_table.add(edges_frame(city, regular))
-            if rome is not None or table is not None or parquet is not None:
-                irregular = gps.irregular_points(city, walks, seed=schedule.seed)
-                if rome is not None:
-                    until = schedule.start_s[done] if done < len(schedule) else fleet.END_OF_TIME_S
-                    rome.add(irregular, until_us=int(until) * 1_000_000)
-                if table is not None:
-                    table.add(irregular)
-                if parquet is not None:
-                    parquet.add(points_frame(irregular))
-                for name in formats:
-                    if name != "porto":
-                        _count(points, faults, name, len(irregular.lat), irregular.faults)
+            for name in formats:
+                seen = block.regular if name == "porto" else block.irregular
+                points[name] += len(seen.lat)
+                faults[name] += seen.faults
             progress("trips", done, len(schedule))
-    return {"steps": steps, "points": points, "faults": {name: dict(count) for name, count in faults.items()}}
+    return {"steps": steps, "points": dict(points), "faults": {name: dict(count) for name, count in faults.items()}}
 
 
-def _count(
-    points: dict[str, int], faults: dict[str, Counter[str]], name: str, number: int, found: Counter[str]
-) -> None:
-    points[name] = points.get(name, 0) + number
-    faults[name] = faults.get(name, Counter()) + found
+def _open_writers(
+    city: City,
+    folder: Path,
+    formats: Sequence[str],
+    about: dict[str, Any],
+    stack: ExitStack,
+    *,
+    true_edges: bool,
+) -> list[Callable[[_Block], None]]:
+    """Open the files on `stack`, and return for each what writes a block to it."""
+    true_walks = stack.enter_context(PartsTable(folder / "true_walks.parquet", kind="true walks", about=about))
+    writers: list[Callable[[_Block], None]] = [lambda block: true_walks.add(walks_frame(city, block.walks))]
+    if "porto" in formats:
+        porto = stack.enter_context(PortoTraces(folder / FORMATS["porto"]))
+        writers.append(lambda block: porto.add(block.regular))
+        if true_edges:
+            edges = stack.enter_context(PartsTable(folder / "true_edges.parquet", kind="true edges", about=about))
+            writers.append(lambda block: edges.add(edges_frame(city, block.regular)))
+    if "rome" in formats:
+        rome = stack.enter_context(RomeTraces(folder / FORMATS["rome"]))
+        writers.append(lambda block: rome.add(block.irregular, until_us=block.until_s * 1_000_000))
+    if "table" in formats:
+        table = stack.enter_context(CsvTraces(folder / FORMATS["table"]))
+        writers.append(lambda block: table.add(block.irregular))
+    if "parquet" in formats:
+        parquet = stack.enter_context(PartsTable(folder / FORMATS["parquet"], kind="points", about=about))
+        writers.append(lambda block: parquet.add(points_frame(block.irregular)))
+    return writers
 
 
 def _about(city: City, schedule: fleet.Schedule) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -55,8 +54,6 @@ class PortoTraces(_TextFile):
     def __enter__(self) -> Self:
         super().__enter__()
         self._file.write((",".join(f'"{name}"' for name in self._COLUMNS) + "\n").encode())
-        self.faults: Counter[str] = Counter()
-        self.points = 0
         return self
 
     def add(self, points: RegularPoints) -> None:
@@ -82,8 +79,6 @@ class PortoTraces(_TextFile):
             }
         )
         frame.write_csv(self._file, include_header=False, quote_style="always")
-        self.faults += points.faults
-        self.points += len(points.lat)
 
 
 def _polylines(points: RegularPoints) -> pl.Series:
@@ -107,8 +102,6 @@ class RomeTraces(_TextFile):
     def __enter__(self) -> Self:
         super().__enter__()
         self._held: pl.DataFrame | None = None
-        self.faults: Counter[str] = Counter()
-        self.points = 0
         return self
 
     def add(self, points: IrregularPoints, *, until_us: int) -> None:
@@ -127,8 +120,6 @@ class RomeTraces(_TextFile):
         frame = frame.sort("arrival", maintain_order=True)
         self._held = frame.filter(pl.col("arrival") >= until_us)
         self._write(frame.filter(pl.col("arrival") < until_us))
-        self.faults += points.faults
-        self.points += len(points.lat)
 
     def _finish(self) -> None:
         if self._held is not None:
@@ -150,16 +141,12 @@ class CsvTraces(_TextFile):
     def __enter__(self) -> Self:
         super().__enter__()
         self._file.write(b"vehicle,trip,time,lat,lon\n")
-        self.faults: Counter[str] = Counter()
-        self.points = 0
         return self
 
     def add(self, points: IrregularPoints) -> None:
         """Write a block's points."""
         time = pl.col("time").dt.replace_time_zone(None).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
         points_frame(points).with_columns(time).write_csv(self._file, include_header=False)
-        self.faults += points.faults
-        self.points += len(points.lat)
 
 
 def points_frame(points: IrregularPoints) -> pl.DataFrame:

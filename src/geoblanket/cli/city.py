@@ -54,7 +54,7 @@ def city(
     tested.
     """
     from geoblanket._picture import check_picture, save_figure
-    from geoblanket.city.folder import FORMATS, write_city
+    from geoblanket.city.folder import FORMATS, check_formats, write_city
     from geoblanket.city.model import make_city
 
     if picture is not None:
@@ -63,6 +63,7 @@ def city(
     chosen = (
         (["porto"] if large else list(FORMATS)) if formats is None else [name.strip() for name in formats.split(",")]
     )
+    check_formats(chosen)
     with progress_bars() as progress:
         made = make_city(size.value, seed=seed, progress=progress)
         facts = write_city(
