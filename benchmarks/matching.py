@@ -1,0 +1,223 @@
+"""Map matching, against leuvenmapmatching and the truth; run `python -m benchmarks.matching`.
+
+Roads and traces are those of the medium synthetic city (points every 15 s, noise of 5 m), of which every true edge is
+known. Times leave imports and loading out, but not the matchers' own preparation; each line is a process of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from benchmarks._measure import Measured, measure, show
+from geoblanket.roads.graph import RoadGraph
+
+TRIPS = 10_000
+PEER_TRIPS = 40
+COPIES = 4
+RADIUS_M, SIGMA_M, CANDIDATES = 50.0, 8.0, 8
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Points and the edges by which the vehicle came to each and went on."""
+
+    trip: npt.NDArray[np.int64]
+    time_us: npt.NDArray[np.int64]
+    lat: npt.NDArray[np.float64]
+    lon: npt.NDArray[np.float64]
+    true_lat: npt.NDArray[np.float64]
+    true_lon: npt.NDArray[np.float64]
+    edge_in: npt.NDArray[np.int32]
+    edge_out: npt.NDArray[np.int32]
+    jump: npt.NDArray[np.bool_]
+
+    @classmethod
+    def load(cls, path: Path, *, trips: int = TRIPS) -> Truth:
+        """Read the points of the first trips."""
+        frame = pl.read_parquet(path).filter(pl.col("trip") < trips)
+        return cls(**{column.name: column.to_numpy() for column in frame})
+
+
+def prepare(folder: Path) -> None:
+    """Write the city's roads, traces and truth."""
+    from geoblanket._tables import write_table
+    from geoblanket.city.gps import simulate
+    from geoblanket.city.model import make_city
+    from geoblanket.traces.table import TRACES_SCHEMA
+
+    city = make_city("medium")
+    city.graph.save(folder / "roads")
+    blocks = list(simulate(city, trips=TRIPS, seed=1))
+    names = ("trip", "lat", "lon", "true_lat", "true_lon", "edge_in", "edge_out", "jump")
+    columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
+    columns["time_us"] = np.concatenate([block.time_s for block in blocks]) * 1_000_000
+    pl.DataFrame(columns).write_parquet(folder / "truth.parquet")
+    frame = pl.DataFrame(
+        {
+            "vehicle": pl.repeat("taxi", len(columns["trip"]), eager=True),
+            "trip": columns["trip"],
+            "time": pl.Series(columns["time_us"]).cast(TRACES_SCHEMA["time"]),
+            "lat": columns["lat"],
+            "lon": columns["lon"],
+        },
+        schema=TRACES_SCHEMA,
+    )
+    copies = pl.concat(frame.with_columns(pl.col("trip") + TRIPS * copy) for copy in range(COPIES))
+    write_table(copies, folder / "traces.parquet", kind="traces", about={})
+
+
+def match_edges(folder: Path, trips: int) -> tuple[float, dict[str, float]]:
+    """Match some trips from scratch; return points per second, and how right the edges are."""
+    from geoblanket._geodesy import haversine_m
+    from geoblanket.mobility.map_matcher import MapMatcher
+
+    graph, truth = RoadGraph.load(folder / "roads"), Truth.load(folder / "truth.parquet", trips=trips)
+    start = time.perf_counter()
+    matcher = MapMatcher(graph)
+    points = matcher.match(truth.trip, truth.time_us, truth.lat, truth.lon)
+    speed = len(truth.trip) / (time.perf_counter() - start)
+    fair = points.matched & ~truth.jump
+    lat, lon = matcher.index.lines.locate(points.edge[fair], points.offset_m[fair])
+    away = haversine_m(lat, lon, truth.true_lat[fair], truth.true_lon[fair])
+    return speed, {
+        "matched": float(points.matched.mean()),
+        "exact": float(is_true_edge(truth, points.edge)[fair].mean()),
+        "driven": float(is_driven_edge(graph, truth, points.edge)[fair].mean()),
+        "within_15_m": float((away <= 15).mean()),
+    }
+
+
+def is_true_edge(truth: Truth, edge: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return whether the vehicle was on the edge at the very time of the point."""
+    right: npt.NDArray[np.bool_] = (edge == truth.edge_in) | (edge == truth.edge_out)
+    return right
+
+
+def is_driven_edge(graph: RoadGraph, truth: Truth, edge: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return whether the vehicle drove the edge, in its direction, between the points before and after.
+
+    Near a junction, noise moves a point to the edge before or after; nobody can tell. This measure forgives that, and
+    nothing else.
+    """
+    from geoblanket.mobility.routes import Routes
+
+    right = is_true_edge(truth, edge)
+    first = np.flatnonzero((np.diff(truth.trip) == 0) & (truth.edge_out[:-1] >= 0) & (truth.edge_in[1:] >= 0))
+    source, target = graph.targets[truth.edge_out[first]], graph.sources[truth.edge_in[first + 1]]
+    offsets, between = Routes(graph, near_m=1500.0).paths(
+        source.astype(np.int64), target.astype(np.int64), limit_m=np.full(len(first), 1500.0)
+    )
+    position = np.repeat(first, np.diff(offsets))
+    driven_after = [(position, between), (first, truth.edge_out[first]), (first, truth.edge_in[first + 1])]
+    for point, driven in driven_after:
+        for near in (point, point + 1):
+            right[near[edge[near] == driven]] = True
+    return right
+
+
+def match_with_peer(folder: Path, trips: int) -> tuple[float, dict[str, float]]:
+    """Match trips by leuvenmapmatching with the same radius, noise and number of candidates."""
+    from leuvenmapmatching.map.inmem import InMemMap
+    from leuvenmapmatching.matcher.distance import DistanceMatcher
+
+    from geoblanket._geodesy import local_metres
+
+    logging.disable(logging.WARNING)  # it warns at every early stop
+    graph, truth = RoadGraph.load(folder / "roads"), Truth.load(folder / "truth.parquet", trips=trips)
+    origin = {"origin_lat": float(graph.lat.mean()), "origin_lon": float(graph.lon.mean())}
+    roads = InMemMap("roads", use_latlon=False, use_rtree=True, index_edges=True)
+    for node, (x, y) in enumerate(zip(*local_metres(graph.lat, graph.lon, **origin), strict=True)):
+        roads.add_node(node, (y, x))
+    for source, target in zip(graph.sources.tolist(), graph.targets.tolist(), strict=True):
+        roads.add_edge(source, target)
+    x, y = local_metres(truth.lat, truth.lon, **origin)
+    found = np.full((len(truth.trip), 2), -1)
+    start = time.perf_counter()
+    for trip in np.unique(truth.trip):
+        rest = np.flatnonzero(truth.trip == trip)
+        while len(rest):
+            matcher = DistanceMatcher(
+                roads,
+                max_dist=RADIUS_M,
+                obs_noise=SIGMA_M,
+                obs_noise_ne=2 * SIGMA_M,
+                max_lattice_width=CANDIDATES,
+                non_emitting_states=True,
+            )
+            matcher.match(list(zip(y[rest], x[rest], strict=True)))
+            states = [state for state in matcher.lattice_best or [] if state.obs_ne == 0]
+            for state in states:
+                found[rest[state.obs]] = state.edge_m.l1, state.edge_m.l2
+            # Where it stops, it starts again at the next point.
+            rest = rest[max((state.obs for state in states), default=0) + 1 :]
+    speed = len(truth.trip) / (time.perf_counter() - start)
+    right = np.zeros(len(found), dtype=bool)
+    for edge in (truth.edge_in, truth.edge_out):
+        right |= (edge >= 0) & (graph.sources[edge] == found[:, 0]) & (graph.targets[edge] == found[:, 1])
+    fair = (found[:, 0] >= 0) & ~truth.jump
+    return speed, {"matched": float((found[:, 0] >= 0).mean()), "exact": float(right[fair].mean())}
+
+
+def snap(folder: Path) -> tuple[float, dict[str, float]]:
+    """Snap points to the nearest place."""
+    from geoblanket.mobility.snapping import snap_points
+    from geoblanket.roads.places import choose_places
+
+    places, truth = choose_places(RoadGraph.load(folder / "roads")), Truth.load(folder / "truth.parquet")
+    start = time.perf_counter()
+    points = snap_points(places, truth.trip, truth.time_us, truth.lat, truth.lon, snap_m=200.0, max_gap_s=180.0)
+    return len(truth.trip) / (time.perf_counter() - start), {"matched": float(points.matched.mean())}
+
+
+def whole_job(folder: Path, method: Any, workers: int) -> tuple[float, dict[str, float]]:
+    """Read traces, match, resample and write walks; return points per second of all that."""
+    from geoblanket.mobility.matching import match_traces
+
+    start = time.perf_counter()
+    summary = match_traces(
+        folder / "traces.parquet", folder / "roads", folder / "walks.parquet", method=method, workers=workers
+    )
+    return summary.points / (time.perf_counter() - start), {"matched": summary.matched_share}
+
+
+def main() -> None:
+    """Print every figure."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measure(prepare, folder)
+        same = measure(match_edges, folder, PEER_TRIPS)
+        peer = measure(match_with_peer, folder, PEER_TRIPS)
+        jobs = {
+            f"hidden Markov model, {PEER_TRIPS} trips, table built": same,
+            f"leuvenmapmatching, the same {PEER_TRIPS} trips": peer,
+            f"hidden Markov model, {TRIPS:,} trips": measure(match_edges, folder, TRIPS),
+            "nearest place": measure(snap, folder),
+            "match --method hmm, 1 process": measure(whole_job, folder, "hmm", 1),
+            "match --method hmm, 2 processes": measure(whole_job, folder, "hmm", 2),
+            "match --method nearest, 1 process": measure(whole_job, folder, "nearest", 1),
+        }
+    show(
+        "Map matching on the medium synthetic city",
+        ("", "points/s", "× peer", "matched", "edge exact", "edge driven", "within 15 m", "peak MB"),
+        [_row(label, job, peer.result[0]) for label, job in jobs.items()],
+    )
+
+
+def _row(label: str, job: Measured, peer_speed: float) -> tuple[str, ...]:
+    speed, shares = job.result
+    names = ("matched", "exact", "driven", "within_15_m")
+    cells = (f"{shares[name]:.1%}" if name in shares else "" for name in names)
+    return label, f"{speed:,.0f}", f"{speed / peer_speed:,.0f}", *cells, f"{job.peak_mb:,.0f}"
+
+
+if __name__ == "__main__":
+    main()
