@@ -68,6 +68,7 @@ def main() -> None:
     except GeoblanketError as error:
         typer.secho(f"error: {error}", err=True, fg="red")
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; nothing half-written was left behind", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:
+            typer.echo("interrupted; nothing half-written was left behind", err=True)
+        raise
