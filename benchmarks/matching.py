@@ -40,6 +40,12 @@ class Truth:
     edge_out: npt.NDArray[np.int32]
     jump: npt.NDArray[np.bool_]
 
+    @property
+    def is_known(self) -> npt.NDArray[np.bool_]:
+        """Whether both edges are known: not at the ends of trips, where vehicles stand at a junction, nor for jumps."""
+        known: npt.NDArray[np.bool_] = (self.edge_in >= 0) & (self.edge_out >= 0) & ~self.jump
+        return known
+
     @classmethod
     def load(cls, path: Path, *, trips: int = TRIPS) -> Truth:
         """Read the points of the first trips."""
@@ -85,7 +91,7 @@ def match_edges(folder: Path, trips: int) -> tuple[float, dict[str, float]]:
     matcher = MapMatcher(graph)
     points = matcher.match(truth.trip, truth.time_us, truth.lat, truth.lon)
     speed = len(truth.trip) / (time.perf_counter() - start)
-    fair = points.matched & ~truth.jump
+    fair = points.matched & truth.is_known
     lat, lon = matcher.index.lines.locate(points.edge[fair], points.offset_m[fair])
     away = haversine_m(lat, lon, truth.true_lat[fair], truth.true_lon[fair])
     return speed, {
@@ -163,7 +169,7 @@ def match_with_peer(folder: Path, trips: int) -> tuple[float, dict[str, float]]:
     right = np.zeros(len(found), dtype=bool)
     for edge in (truth.edge_in, truth.edge_out):
         right |= (edge >= 0) & (graph.sources[edge] == found[:, 0]) & (graph.targets[edge] == found[:, 1])
-    fair = (found[:, 0] >= 0) & ~truth.jump
+    fair = (found[:, 0] >= 0) & truth.is_known
     return speed, {"matched": float((found[:, 0] >= 0).mean()), "exact": float(right[fair].mean())}
 
 

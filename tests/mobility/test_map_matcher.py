@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from shapely import LineString, Point
 
 from geoblanket._geodesy import haversine_m
+from geoblanket.city.gps import simulate
+from geoblanket.city.model import make_city
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions
 from geoblanket.roads.graph import RoadGraph
@@ -103,6 +105,18 @@ def test_noisy_points_are_matched_to_the_right_edges() -> None:
     assert (matched.edge == drives.edge).mean() >= 0.95
     driven = [edge in drives.routes[trip] for edge, trip in zip(matched.edge, drives.trip, strict=True)]
     assert np.mean(driven) >= 0.98
+
+
+def test_the_synthetic_citys_noisy_points_are_matched_to_the_right_edges() -> None:
+    city = make_city("small")
+    points = next(iter(simulate(city, trips=300, seed=1)))
+    matched = MapMatcher(city.graph).match(points.trip, points.time_s * 1_000_000, points.lat, points.lon)
+    # At the ends of trips vehicles stand at a junction, of which only one of their two edges is known.
+    known = (points.edge_in >= 0) & (points.edge_out >= 0) & ~points.jump
+    assert matched.matched[known].mean() > 0.999
+    right = (matched.edge == points.edge_in) | (matched.edge == points.edge_out)
+    assert right[known].mean() >= 0.95
+    assert matched.matched[points.jump].mean() < 0.3
 
 
 @pytest.mark.parametrize("interval_s", [1.0, 5.0, 15.0])
