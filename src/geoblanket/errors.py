@@ -7,6 +7,9 @@
     ├── ParameterError    an option is out of range, or options contradict each other
     ├── MismatchError     two inputs do not belong together (walks on another road network, ...)
     ├── OutputError       a result cannot be written
+    ├── MechanismError    weights and distances that cannot be a mechanism
+    │   └── GuaranteeViolation  a mechanism does not keep its promise: says which rows and output, and by how much
+    ├── RandomnessError   the operating system gives no randomness, so nothing is drawn
     └── MissingExtraError an optional feature needs a package that is not installed
 
 A message says what was wrong, what was got, and what to do. It never contains a coordinate: errors
@@ -20,11 +23,14 @@ from pathlib import Path
 
 __all__ = [
     "GeoblanketError",
+    "GuaranteeViolation",
     "InputError",
+    "MechanismError",
     "MismatchError",
     "MissingExtraError",
     "OutputError",
     "ParameterError",
+    "RandomnessError",
 ]
 
 
@@ -77,6 +83,43 @@ class MismatchError(GeoblanketError):
 
 class OutputError(GeoblanketError):
     """A result cannot be written."""
+
+
+class MechanismError(GeoblanketError):
+    """Weights and distances that cannot be a mechanism: wrong shapes or types, distances that are not symmetric."""
+
+
+class GuaranteeViolation(MechanismError):  # noqa: N818 - it names what was found, not what went wrong
+    """A mechanism does not keep its promise, by exact arithmetic.
+
+    Parameters
+    ----------
+    row
+        The row of the mechanism, counted from 0.
+    other_row
+        The row it must not be told apart from; None where `row` alone is wrong (a negative weight, a wrong sum).
+    output
+        The output, counted from 0; None where the row's sum is wrong.
+    excess
+        By how many units of 1/denominator the weight, or the row's sum, is too large (negative: too small).
+    problem
+        What was wrong, without a trailing full stop.
+    """
+
+    def __init__(self, row: int, other_row: int | None, output: int | None, excess: int, problem: str) -> None:
+        self.row = row
+        self.other_row = other_row
+        self.output = output
+        self.excess = excess
+        self.problem = problem
+        super().__init__(f"{problem}. The mechanism must not be used.")
+
+    def __reduce__(self) -> tuple[type[GuaranteeViolation], tuple[int, int | None, int | None, int, str]]:
+        return type(self), (self.row, self.other_row, self.output, self.excess, self.problem)
+
+
+class RandomnessError(GeoblanketError):
+    """The operating system gives no randomness: nothing is drawn, and nothing else is used instead."""
 
 
 class MissingExtraError(GeoblanketError, ImportError):

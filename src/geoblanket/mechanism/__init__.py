@@ -1,0 +1,1 @@
+"""Mechanisms: problem, optimiser, exact repair and verification, exact sampling, baselines and bundles; arrays only."""
