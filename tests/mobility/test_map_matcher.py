@@ -180,13 +180,15 @@ def test_a_point_off_the_roads_is_left_out_and_bridged() -> None:
     assert matched.begins.tolist() == [point == 0 for point in range(len(lat))]
 
 
-def test_a_jump_to_another_road_is_left_out_and_bridged() -> None:
+@pytest.mark.parametrize("jump", [0, 4, -1])
+def test_a_jump_to_another_road_is_left_out_and_bridged(jump: int) -> None:
     drives = drive(TOWN, 1, interval_s=5.0, seed=5)
+    jump %= len(drives.trip)
     lat, lon = drives.lat.copy(), drives.lon.copy()
-    far = np.argmax(haversine_m(TOWN.lat, TOWN.lon, lat[4], lon[4]))
-    lat[4], lon[4] = TOWN.lat[far], TOWN.lon[far]
+    far = np.argmax(haversine_m(TOWN.lat, TOWN.lon, lat[jump], lon[jump]))
+    lat[jump], lon[jump] = TOWN.lat[far], TOWN.lon[far]
     matched = MATCHER.match(drives.trip, drives.time_us, lat, lon)
-    assert matched.matched.tolist() == [point != 4 for point in range(len(lat))]
+    assert matched.matched.tolist() == [point != jump for point in range(len(lat))]
     assert matched.begins.sum() == 1
 
 
@@ -249,7 +251,8 @@ def test_roads_without_geometry_are_straight_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("radius_m", 0.0), ("sigma_m", np.nan), ("beta_m", -1), ("max_gap_s", np.inf)]
+    ("name", "value"),
+    [("radius_m", 0.0), ("sigma_m", np.nan), ("beta_m", -1), ("max_gap_s", np.inf), ("candidates", 101)],
 )
 def test_options_must_be_positive(name: str, value: float) -> None:
     with pytest.raises(ParameterError, match=name):

@@ -22,6 +22,8 @@ from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["MapMatcher", "MatchOptions", "MatchedPoints"]
 
+_MOST_CANDIDATES = 100
+"""A state is kept in a byte."""
 _BLOCK_TRANSITIONS = 1 << 19
 """Transitions weighed at once: bounds memory, and stays near the processor's cache."""
 _OVER_JUNCTION_M = 60.0
@@ -55,6 +57,10 @@ class MatchOptions:
             value = getattr(self, field.name)
             if not (np.isfinite(value) and value > 0):
                 raise ParameterError(f"The '{field.name}' option must be a positive number. Got {value} instead.")
+        if self.candidates > _MOST_CANDIDATES:
+            raise ParameterError(
+                f"The 'candidates' option must be at most {_MOST_CANDIDATES}. Got {self.candidates} instead."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +114,8 @@ class MapMatcher:
     ) -> MatchedPoints:
         """Match the points of one or many trips.
 
-        A point that no edge is near is unmatched, and so is one that fits neither the point before nor the point
-        after it; their neighbours are matched without them.
+        A point that no edge is near is unmatched, and so is one from which no route leads to a neighbour; the points
+        around it are matched without it.
 
         Parameters
         ----------
@@ -181,7 +187,7 @@ class MapMatcher:
         return edges[at], np.clip(base + beyond_m - (ends - length)[at], 0.0, length[at])
 
     def _match_into(self, result: MatchedPoints, points: _Points, which: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Match some of the points; return those alone between two breaks that a missing route made."""
+        """Match some of the points; return those that a missing route leaves alone in their stretch."""
         if not len(which):
             return which
         trip, time_us = points.trip[which], points.time_us[which]
@@ -201,8 +207,10 @@ class MapMatcher:
         result.distance_m[target] = ordered.near.distance_m[row, state]
         result.begins[target] = begins
         result.route_m[which] = self._chosen_routes(result, points, which)
-        broken = result.begins[which] & ~cut
-        return which[broken & np.append(broken[1:], True)] if len(which) > 1 else which[:0]
+        begins = np.append(result.begins[which], True)
+        broken = begins & np.append(~cut, False)
+        lone: npt.NDArray[np.intp] = which[begins[:-1] & begins[1:] & (broken[:-1] | broken[1:])]
+        return lone
 
     def _chosen_routes(self, result: MatchedPoints, points: _Points, which: npt.NDArray[np.intp]) -> Floats:
         """Return the length of the route to each of the points from the one before."""
