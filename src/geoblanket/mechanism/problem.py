@@ -91,26 +91,24 @@ class Problem:
     @property
     def row_count(self) -> int:
         """S, the number of rows."""
-        return self.loss.shape[0]
+        return len(self.loss)
 
     @property
     def output_count(self) -> int:
         """K, the number of outputs."""
-        return self.loss.shape[1]
+        return int(self.loss.shape[1])
 
     @property
     def epsilon_micro(self) -> int:
         """ε in millionths per kilometre, rounded down (as ε is written in decimals)."""
-        micro: int = math.floor(Decimal(repr(self.epsilon)) * _MM_PER_KM)
-        return micro
+        return math.floor(Decimal(repr(self.epsilon)) * _MM_PER_KM)
 
     @property
     def eta_mm(self) -> int:
         """η in millimetres, rounded up."""
         if self.eta_km > _MAX_DISTANCE_KM:
             return INFINITE_ETA_MM
-        millimetres: int = math.ceil(Decimal(repr(self.eta_km)) * _MM_PER_KM)
-        return millimetres
+        return math.ceil(Decimal(repr(self.eta_km)) * _MM_PER_KM)
 
     @cached_property
     def distance_mm(self) -> Ints:

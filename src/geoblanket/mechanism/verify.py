@@ -235,7 +235,7 @@ class _Comparison:
                 f"Rows {row} and {other} must be equal (ε times their distance is 0), and differ by {excess} units of "
                 f"2^-62 at output {output}",
             )
-        return above.size
+        return int(above.size)
 
     def _check_exactly(self, row: int, other: int, distance_mm: int, limit: float) -> int:
         """Decide in integers the outputs that the float filter leaves open; return how many there were."""

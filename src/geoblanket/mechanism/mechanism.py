@@ -1,0 +1,199 @@
+"""A mechanism: integer weights that were verified, with their guarantee in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.errors import MechanismError, MismatchError, ParameterError
+from geoblanket.mechanism import sampling
+from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
+from geoblanket.mechanism.repair import repair
+from geoblanket.mechanism.verify import DENOMINATOR, Certificate, verify
+
+__all__ = ["Mechanism"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_MM_PER_KM: Final = 10**6
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Mechanism:
+    """Rows of probabilities over outputs that keep their promise, by exact arithmetic.
+
+    There is no way to one but through the verifier: `Mechanism.verified` or `Mechanism.from_probabilities`. It cannot
+    be changed afterwards, and a copy that was pickled is verified again.
+    """
+
+    weights: Ints
+    """int64, shape (S, K): probabilities are weights / 2^62."""
+    distance_mm: Ints
+    """Row distances in millimetres, int64, shape (S, S)."""
+    epsilon_micro: int
+    """ε in millionths per kilometre."""
+    eta_mm: int
+    """η in millimetres: what is promised holds for rows at most this far apart."""
+    certificate: Certificate
+
+    def __init__(self) -> None:
+        raise TypeError("A Mechanism is made by Mechanism.verified or Mechanism.from_probabilities.")
+
+    @classmethod
+    def verified(cls, weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Mechanism:
+        """Verify integer weights exactly and return them as a mechanism.
+
+        Parameters
+        ----------
+        weights
+            int64, shape (S, K); rows sum to 2^62.
+        distance_mm
+            Row distances in millimetres, int64, shape (S, S).
+        epsilon_micro
+            ε in millionths per kilometre.
+        eta_mm
+            Rows further apart than this, in millimetres, are not compared.
+
+        Raises
+        ------
+        GuaranteeViolation
+            The weights do not keep the promise.
+        MechanismError
+            The arrays cannot be a mechanism.
+        """
+        weights, distance_mm = _frozen(weights), _frozen(distance_mm)
+        certificate = verify(weights, distance_mm=distance_mm, epsilon_micro=epsilon_micro, eta_mm=eta_mm)
+        mechanism = object.__new__(cls)
+        for name, value in (
+            ("weights", weights),
+            ("distance_mm", distance_mm),
+            ("epsilon_micro", epsilon_micro),
+            ("eta_mm", eta_mm),
+            ("certificate", certificate),
+        ):
+            object.__setattr__(mechanism, name, value)
+        return mechanism
+
+    @classmethod
+    def from_probabilities(cls, probabilities: npt.ArrayLike, problem: Problem) -> Mechanism:
+        """Repair a table of numbers, shape (S, K), to a mechanism of `problem`, and verify it."""
+        return cls.verified(
+            repair(probabilities, problem).weights,
+            distance_mm=problem.distance_mm,
+            epsilon_micro=problem.epsilon_micro,
+            eta_mm=problem.eta_mm,
+        )
+
+    @property
+    def denominator(self) -> int:
+        """2^62: what each row of weights sums to."""
+        return DENOMINATOR
+
+    @property
+    def row_count(self) -> int:
+        """S, the number of rows."""
+        return len(self.weights)
+
+    @property
+    def output_count(self) -> int:
+        """K, the number of outputs."""
+        return int(self.weights.shape[1])
+
+    @property
+    def epsilon(self) -> float:
+        """ε per kilometre."""
+        return self.epsilon_micro / _MM_PER_KM
+
+    @property
+    def eta_km(self) -> float:
+        """η in kilometres."""
+        return np.inf if self.eta_mm == INFINITE_ETA_MM else self.eta_mm / _MM_PER_KM
+
+    @property
+    def probabilities(self) -> Floats:
+        """The weights as floats, shape (S, K): for figures; draws use the integers."""
+        return self.weights / float(DENOMINATOR)
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, how it was verified, and what is not covered, in words."""
+        found = self.certificate
+        within = "" if found.pairs_beyond == 0 else f" at most η = {self.eta_km:.9g} km apart"
+        lines = [
+            "Whatever is reported, it is at most e^(ε·d) times as probable from one row as from another at distance "
+            f"d km{within}, with ε = {self.epsilon:.9g} per km.",
+            f"Verified exactly, in integers, for all {found.pairs:,} such pairs of {found.rows:,} rows, in both "
+            f"directions and for each of {found.outputs:,} outputs. "
+            f"The largest ε found is {found.epsilon_effective:.6g} per km.",
+        ]
+        if found.pairs_beyond:
+            lines.append(
+                f"Not covered by itself: the {found.pairs_beyond:,} pairs further apart than η; along a chain of pairs "
+                "within η, the bounds multiply."
+            )
+        if not found.connected:
+            lines.append(
+                f"No chain joins all rows: they fall into {found.components:,} parts, and between two parts nothing is "
+                "promised."
+            )
+        lines.append(
+            "Not covered: the distance from a raw coordinate to the place it is snapped to (add it to d), and repeated "
+            "reports, whose ε add up."
+        )
+        return "\n".join(lines)
+
+    def expected_loss(self, problem: Problem) -> float:
+        """Return the expected loss under the prior and loss of `problem`: an upper bound, by a hair.
+
+        Never below the true value, and above it by less than 2·(S + K + 8)·2^-53 of it: the terms are not negative, so
+        each of the roundings, at most S + K + 4 on the way of any term, changes it by a factor between 1 ± 2^-53.
+        """
+        if problem.loss.shape != self.weights.shape:
+            raise MismatchError(
+                f"A mechanism of shape {self.weights.shape} has no expected loss in a problem of shape "
+                f"{problem.loss.shape}."
+            )
+        by_row = np.einsum("sk,sk->s", self.weights.astype(np.float64), problem.loss) / DENOMINATOR
+        margin = (self.row_count + self.output_count + 8) * 2.0**-53
+        return float(problem.prior @ by_row) * (1 + margin)
+
+    def sample(self, row: int) -> int:
+        """Draw an output from a row, exactly, with the operating system's randomness."""
+        if not 0 <= row < self.row_count:
+            raise ParameterError(
+                f"There are {self.row_count} rows, counted from 0. The one asked for is not among them."
+            )
+        return sampling.draw(self.weights[row])
+
+    def sample_many(self, rows: npt.ArrayLike) -> Ints:
+        """Draw an output for each of many rows, shape (N,), exactly, with the operating system's randomness."""
+        indices = np.asarray(rows)
+        if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
+            raise ParameterError("rows must be an array of whole numbers of one dimension.")
+        if len(indices) and (indices.min() < 0 or indices.max() >= self.row_count):
+            raise ParameterError(f"There are {self.row_count} rows, counted from 0. Some asked for are not among them.")
+        return sampling.draw_many(self.weights, indices.astype(np.int64))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Mechanism: {self.row_count} rows, {self.output_count} outputs, ε = {self.epsilon:g} per km, "
+            f"η = {self.eta_km:g} km, verified exactly>"
+        )
+
+    def __reduce__(self) -> tuple[partial[Mechanism], tuple[Ints]]:
+        rebuild = partial(
+            Mechanism.verified, distance_mm=self.distance_mm, epsilon_micro=self.epsilon_micro, eta_mm=self.eta_mm
+        )
+        return rebuild, (self.weights,)
+
+
+def _frozen(array: Any) -> Ints:
+    """Return a copy that nothing can make writeable again, as its memory is that of a `bytes` object."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.int64:
+        raise MechanismError("The weights and distances of a mechanism must be arrays of int64.")
+    return np.frombuffer(array.tobytes(), np.int64).reshape(array.shape)

@@ -1,0 +1,85 @@
+"""Exact draws from integer weights, with the operating system's randomness and no other.
+
+A word is 62 random bits, a number r from 0 to 2^62 − 1; the output is the number of cumulative weights that are at most
+r. Of the 2^62 words exactly W_y lead to output y: the draw has the verified distribution, to the last bit. Every draw
+takes one word, no more and no less, so that the number of words tells nothing of the output. There is no seed and no
+state: a forked process or a restored machine draws anew from its kernel. Where the kernel gives no randomness, nothing
+is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.errors import RandomnessError
+
+__all__ = ["WORD_BITS", "draw", "draw_many", "outputs_of_words", "random_words"]
+
+Ints = npt.NDArray[np.int64]
+
+WORD_BITS: Final = 62
+
+_CHUNK = 1 << 20  # draws at a time, so that the memory for words stays bounded
+
+_test_words: ContextVar[Callable[[int], Ints] | None] = ContextVar("_test_words", default=None)
+"""Where a test puts words of its own, by `geoblanket.mechanism._testing` only."""
+
+
+def draw(weights: Ints) -> int:
+    """Draw one output from one row of weights that sum to 2^62.
+
+    All weights are added up and compared, whatever the output: the time does not depend on where the scan would stop.
+    """
+    word = random_words(1)[0]
+    return int(np.count_nonzero(np.cumsum(weights) <= word))
+
+
+def draw_many(weights: Ints, rows: Ints) -> Ints:
+    """Draw an output for each of `rows`, row numbers of `weights`; made for throughput, not for constant time."""
+    result = np.empty(len(rows), np.int64)
+    for start in range(0, len(rows), _CHUNK):
+        chunk = rows[start : start + _CHUNK]
+        result[start : start + _CHUNK] = outputs_of_words(weights, chunk, random_words(len(chunk)))
+    return result
+
+
+def outputs_of_words(weights: Ints, rows: Ints, words: Ints) -> Ints:
+    """Return the output to which each word leads from its row: the number of cumulative weights ≤ the word."""
+    order = np.argsort(rows, kind="stable")
+    used, starts = np.unique(rows[order], return_index=True)
+    sorted_words = words[order]
+    found = np.empty(len(rows), np.int64)
+    for row, start, end in zip(used, starts, [*starts[1:], len(rows)], strict=True):
+        found[start:end] = np.searchsorted(np.cumsum(weights[row]), sorted_words[start:end], side="right")
+    result = np.empty_like(found)
+    result[order] = found
+    return result
+
+
+def random_words(count: int) -> Ints:
+    """Return `count` numbers of 62 random bits from the operating system.
+
+    Raises
+    ------
+    RandomnessError
+        The operating system has no randomness to give, or gives less than was asked for.
+    """
+    source = _test_words.get()
+    if source is not None:
+        return source(count)
+    try:
+        octets = os.urandom(8 * count)
+    except (OSError, NotImplementedError) as error:
+        raise RandomnessError("The operating system gives no randomness. Nothing was drawn.") from error
+    if len(octets) != 8 * count:
+        raise RandomnessError(
+            f"The operating system gave {len(octets)} bytes of randomness, not {8 * count}. Nothing was drawn."
+        )
+    words: Ints = (np.frombuffer(octets, np.uint64) >> np.uint64(64 - WORD_BITS)).astype(np.int64)
+    return words
