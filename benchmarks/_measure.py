@@ -54,7 +54,7 @@ def show(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -
         table.add_column(name, justify="left" if position == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console(width=110).print(table)
+    Console(width=130).print(table)
 
 
 def machine() -> str:
