@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._files import atomic_output
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, OutputError
 
 __all__ = ["content_hash", "read_arrays", "write_arrays"]
 
 _ALIGNMENT = 64
 _BEFORE_HEADER = 8 + 8 + 32
 _LARGEST_HEADER = 1 << 20
+_MOST_DIMENSIONS = 4
 _DTYPES = frozenset({"|u1", "<i4", "<i8", "<u4", "<f4", "<f8"})
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -37,9 +39,11 @@ def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], a
         name: {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": _digest(array)}
         for name, array in arrays.items()
     }
-    header = json.dumps(
-        {"fields": dict(fields), "arrays": entries}, ensure_ascii=True, allow_nan=False, sort_keys=True
-    ).encode()
+    header = _header_text({"fields": dict(fields), "arrays": entries})
+    if len(header) > _LARGEST_HEADER:
+        raise OutputError(
+            f"{path}: its header would have {len(header)} bytes, more than the {_LARGEST_HEADER} allowed."
+        )
     with atomic_output(path) as temporary, temporary.open("wb") as file:
         file.write(magic + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + header)
         for name in sorted(arrays):
@@ -47,49 +51,55 @@ def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], a
             file.write(np.ascontiguousarray(arrays[name]).data.cast("B") if arrays[name].size else b"")
 
 
-def read_arrays(path: str | Path, *, magic: bytes, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def read_arrays(
+    path: str | Path,
+    *,
+    magic: bytes,
+    kind: str,
+    hint: str = "Import it again",
+    largest_bytes: int | None = None,
+    check: Callable[[npt.NDArray[np.uint8]], None] | None = None,
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read what `write_arrays` wrote; the arrays are read-only views of the mapped file.
 
     Parameters
     ----------
     kind
         What the file should be, for the error message ("a road graph").
+    hint
+        What to do about a file that is something else.
+    largest_bytes
+        A larger file is refused before any of it is read.
+    check
+        Called with the whole file, mapped, before anything of it is interpreted (to check a signature).
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError("no such file", path=path)
 
     def refuse(problem: str) -> NoReturn:
-        raise InputError(f"is not {kind} written by geoblanket: {problem}", path=path, hint="Import it again")
+        raise InputError(f"is not {kind} written by geoblanket: {problem}", path=path, hint=hint)
 
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(8) != magic:
-            refuse("it starts with other bytes")
-        header_size = int.from_bytes(file.read(8), "little")
-        digest = file.read(32)
-        if header_size > min(_LARGEST_HEADER, size - _BEFORE_HEADER):
-            refuse("its header does not fit the file")
-        text = file.read(header_size)
-        if hashlib.sha256(text).digest() != digest:
-            refuse("its header was changed or damaged")
-        try:
-            header = json.loads(text.decode("ascii"), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-            fields, entries = header["fields"], header["arrays"]
-            layout = {
-                name: (_dtype(entry["dtype"]), _shape(entry["shape"]), entry["sha256"])
-                for name, entry in sorted(entries.items())
-            }
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            refuse("its header cannot be read")
-    expected = _BEFORE_HEADER + header_size
+    data = _mapped(path, largest_bytes, refuse)
+    if data[:8].tobytes() != magic:
+        refuse("it starts with other bytes")
+    if check is not None:
+        check(data)
+    header_size = int.from_bytes(data[8:16].tobytes(), "little")
+    if header_size > min(_LARGEST_HEADER, len(data) - _BEFORE_HEADER):
+        refuse("its header does not fit the file")
+    end = _BEFORE_HEADER + header_size
+    text = data[_BEFORE_HEADER:end].tobytes()
+    if hashlib.sha256(text).digest() != data[16:_BEFORE_HEADER].tobytes():
+        refuse("its header was changed or damaged")
+    try:
+        fields, layout = _parsed(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        refuse("its header cannot be read")
+    expected = end
     for dtype, shape, _ in layout.values():
         expected += -expected % _ALIGNMENT + dtype.itemsize * math.prod(shape)
-    if expected != size:
-        refuse(f"it should have {expected} bytes and has {size}")
-    data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+    if expected != len(data):
+        refuse(f"it should have {expected} bytes and has {len(data)}")
     arrays = {}
-    end = _BEFORE_HEADER + header_size
     for name, (dtype, shape, array_digest) in layout.items():
         start = end + -end % _ALIGNMENT
         padding, end = data[end:start], start + dtype.itemsize * math.prod(shape)
@@ -97,6 +107,39 @@ def read_arrays(path: str | Path, *, magic: bytes, kind: str) -> tuple[dict[str,
         if padding.any() or _digest(arrays[name]) != array_digest:
             refuse(f"its part '{name}' was changed or damaged")
     return fields, arrays
+
+
+def _mapped(path: Path, largest_bytes: int | None, refuse: Callable[[str], NoReturn]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a file, mapped; opened once, so that no other file can take its place on the way."""
+    if not path.is_file():
+        raise InputError("no such file", path=path)
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < _BEFORE_HEADER:
+                refuse("it is too short")
+            if largest_bytes is not None and size > largest_bytes:
+                refuse(f"it has {size} bytes, more than the {largest_bytes} allowed")
+            return np.asarray(np.memmap(file, dtype=np.uint8, mode="r"))
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+
+
+def _parsed(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[np.dtype[Any], tuple[int, ...], str]]]:
+    """Return the fields of a header, and type, shape and hash of each array; raise unless it is as we write it."""
+    header = json.loads(text.decode("ascii"), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    if set(header) != {"fields", "arrays"} or _header_text(header) != text:
+        raise ValueError("header")
+    layout = {}
+    for name, entry in sorted(header["arrays"].items()):
+        if set(entry) != {"dtype", "shape", "sha256"}:
+            raise ValueError(name)
+        layout[name] = _dtype(entry["dtype"]), _shape(entry["shape"]), entry["sha256"]
+    return header["fields"], layout
+
+
+def _header_text(header: Mapping[str, Any]) -> bytes:
+    return json.dumps(header, ensure_ascii=True, allow_nan=False, sort_keys=True).encode()
 
 
 def content_hash(fields: Mapping[str, Any], arrays: Arrays) -> str:
@@ -117,7 +160,11 @@ def _dtype(text: str) -> np.dtype[Any]:
 
 
 def _shape(values: list[int]) -> tuple[int, ...]:
+    if type(values) is not list or len(values) > _MOST_DIMENSIONS:
+        raise ValueError(values)
     if not all(type(value) is int and 0 <= value < 1 << 40 for value in values):
+        raise ValueError(values)
+    if math.prod(value or 1 for value in values) >= 1 << 60:  # NumPy refuses it, even with a zero among them
         raise ValueError(values)
     return tuple(values)
 

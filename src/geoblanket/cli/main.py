@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from geoblanket import __version__
 from geoblanket.cli import roads, traces
+from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.match import match
@@ -23,7 +24,7 @@ class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = ("demo", "city", "traces", "roads", "match")
+        order = ("demo", "city", "traces", "roads", "match", "verify", "show")
         return sorted(super().list_commands(ctx), key=order.index)
 
 
@@ -41,6 +42,8 @@ app.command()(city)
 app.add_typer(traces.app, name="traces")
 app.add_typer(roads.app, name="roads")
 app.command()(match)
+app.command()(verify)
+app.command()(show)
 
 
 def _print_version(wanted: bool) -> None:
