@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -201,3 +203,9 @@ def test_weights_are_read_only() -> None:
 def test_a_wrong_shape_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"shape \(6, 5\) of the loss. Got \(5, 6\)"):
         repair(np.ones((5, 6)), random_problem(0, epsilon=1.0))
+
+
+@pytest.mark.parametrize("table", [None, "nothing", [["a"] * 5] * 6, [[1.0], [1.0, 2.0]]])
+def test_what_is_no_table_of_numbers_is_refused(table: Any) -> None:
+    with pytest.raises(ParameterError, match="probabilities must"):
+        repair(table, random_problem(0, epsilon=1.0))

@@ -96,9 +96,12 @@ def repair(probabilities: npt.ArrayLike, problem: Problem) -> Repaired:
     Raises
     ------
     ParameterError
-        The shape is not that of the problem's loss.
+        They are not numbers, or not in the shape of the problem's loss.
     """
-    given = np.asarray(probabilities, dtype=np.float64)
+    try:
+        given = np.asarray(probabilities, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError("probabilities must be an array of numbers.") from error
     if given.shape != problem.loss.shape:
         raise ParameterError(f"probabilities must have the shape {problem.loss.shape} of the loss. Got {given.shape}.")
     merged = problem.merged()
