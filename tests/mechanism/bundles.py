@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,7 @@ OUTPUT_PLACES = np.array([0, 1, 0, 2, 3, 4, 0])
 
 
 def located(mechanism: Mechanism, *, zone: str = "centre", regime: str = "day") -> BundledMechanism:
-    return BundledMechanism.of(
-        mechanism, zone=zone, regime=regime, histories=np.arange(5), output_places=OUTPUT_PLACES
-    )
+    return BundledMechanism.of(mechanism, zone=zone, regime=regime, histories=np.arange(5), output_places=OUTPUT_PLACES)
 
 
 def save_located(path: Path, *, version: int = 3) -> Path:
@@ -71,17 +70,14 @@ def forge(path: Path, change: Callable[[Fields, Arrays], None]) -> None:
     write_arrays(path, magic=MAGIC, fields=fields, arrays=arrays)
 
 
-def with_header(path: Path, old: bytes, new: bytes) -> None:
-    """Replace a piece of the header's text, with the right hash of the header."""
-    import hashlib
-
+def rewrite_header(path: Path, change: Callable[[str], str]) -> None:
+    """Change the text of the header, whatever comes of it, and give it its right hash."""
     data = path.read_bytes()
-    size = int.from_bytes(data[8:16], "little")
-    header = data[48 : 48 + size]
-    assert header.count(old) == 1, header
-    header = header.replace(old, new)
-    body = data[48 + size :].lstrip(b"\0") if not size % 64 == 0 else data[48 + size :]
-    start = 48 + len(header)
-    path.write_bytes(
-        MAGIC + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + header + bytes(-start % 64) + body
-    )
+    end = 48 + int.from_bytes(data[8:16], "little")
+    before = data[48:end].decode()
+    text = change(before)
+    assert text != before
+    header = text.encode()
+    padding = bytes(-(48 + len(header)) % 64)
+    digest = hashlib.sha256(header).digest()
+    path.write_bytes(MAGIC + len(header).to_bytes(8, "little") + digest + header + padding + data[end + -end % 64 :])

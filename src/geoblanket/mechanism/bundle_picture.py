@@ -7,6 +7,7 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from geoblanket._picture import new_figure
 from geoblanket.mechanism.bundle import Bundle, BundledMechanism
@@ -34,9 +35,12 @@ def draw_bundle(bundle: Bundle) -> Figure:
             _draw_table(panel, one)
         # A dollar sign would start a formula.
         title = f"{one.zone}, {one.regime}\nε = {one.mechanism.epsilon:g} /km, {len(one.outputs)} outputs used"
+        panel.tick_params(labelsize=6)
         panel.set_title(title.replace("$", r"\$"), fontsize=9)
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
+    if bundle.located:
+        panels[0].legend(fontsize=6, loc="best", markerscale=0.5)
     if len(shown) < len(bundle):
         figure.suptitle(f"{len(shown)} of {len(bundle)} mechanisms", fontsize=10)
     return figure
@@ -60,7 +64,6 @@ def _draw_map(panel: Axes, bundle: Bundle, one: BundledMechanism) -> None:
     )
     panel.set_aspect(1 / math.cos(math.radians(float(lat.mean()))))
     panel.ticklabel_format(useOffset=False)
-    panel.tick_params(labelsize=6)
     panel.set_xlabel("longitude", fontsize=7)
     panel.set_ylabel("latitude", fontsize=7)
 
@@ -69,6 +72,7 @@ def _draw_table(panel: Axes, one: BundledMechanism) -> None:
     image = panel.imshow(one.mechanism.probabilities, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
     bar = panel.figure.colorbar(image, ax=panel, shrink=0.8)
     bar.ax.tick_params(labelsize=6)
-    panel.tick_params(labelsize=6)
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("used output", fontsize=7)
     panel.set_ylabel("row", fontsize=7)
