@@ -57,6 +57,7 @@ def test_outputs_without_mass_take_no_room_and_keep_their_numbers(tmp_path: Path
     drawn = {day.sample(4) for _ in range(50)}
     assert drawn <= set(day.outputs.tolist())
     assert 2503 in drawn
+    assert set(day.sample_many([4] * 50).tolist()) <= set(day.outputs.tolist())
 
 
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path: Path) -> None:
@@ -139,7 +140,9 @@ def test_distances_of_histories_count_the_past_by_its_weight(tmp_path: Path) -> 
     part = with_history(0.5, right)
     assert part.epsilon_per_location == 1.5
     save_bundle(tmp_path / "a.bundle", [part], version=1, places_e7=PLACES_E7)
-    assert load_bundle(tmp_path / "a.bundle").get("centre", "day").history_weights_micro == (500_000,)
+    bundle = load_bundle(tmp_path / "a.bundle")
+    assert bundle.get("centre", "day").history_weights_micro == (500_000,)
+    assert "Earlier places count in d, the latest first, times 0.5." in bundle.guarantee
     wrong = right.copy()
     wrong[0, 2] = wrong[2, 0] = half + 5
     with pytest.raises(ParameterError, match="rows 0 and 2 are said to be further apart"):
@@ -152,7 +155,9 @@ def test_a_known_past_puts_other_pasts_out_of_reach(tmp_path: Path) -> None:
     never = np.array([[0, near, NEVER_MM], [near, 0, NEVER_MM], [NEVER_MM, NEVER_MM, 0]])
     part = with_history(np.inf, never)
     save_bundle(tmp_path / "a.bundle", [part], version=1, places_e7=PLACES_E7)
-    assert load_bundle(tmp_path / "a.bundle").get("centre", "day").epsilon_per_location == 1.0
+    bundle = load_bundle(tmp_path / "a.bundle")
+    assert bundle.get("centre", "day").epsilon_per_location == 1.0
+    assert "times ∞ (the past is taken as known)" in bundle.guarantee
     with pytest.raises(ParameterError, match="further apart"):
         save_bundle(tmp_path / "b.bundle", [with_history(2.0, never)], version=1, places_e7=PLACES_E7)
 

@@ -118,6 +118,10 @@ class BundledMechanism:
         """Draw an output, by its number among all outputs, exactly and with the operating system's randomness."""
         return int(self.outputs[self.mechanism.sample(row)])
 
+    def sample_many(self, rows: npt.ArrayLike) -> Indices:
+        """Draw an output for each of many rows, shape (N,), in the same way."""
+        return self.outputs[self.mechanism.sample_many(rows)]
+
     def rows(self) -> Rows:
         """Return what its rows and columns stand for."""
         return Rows(
@@ -195,6 +199,9 @@ class Bundle:
             f"The largest ε found is {max(one.epsilon_effective for one in found):.6g} per km.",
             f"Disclosed by design: {self.disclosed}.",
         ]
+        if pasts := sorted({one.history_weights_micro for one in self if one.history_weights_micro}):
+            counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED])
+            lines.append(f"Earlier places count in d, the latest first, times {counted}.")
         if beyond := sum(one.pairs_beyond for one in found):
             lines.append(
                 f"Only for d ≤ η: {beyond:,} pairs of rows are further apart. Along a chain of pairs within η the "
@@ -220,6 +227,10 @@ class Bundle:
             if (mechanism.zone, mechanism.regime) == (zone, regime):
                 return mechanism
         raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
+
+
+def _weight_in_words(micro: int) -> str:
+    return "∞ (the past is taken as known)" if micro == NEVER_MM else f"{micro / 10**6:g}"
 
 
 def whole_numbers(values: npt.ArrayLike) -> Indices:

@@ -39,6 +39,11 @@ def test_rows_in_one_place_stay_equal() -> None:
     assert (mechanism.weights[0] == mechanism.weights[1]).all()
 
 
+def test_a_problem_that_no_solver_would_finish_is_refused() -> None:
+    with pytest.raises(ParameterError, match="small problems"):
+        const_opt(line(300), line(300).distance_km, near_km=1.0)
+
+
 def test_a_radius_must_not_be_negative() -> None:
     with pytest.raises(ParameterError, match="near_km"):
         const_opt(line(2), np.zeros((2, 2)), near_km=np.nan)

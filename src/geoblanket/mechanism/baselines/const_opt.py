@@ -27,6 +27,8 @@ __all__ = ["const_opt"]
 _LARGEST_RATIO = 1e9
 """Larger ratios are cut to this: a stronger constraint, always safe, and one that the solver can handle."""
 
+_MOST_CONSTRAINTS = 20_000_000
+
 
 def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float) -> Mechanism:
     """Return the ConstOPT mechanism, by HiGHS; for small problems.
@@ -42,10 +44,17 @@ def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: f
     ------
     MechanismError
         HiGHS gave no answer.
+    ParameterError
+        Among others: there are more than 20 million pairs of rows times outputs.
     """
     if not near_km >= 0:
         raise ParameterError(f"near_km must be 0 or more. Got {near_km} instead.")
     merged = problem.merged()
+    size = int(np.count_nonzero(merged.constrained)) * problem.output_count
+    if size > _MOST_CONSTRAINTS:
+        raise ParameterError(
+            f"ConstOPT is for at most {_MOST_CONSTRAINTS:,} pairs of rows times outputs, small problems. Got {size:,}."
+        )
     far = exponential_probabilities(problem, output_distance_km, calibrated=False)
     shape = (problem.row_count, problem.output_count)
     distance = problem.class_means(check_table(output_distance_km, "output_distance_km", shape))
@@ -106,6 +115,7 @@ def _minimise(cost: Floats, matrix: sparse.csr_array, lower: Floats, upper: Floa
     model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     solver = highspy.Highs()
     solver.silent()
+    solver.setOptionValue("threads", 1)  # the same answer on every run
     solver.passModel(model)
     solver.run()
     status = solver.getModelStatus()

@@ -22,7 +22,7 @@ from geoblanket.mechanism.problem import Problem
 
 __all__ = ["planar_laplace"]
 
-_BLOCK = 1 << 20  # crossings at a time
+_BLOCK = 1 << 17  # crossings at a time: a megabyte, which stays in the processor's cache
 
 
 def planar_laplace(
@@ -71,15 +71,15 @@ def _cell_masses(rows: Floats, sites: Floats, epsilon: float, rays: int) -> Floa
     masses = np.zeros((len(rows), len(sites)))
     for block in np.array_split(angles, -(-rays * len(normals) // _BLOCK)):
         # A ray x + r·u is in the cell while r·speed ≤ room for every neighbour.
-        speed = np.stack([np.cos(block), np.sin(block)], axis=1) @ normals.T
+        speed = normals @ np.stack([np.cos(block), np.sin(block)])
         speed[speed == 0] = 1e-300
-        outward = speed > 0
+        outward, pace = speed > 0, 1 / speed
         for row, position in enumerate(rows):
-            crossing = (limits - normals @ position) / speed
-            leave = np.minimum.reduceat(np.where(outward, crossing, np.inf), offsets[:-1], axis=1)
-            enter = np.maximum.reduceat(np.where(outward, 0.0, crossing), offsets[:-1], axis=1)
+            crossing = pace * (limits - normals @ position)[:, None]
+            leave = np.minimum.reduceat(np.where(outward, crossing, np.inf), offsets[:-1])
+            enter = np.maximum.reduceat(np.where(outward, 0.0, crossing), offsets[:-1])
             enter = np.maximum(enter, 0.0)
-            masses[row] += (_tail(epsilon * enter) - _tail(epsilon * np.maximum(leave, enter))).sum(axis=0)
+            masses[row] += (_tail(epsilon * enter) - _tail(epsilon * np.maximum(leave, enter))).sum(axis=1)
     return masses / rays
 
 
