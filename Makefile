@@ -39,7 +39,7 @@ test: lint  ## lint, types and the default tests
 	$(BIN)/pytest
 
 test-all: lint  ## the default tests and the slow ones
-	$(BIN)/pytest -m "slow or not slow"
+	$(BIN)/pytest -m "slow or not slow" --hypothesis-profile=search
 
 bench: $(BENCH)  ## every benchmark, each against its peer in the same run
 	$(BIN)/python -m benchmarks
