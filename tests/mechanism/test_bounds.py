@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from geoblanket.mechanism.bounds import slack_below, sum_below, with_slack
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slacks_are_never_above_their_exact_value(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, pairs = 6, 300
+    high, low = rng.integers(0, rows, pairs), rng.integers(0, rows, pairs)
+    ratio, multiplier = np.exp(rng.uniform(0, 20, pairs)), 10 ** rng.uniform(-12, 3, pairs)
+    cost = rng.random(rows) * 10 ** rng.uniform(-8, 8)
+    gained, given = np.bincount(high, ratio * multiplier, rows), np.bincount(low, multiplier, rows)
+    below = slack_below(cost, gained.astype(float), given.astype(float), rows=pairs)
+    for row in range(rows):
+        exact = Fraction(float(cost[row]))
+        exact -= sum(Fraction(float(ratio[p])) * Fraction(float(multiplier[p])) for p in np.flatnonzero(high == row))
+        exact += sum(Fraction(float(multiplier[p])) for p in np.flatnonzero(low == row))
+        assert Fraction(float(below[row])) <= exact
+        assert float(exact - Fraction(float(below[row]))) <= 1e-12 * (cost[row] + gained[row] + given[row])
+
+
+def test_sums_are_rounded_down() -> None:
+    values = np.array([1e16, 1.0, -1e16, 1e-3] * 100)
+    exact = sum(map(Fraction, values.tolist()))
+    assert Fraction(sum_below(values)) <= exact
+    assert sum_below(values) == pytest.approx(100.1)
+
+
+def test_a_negative_slack_lowers_the_bound_by_its_weight() -> None:
+    duals, weight = np.array([1.0, 2.0]), np.array([0.25, 0.75])
+    assert with_slack(duals, 0.5, weight) == math.nextafter(3.0, 0.0)
+    assert with_slack(duals, -0.5, weight) == pytest.approx(2.5)
+    assert with_slack(duals, -0.5, weight) < 2.5
