@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._geodesy import haversine_m
+from geoblanket.mechanism._bundle_domain import domain_hash
+from geoblanket.mechanism._bundle_header import BundleHeader
 from geoblanket.mechanism.baselines.tight import tight_constraints
 from geoblanket.mechanism.bundle import BundledMechanism, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
@@ -62,11 +64,13 @@ def save_plain(path: Path, mechanism: Mechanism | None = None, *, version: int =
     return path
 
 
-def forge(path: Path, change: Callable[[Fields, Arrays], None]) -> None:
+def forge(path: Path, change: Callable[[Fields, Arrays], None], *, new_domain: bool = False) -> None:
     """Change the contents of a bundle and write it with right hashes, as an attacker would."""
     fields, mapped = read_arrays(path, magic=MAGIC, kind="a bundle")
     arrays = {name: np.array(array) for name, array in mapped.items()}
     change(fields, arrays)
+    if new_domain:
+        fields["domain"] = domain_hash(BundleHeader.parsed(fields).mechanisms, arrays)
     write_arrays(path, magic=MAGIC, fields=fields, arrays=arrays)
 
 

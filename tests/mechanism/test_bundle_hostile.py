@@ -289,27 +289,34 @@ def test_smaller_distances_on_the_map_are_safe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "value"), [("histories", 5), ("histories", -2), ("output_places", 5), ("output_places", -1)]
-)
-def test_places_that_do_not_exist(on_map: Path, part: str, value: int) -> None:
-    forge(on_map, lambda _, arrays: arrays[part].put(0, value))
-    with pytest.raises(InputError, match=r"places of its|domain"):
-        load_bundle(on_map)
-
-
-def test_places_outside_the_earth_rows_without_history_and_outputs_out_of_order(on_map: Path) -> None:
-    original = on_map.read_bytes()
-    for part, index, value, words in (
-        ("places_e7", 0, 900_000_001, "domain"),
-        ("history_rows", 0, 1, "domain"),
+    ("part", "index", "value", "words"),
+    [
+        ("histories", 0, 5, "places of its histories"),
+        ("histories", 0, -2, "places of its histories"),
+        ("output_places", 0, 5, "places of its outputs"),
+        ("output_places", 0, -1, "places of its outputs"),
+        ("places_e7", 0, 900_000_001, "latitudes and longitudes"),
+        ("places_e7", 1, -1_800_000_001, "latitudes and longitudes"),
+        ("places_e7", 1, -(2**31), "latitudes and longitudes"),
+        ("history_rows", 0, 1, "rows of its histories"),
+        ("history_rows", 4, 5, "rows of its histories"),
+        ("history_rows", 4, -1, "rows of its histories"),
         ("outputs", 1, 0, "numbers of its outputs"),
         ("outputs", 0, -1, "numbers of its outputs"),
         ("outputs", 4, 7, "numbers of its outputs"),
-    ):
-        on_map.write_bytes(original)
-        forge(on_map, lambda _, arrays, part=part, index=index, value=value: arrays[part].put(index, value))  # type: ignore[misc]
-        with pytest.raises(InputError, match=words):
-            load_bundle(on_map)
+    ],
+)
+def test_places_rows_and_outputs_that_do_not_exist(on_map: Path, part: str, index: int, value: int, words: str) -> None:
+    forge(on_map, lambda _, arrays: arrays[part].put(index, value), new_domain=True)
+    with pytest.raises(InputError, match=words):
+        load_bundle(on_map)
+
+
+def test_a_place_that_may_be_any_is_no_distance_away(on_map: Path) -> None:
+    """An attacker who leaves out where a row is must not win larger distances."""
+    forge(on_map, lambda _, arrays: arrays["histories"].put(2, -1), new_domain=True)
+    with pytest.raises(InputError, match="rows 0 and 2 are said to be further apart"):
+        load_bundle(on_map)
 
 
 def test_distances_have_no_other_half_to_differ_and_no_diagonal(plain: Path) -> None:

@@ -153,7 +153,7 @@ def check_places(rows: Rows, places_e7: Indices) -> None:
 
 
 def _problem_of(rows: Rows, places_e7: Indices) -> str | None:
-    if places_e7.shape[1:] != (2,) or (np.abs(places_e7) > _LARGEST_E7).any():
+    if places_e7.shape[1:] != (2,) or (np.abs(places_e7.astype(np.int64)) > _LARGEST_E7).any():
         return "places must be latitudes and longitudes in 1e-7 degrees"
     if not _is_within(rows.output_places, 0, len(places_e7)):
         return "the places of its outputs are wrong"

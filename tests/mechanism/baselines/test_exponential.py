@@ -12,8 +12,9 @@ from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import line, plane
 
 
-def test_the_published_form_is_the_formula() -> None:
-    case = plane(1)
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
+def test_the_published_form_is_the_formula_even_where_the_constant_mechanism_costs_less(epsilon: float) -> None:
+    case = plane(1, epsilon=epsilon)
     weights = np.exp(-case.problem.epsilon * case.distance / 2)
     mechanism = exponential(case.problem, case.distance)
     np.testing.assert_allclose(mechanism.probabilities, weights / weights.sum(axis=1, keepdims=True), atol=2e-9)
