@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -24,7 +25,7 @@ def draw_bundle(bundle: Bundle) -> Figure:
     rows are equally probable. Without: the probabilities of each row (downwards) over the outputs that are used.
     """
     shown = bundle.mechanisms[:_MOST_PANELS]
-    columns = min(len(shown), math.ceil(math.sqrt(len(shown))) + (len(shown) > 2))
+    columns = math.ceil(math.sqrt(len(shown)))
     lines = math.ceil(len(shown) / columns)
     figure = new_figure(width_in=3.4 * columns + 0.4, height_in=3.4 * lines + 0.6)
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
@@ -40,7 +41,10 @@ def draw_bundle(bundle: Bundle) -> Figure:
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
     if bundle.located:
-        panels[0].legend(fontsize=6, loc="best", markerscale=0.5)
+        marks = figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)
+        for mark, size in zip(marks.legend_handles, (60, 8), strict=True):
+            if isinstance(mark, PathCollection):
+                mark.set_sizes([size])
     if len(shown) < len(bundle):
         figure.suptitle(f"{len(shown)} of {len(bundle)} mechanisms", fontsize=10)
     return figure
@@ -52,16 +56,16 @@ def _draw_map(panel: Axes, bundle: Bundle, one: BundledMechanism) -> None:
     used = np.unique(one.histories[:, 0])
     inside = used[used >= 0]
     panel.scatter(lon, lat, s=2, color="0.85", linewidths=0)
-    panel.scatter(lon[inside], lat[inside], s=5, color="0.45", linewidths=0, label="places of the zone")
     panel.scatter(
         lon[one.output_places],
         lat[one.output_places],
-        s=4 + 400 * share,
+        s=2 + 120 * share / share.max(),
         color="tab:blue",
-        alpha=0.6,
+        alpha=0.45,
         linewidths=0,
-        label="outputs, by how often",
+        label="outputs: the larger, the more often given",
     )
+    panel.scatter(lon[inside], lat[inside], s=3, color="0.2", linewidths=0, label="places of the zone")
     panel.set_aspect(1 / math.cos(math.radians(float(lat.mean()))))
     panel.ticklabel_format(useOffset=False)
     panel.set_xlabel("longitude", fontsize=7)
