@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks._measure import measure, show
 
@@ -30,12 +31,18 @@ def solve(rows: int, outputs: int, epsilon: float) -> tuple[float, float, int, f
     here = rng.uniform(0.0, SIDE_KM, (rows, 2))
     before = here + rng.normal(0.0, 0.3, (rows, 2))
     reported = rng.uniform(0.0, SIDE_KM, (outputs, 2))
-    distance_km = sum(np.linalg.norm(p[:, None] - p[None, :], axis=2) * w for p, w in ((here, 1.0), (before, 0.5)))
+    distance_km = between(here, here) + 0.5 * between(before, before)
     heading = here + 0.5 * (here - before)  # the service cares where the vehicle is going
-    loss = np.linalg.norm(heading[:, None] - reported[None, :], axis=2)
+    loss = between(heading, reported)
     problem = Problem(loss=loss, prior=rng.dirichlet(np.full(rows, 5.0)), distance_km=distance_km, epsilon=epsilon)
     result = optimise(problem, gap=GAP, time_limit_s=LIMIT_S)
     return result.seconds, result.gap, result.outputs_used, float(epsilon * distance_km.max())
+
+
+def between(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the distances between two sets of points in the plane."""
+    distances: npt.NDArray[np.float64] = np.linalg.norm(one[:, None] - other[None, :], axis=2)
+    return distances
 
 
 def main() -> None:
