@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--full", action="store_true", help="nothing more to do here; taken for `python -m benchmarks`")
     options = parser.parse_args()
-    series = {
+    series: dict[str, list[tuple[float, tuple[int, int, float]]]] = {
         "rows S (100 outputs, ε = 1/km)": [(rows, (rows, 100, 1.0)) for rows in ROWS],
         "outputs K (200 rows, ε = 1/km)": [(outputs, (200, outputs, 1.0)) for outputs in OUTPUTS],
         "ε per km (200 rows, 100 outputs)": [(epsilon, (200, 100, epsilon)) for epsilon in EPSILONS],
