@@ -5,7 +5,8 @@ import pytest
 
 from geoblanket import _lapack
 from geoblanket.mechanism.cone import Cone
-from geoblanket.mechanism.interior_point import Iterate, Search, pool
+from geoblanket.mechanism.interior_point import Iterate, Search
+from geoblanket.mechanism.newton import pool
 from tests.mechanism.problems import Floats, grid_problem
 
 

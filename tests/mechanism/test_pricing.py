@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from geoblanket.mechanism.cone import Cone
-from geoblanket.mechanism.pricing import price, push
+from geoblanket.mechanism.pricing import Pricer, push
 from tests.mechanism.problems import Floats, random_problem
 
 
@@ -33,7 +33,7 @@ def test_a_price_lies_between_its_bounds(seed: int) -> None:
     truth = true_price(cone, reduced, weight)
     margin = 1e-7 * (1.0 + abs(truth))
     for target in (truth - 0.1, truth - 1e-3, truth + 0.1):
-        found = price(cone, reduced, weight, target, original_rows=cone.size)
+        found = Pricer(cone, weight, original_rows=cone.size).price(reduced, target)
         assert found.below <= truth + margin
         assert found.above >= truth - margin
         assert found.below >= target if target < truth else found.above < target

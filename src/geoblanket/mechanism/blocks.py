@@ -64,17 +64,17 @@ class Block:
         self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None, original_rows: int
     ) -> None:
         self.cone, self.cost, self.columns = cone, cost, columns
-        self.outputs, self.rows = cost.shape
+        self.outputs, self.rows = int(cost.shape[0]), int(cost.shape[1])
         self.original_rows = original_rows
         if active is None:
             active = np.broadcast_to(cone.starting_pairs, (self.outputs, self.rows, self.rows))
-        self.active = active.copy()
+        self.active = self._no_pairs()
         self.low = self.high = self.entry = np.empty(0, np.intp)
         self.ratio = self.excess = self.multiplier = np.empty(0)
         self.exact = np.empty(0, bool)
         self._append(*np.nonzero(active))
         self.slack = self._slack(columns)
-        self.factors = np.empty((self.outputs, self.rows, self.rows))
+        self.factors: Floats = np.empty((0, 0, 0))
         self.step = np.zeros_like(columns)
 
     def start(self, barrier: float) -> None:
@@ -112,21 +112,22 @@ class Block:
         mixed = weight * self.ratio
         size = self.outputs * self.rows
         diagonal = _scatter(self.high, mixed * self.ratio, size) + _scatter(self.low, weight, size)
-        matrices = _scatter(self.entry, -mixed, size * self.rows).reshape(self.factors.shape)
-        response = np.zeros((self.rows, self.rows))
-        for matrix, factored, own in zip(matrices, self.factors, diagonal.reshape(self.cost.shape), strict=True):
-            _factor_regularised(matrix, own, factored)
+        self.factors = _scatter(self.entry, -mixed, size * self._width).reshape(self.outputs, self.rows, self._width)
+        response = np.zeros((self.rows, self.rows) if with_inverse else 0)
+        for factors, own in zip(self.factors, diagonal.reshape(self.cost.shape), strict=True):
+            self._factor(factors, own)
             if with_inverse:
-                inverse = factored.copy()
+                inverse = factors.copy()
                 _lapack.inverse(inverse)
                 response += inverse
         return response
 
     def response_to(self, change: Floats) -> Floats:
         """Return H⁻¹·change for the block's only output."""
-        response = change.copy()
-        _lapack.solve(self.factors[0], response)
-        return response
+        response = change[None].copy()
+        self._solve_in_place(response)
+        only: Floats = response[0]
+        return only
 
     def solve(self, duals: Floats, targets: Floats | None) -> Floats:
         """Set the step to H⁻¹(Gᵀ(t/g) + λ − w); return its sum over outputs."""
@@ -187,9 +188,7 @@ class Block:
         after = self.columns + length * self.step
         found: list[tuple[Ints, Ints, Ints]] = []
         for number, column in enumerate(after):
-            crossing = column[:, None] > self.cone.tight_ratio * column
-            crossing &= ~self.active[number]
-            low, high = np.nonzero(crossing)
+            low, high = self._crossing(number, column)
             found.append((np.full(len(low), number, np.intp), low, high))
         output, low, high = (np.concatenate(part) for part in zip(*found, strict=True))
         excess = self.cone.excess[low, high]
@@ -216,11 +215,13 @@ class Block:
     # Sums over pairs
 
     def _append(self, output: Ints, low: Ints, high: Ints) -> None:
-        self.active[output, low, high] = True
+        self._activate(output, low, high)
         first, second = np.minimum(low, high), np.maximum(low, high)
         self.low = np.concatenate([self.low, output * self.rows + low])
         self.high = np.concatenate([self.high, output * self.rows + high])
-        self.entry = np.concatenate([self.entry, (output * self.rows + first) * self.rows + second])
+        self.entry = np.concatenate(
+            [self.entry, (output * self.rows + first) * self._width + self._place(first, second)]
+        )
         self.ratio = np.concatenate([self.ratio, self.cone.ratio[low, high]])
         self.excess = np.concatenate([self.excess, self.cone.excess[low, high]])
         self.exact = np.concatenate([self.exact, self.cone.exponent[low, high] <= EXPONENT_CAP])
@@ -242,6 +243,42 @@ class Block:
         self.gained = _scatter(self.high, self.ratio * values, size).reshape(self.cost.shape)
         self.given = _scatter(self.low, values, size).reshape(self.cost.shape)
 
+    # How matrices and active pairs are stored
+
+    @property
+    def _width(self) -> int:
+        return self.rows
+
+    def _place(self, first: Ints, second: Ints) -> Ints:  # noqa: ARG002 (other layouts use it)
+        """Return where in its row of a matrix an entry with first ≤ second is stored."""
+        return second
+
+    def _no_pairs(self) -> Bools:
+        return np.zeros((self.outputs, self.rows, self.rows), bool)
+
+    def _activate(self, output: Ints, low: Ints, high: Ints) -> None:
+        self.active[output, low, high] = True
+
+    def _crossing(self, output: int, column: Floats) -> tuple[Ints, Ints]:
+        """Return the inactive pairs that are tight in a column."""
+        crossing = column[:, None] > self.cone.tight_ratio * column
+        crossing &= ~self.active[output]
+        low, high = np.nonzero(crossing)
+        return low, high
+
+    def _factor(self, matrix: Floats, diagonal: Floats) -> None:
+        """Replace a matrix by its Cholesky factor, with as little added to the diagonal as makes it succeed."""
+        regularisation = _REGULARISATION
+        # Factoring spoils the matrix, but only rarely has to be tried again.
+        spare = matrix.copy()
+        while regularisation <= _MOST_REGULARISATION:
+            np.fill_diagonal(matrix, diagonal * (1.0 + regularisation))
+            if _lapack.factor(matrix):
+                return
+            matrix[...] = spare
+            regularisation *= 100.0
+        raise np.linalg.LinAlgError("A Newton matrix is not positive definite.")
+
     def _solve_in_place(self, right: Floats) -> None:
         for factored, vector in zip(self.factors, right, strict=True):
             _lapack.solve(factored, vector)
@@ -255,18 +292,6 @@ def _scatter(index: Ints, values: Floats, size: int) -> Floats:
 def _pair_slack(excess: Floats, low: Floats, high: Floats) -> Floats:
     # a·q_j − q_i without cancellation between nearly equal rows, whose a is nearly 1.
     return excess * high + (high - low)
-
-
-def _factor_regularised(matrix: Floats, diagonal: Floats, out: Floats) -> None:
-    """Write the Cholesky factor of the matrix to `out`, with as little added to the diagonal as makes it succeed."""
-    regularisation = _REGULARISATION
-    while regularisation <= _MOST_REGULARISATION:
-        out[...] = matrix
-        np.fill_diagonal(out, diagonal * (1.0 + regularisation))
-        if _lapack.factor(out):
-            return
-        regularisation *= 100.0
-    raise np.linalg.LinAlgError("A Newton matrix is not positive definite.")
 
 
 def _first_per_group(group: Ints, key: Floats, count: int) -> Ints:

@@ -8,33 +8,21 @@ so the search can stop at any time with a private mechanism, and its multipliers
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from geoblanket import _lapack
-from geoblanket.mechanism.blocks import Block, Centring, StepLimits
+from geoblanket.mechanism.blocks import Block
 from geoblanket.mechanism.bounds import sum_below
 from geoblanket.mechanism.cone import Bools, Cone, Floats
+from geoblanket.mechanism.newton import PathFollower, Pool
 
-__all__ = ["Iterate", "Pool", "Search", "Stop", "pool"]
+__all__ = ["Iterate", "Search", "Stop"]
 
 _NUMBERS_PER_BLOCK = 4096
 _MOST_ITERATIONS = 100
-_STALLED_STEP = 0.02
-_STALLED_ITERATIONS = 5
-_CORRECTORS = 3
-_LEAST_CENTRING = 1e-3
-_REFINE_BELOW_GAP = 1e-4
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,35 +56,7 @@ Stop = Callable[[Iterate], bool]
 """Told of each iterate; returns True to end the search there."""
 
 
-class Pool:
-    """Threads for independent work; results come in the order of the items, however many threads there are."""
-
-    def __init__(self, executor: ThreadPoolExecutor | None) -> None:
-        self._executor = executor
-
-    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Yield `function(item)` for each item."""
-        if self._executor is None or len(items) == 1:
-            return map(function, items)
-        return self._executor.map(function, items)
-
-
-@contextmanager
-def pool() -> Iterator[Pool]:
-    """Make threads for the cores of this machine, and keep BLAS from making its own beside them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with threadpool_limits(limits=1, user_api="blas"):
-        if cores == 1:
-            yield Pool(None)
-            return
-        executor = ThreadPoolExecutor(cores)
-        try:
-            yield Pool(executor)
-        finally:
-            executor.shutdown(cancel_futures=True)
-
-
-class Search:
+class Search(PathFollower):
     """Minimises Σ w·q over columns in the cone whose rows sum to 1; can be resumed.
 
     Parameters
@@ -133,14 +93,11 @@ class Search:
             columns = np.full((outputs, self.rows), 1.0 / outputs)
         # A power of two: scaling costs no rounding error, and bounds stay exact.
         self.scale = float(np.exp2(-np.floor(np.log2(max(np.abs(cost).mean(), 1e-250)))))
-        self.blocks = _make_blocks(cone, cost * self.scale, columns, active, original_rows or self.rows)
-        self.threads = threads
+        blocks = _make_blocks(cone, cost * self.scale, columns, active, original_rows or self.rows)
+        pairs = sum(block.pair_count for block in blocks)
+        super().__init__(blocks, threads, barrier * max(self.scale * float(np.vdot(cost, columns)), 1e-300) / pairs)
         self.best_bound, self.best_duals = -np.inf, np.zeros(self.rows)
-        self.short_steps = 0
         self.spare = np.zeros(self.rows)
-        self.pairs = sum(block.pair_count for block in self.blocks)
-        self.barrier = barrier * max(self.scale * float(np.vdot(cost, columns)), 1e-300) / self.pairs
-        self._each(lambda block: block.start(self.barrier))
         self.duals = self._update_bound()
 
     def run(self, *, gap: float, stop: Stop | None = None) -> Iterate:
@@ -152,19 +109,14 @@ class Search:
         """
         for _ in range(_MOST_ITERATIONS):
             iterate = self.iterate()
-            if iterate.gap <= gap or (stop is not None and stop(iterate)) or self.short_steps >= _STALLED_ITERATIONS:
+            if iterate.gap <= gap or (stop is not None and stop(iterate)) or self.stalled:
                 break
             try:
-                self._advance(iterate.gap)
+                self.advance(iterate.gap)
             except np.linalg.LinAlgError:
                 # As far as floating-point numbers go: the iterate is still private and its bound still holds.
-                self.short_steps = _STALLED_ITERATIONS
+                self.give_up()
         return self.iterate()
-
-    @property
-    def stalled(self) -> bool:
-        """Whether no more progress can be made."""
-        return self.short_steps >= _STALLED_ITERATIONS
 
     @property
     def active(self) -> list[Bools]:
@@ -198,52 +150,9 @@ class Search:
         self.best_bound = -np.inf
         self._update_bound()
 
-    def _advance(self, gap: float) -> None:
-        """Take one predictor–corrector step, with up to three corrections towards the central path."""
-        fraction = min(0.995, max(0.9, 1.0 - gap))
-        self._factorise()
-        self._solve(None, refinements=0)
-        refinements = 1 if gap < _REFINE_BELOW_GAP else 0
-        judged = self._each(Block.predictor)
-        target = self._target(judged)
-        targets = [block.mehrotra_targets(target, self.barrier) for block in self.blocks]
-        dual_step = self._solve(targets, refinements=refinements)
-        primal, dual = self._lengths(targets, fraction)
-        for _ in range(_CORRECTORS):
-            if min(primal, dual) > 0.9:
-                break
-            kept = [(block.step, block.dual_change) for block in self.blocks]
-            longer = min(1.0, primal + 0.3), min(1.0, dual + 0.3)
-            centred = [
-                block.centred_targets(own, *longer, target) for block, own in zip(self.blocks, targets, strict=True)
-            ]
-            new_dual_step = self._solve(centred, refinements=refinements)
-            new_primal, new_dual = self._lengths(centred, fraction)
-            better = new_primal + new_dual - primal - dual
-            if better < 0.02:
-                for block, (step, change) in zip(self.blocks, kept, strict=True):
-                    block.step, block.dual_change = step, change
-                break
-            targets, dual_step, primal, dual = centred, new_dual_step, new_primal, new_dual
-            if better < 0.1:
-                break
-        self._take(primal, dual, dual_step, fraction, target)
-
-    def _take(self, primal: float, dual: float, dual_step: Floats, fraction: float, target: float) -> None:
-        if not np.isfinite(dual_step).all() or not all(np.isfinite(block.step).all() for block in self.blocks):
-            raise np.linalg.LinAlgError("A step is not finite.")
-        decrease = max(self._each(lambda block: block.find_tight(primal)))
-        primal = min(primal, fraction / max(decrease, 1e-30))
-        self.barrier = max(target, (1.0 - min(primal, dual)) * self.barrier)
-        self._each(lambda block: block.advance(primal, dual, self.barrier))
-        self.duals = self.duals + dual * dual_step
+    def _after_step(self, primal: float) -> None:
         self.spare = (1.0 - primal) * self.spare
-        self.pairs = sum(block.pair_count for block in self.blocks)
-        self.short_steps = self.short_steps + 1 if max(primal, dual) < _STALLED_STEP else 0
         self._update_bound()
-
-    def _each(self, function: Callable[[Block], Result]) -> list[Result]:
-        return list(self.threads.each(function, self.blocks))
 
     def _update_bound(self) -> Floats:
         duals: Floats = np.min([low.min(axis=0) for low in self._each(Block.dual_slack)], axis=0)
@@ -262,7 +171,6 @@ class Search:
         self.missing = 1.0 - np.sum([block.columns.sum(axis=0) for block in self.blocks], axis=0)
 
     def _solve(self, targets: Sequence[Floats] | None, *, refinements: int) -> Floats:
-        """Set every block's step for these targets; return the step of the rows' multipliers."""
         wanted = [None] * len(self.blocks) if targets is None else targets
         numbers = range(len(self.blocks))
         total = np.sum(list(self.threads.each(lambda n: self.blocks[n].solve(self.duals, wanted[n]), numbers)), axis=0)
@@ -274,33 +182,14 @@ class Search:
             total = np.sum(self._each(lambda block: block.respond(change)), axis=0)  # noqa: B023 (used at once)
         return dual_step
 
-    def _lengths(self, targets: Sequence[Floats], fraction: float) -> tuple[float, float]:
-        numbers = range(len(self.blocks))
-        limits = list(self.threads.each(lambda number: self.blocks[number].limits(targets[number]), numbers))
-        return _length([one.primal for one in limits], fraction), _length([one.dual for one in limits], fraction)
-
-    def _target(self, judged: Sequence[tuple[StepLimits, Centring]]) -> float:
-        """Return the barrier to aim at: small where the predictor comes far (Mehrotra's rule)."""
-        primal, dual = _length([one.primal for one, _ in judged], 1.0), _length([one.dual for one, _ in judged], 1.0)
-        now = sum(one.now for _, one in judged)
-        after = now + sum(primal * one.primal + dual * one.dual + primal * dual * one.both for _, one in judged)
-        self.barrier = now / self.pairs
-        return float(np.clip((after / now) ** 3, _LEAST_CENTRING, 1.0)) * self.barrier
-
-
-def _length(decreases: Sequence[float], fraction: float) -> float:
-    """Return the longest step after which the share 1 − `fraction` is left of everything."""
-    return min(1.0, fraction / max(1e-30, *decreases))
-
 
 def _make_blocks(
     cone: Cone, cost: Floats, columns: Floats, active: Sequence[Bools | None] | None, original_rows: int
 ) -> list[Block]:
-    outputs, rows = cost.shape
-    per_block = max(1, _NUMBERS_PER_BLOCK // rows)
+    per_block = max(1, _NUMBERS_PER_BLOCK // cone.size)
     blocks = []
-    for first in range(0, outputs, per_block):
-        part = slice(first, min(first + per_block, outputs))
+    for first in range(0, len(cost), per_block):
+        part = slice(first, first + per_block)
         pairs = None
         if active is not None:
             pairs = np.array([cone.starting_pairs if own is None else own for own in active[part]])

@@ -14,8 +14,8 @@ import numpy as np
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.cone import Cone, Floats, Ints
 from geoblanket.mechanism.incumbent import Incumbent, Stopped
-from geoblanket.mechanism.interior_point import pool
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.newton import pool
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.rows import Rows
 from geoblanket.mechanism.selection import begin, search

@@ -8,20 +8,23 @@ outputs at once; the others by the interior-point method with a single column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from geoblanket.mechanism.band import Band, BandBlock
 from geoblanket.mechanism.blocks import Block
 from geoblanket.mechanism.cone import EXPONENT_CAP, Cone, Floats, Ints
+from geoblanket.mechanism.newton import PathFollower, Pool
 
-__all__ = ["Price", "price", "push"]
+__all__ = ["Price", "Pricer", "push"]
 
 _ROUNDING = 2.0**-53
 _MOST_RANKS = 100
 _MOST_ITERATIONS = 40
-_FRACTION = 0.95
-_CORRECTORS = 2
+_WORTH_A_BAND = 150
+_MOST_BAND = 0.4
 
 
 @dataclass(frozen=True)
@@ -98,96 +101,84 @@ def _pass_on(excess: Floats, taker: Ints, giver: Ints, ratio: Floats) -> None:
     excess[:, taker] += given
 
 
-def price(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original_rows: int) -> Price:
-    """Bound t for one output, until it is proven to be at least `target` or seen to be less.
+class Pricer:
+    """Bounds t for one output after another.
 
     Parameters
     ----------
-    cone, weight, target, original_rows
+    cone, weight, original_rows
         As for `push`.
-    reduced
-        w − λ of the output, shape (rows,).
     """
-    scale = float(np.exp2(-np.floor(np.log2(max(np.abs(reduced).mean(), 1e-250)))))
-    search = _Column(cone, reduced * scale, weight, original_rows)
-    target = target * scale
-    below, above = -np.inf, np.inf
-    for _ in range(_MOST_ITERATIONS):
-        dual_slack = search.block.dual_slack()[0]
-        below = max(below, float((dual_slack / weight).min()))
-        above = search.value()
-        if below < target <= above:
-            left = dual_slack[None] - target * weight
-            if (left > -0.05 * np.abs(search.block.cost)).all():
-                below = max(below, search.push(target))
-        if below >= target or above < target:
-            break
-        try:
-            search.advance()
-        except np.linalg.LinAlgError:
-            break
-    return Price(float(np.nextafter(below, -np.inf)) / scale, above / scale)
+
+    def __init__(self, cone: Cone, weight: Floats, *, original_rows: int) -> None:
+        self.cone, self.weight, self.original_rows = cone, weight, original_rows
+        band = Band(cone) if cone.size > _WORTH_A_BAND else None
+        self.band = band if band is not None and band.width < _MOST_BAND * cone.size else None
+
+    def price(self, reduced: Floats, target: float) -> Price:
+        """Bound t until it is proven to be at least `target` or seen to be less.
+
+        Parameters
+        ----------
+        reduced
+            w − λ of the output, shape (rows,).
+        target
+            The value to prove.
+        """
+        if self.band is None:
+            return self._search(reduced, target, None)
+        relaxed = self._search(reduced[self.band.order], target, self.band)
+        if relaxed.below >= target:
+            return Price(relaxed.below, np.inf)
+        found = self._search(reduced, target, None)
+        return Price(max(found.below, relaxed.below), found.above)
+
+    def _search(self, reduced: Floats, target: float, band: Band | None) -> Price:
+        scale = float(np.exp2(-np.floor(np.log2(max(np.abs(reduced).mean(), 1e-250)))))
+        start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
+        cost = reduced[None] * scale
+        if band is None:
+            block, weight = Block(self.cone, cost, start, original_rows=self.original_rows), self.weight
+        else:
+            block = BandBlock(band, cost, start, original_rows=self.original_rows)
+            weight = self.weight[band.order]
+        search = _Column(block, weight)
+        for _ in range(_MOST_ITERATIONS):
+            if search.below >= target * scale or search.above < target * scale or search.stalled:
+                break
+            try:
+                search.advance(1.0)
+            except np.linalg.LinAlgError:
+                break
+        return Price(search.below / scale, search.above / scale)
 
 
-class _Column:
-    """The interior-point method for one column in the cone with u·q = 1."""
+class _Column(PathFollower):
+    """The interior-point method for one column in the cone with u·q = 1; its duals are τ·u for a number τ."""
 
-    def __init__(self, cone: Cone, reduced: Floats, weight: Floats, original_rows: int) -> None:
-        self.weight = weight
-        self.original_rows = original_rows
-        start = np.full((1, cone.size), 1.0 / weight.sum())
-        self.block = Block(cone, reduced[None], start, original_rows=original_rows)
-        self.barrier = 10.0 * float(np.abs(reduced * start).sum()) / self.block.pair_count
-        self.block.start(self.barrier)
-        self.dual = float((self.block.dual_slack() / weight).min())
+    def __init__(self, block: Block, weight: Floats) -> None:
+        size = float(np.abs(block.cost * block.columns).sum())
+        super().__init__([block], Pool(None), 10.0 * max(size, 1e-300) / block.pair_count)
+        self.block, self.weight, self.below = block, weight, -np.inf
+        self._after_step(1.0)
+        self.duals = self.below * weight
 
-    def value(self) -> float:
+    @property
+    def above(self) -> float:
+        """The value of the column."""
         return float(np.vdot(self.block.cost, self.block.columns) / (self.block.columns[0] @ self.weight))
 
-    def push(self, target: float) -> float:
-        """Mend the deficits that are left after the multipliers so far."""
-        slack = self.block.dual_slack()
-        return float(push(self.block.cone, slack, self.weight, target, original_rows=self.original_rows)[0])
+    def _after_step(self, primal: float) -> None:  # noqa: ARG002 (the column is up to date)
+        below = float((self.block.dual_slack()[0] / self.weight).min())
+        self.below = max(self.below, float(np.nextafter(below, -np.inf)))
 
-    def advance(self) -> None:
-        block = self.block
-        block.factorise(with_inverse=False)
-        response = block.response_to(self.weight)
-        missing = 1.0 - float(block.columns[0] @ self.weight)
-        self._solve(None, response, missing)
-        limits, centring = block.predictor()
-        primal, dual = min(1.0, 1.0 / max(limits.primal, 1e-30)), min(1.0, 1.0 / max(limits.dual, 1e-30))
-        after = centring.now + primal * centring.primal + dual * centring.dual + primal * dual * centring.both
-        self.barrier = centring.now / block.pair_count
-        target = float(np.clip((after / centring.now) ** 3, 1e-3, 1.0)) * self.barrier
-        targets = block.mehrotra_targets(target, self.barrier)
-        dual_step = self._solve(targets, response, missing)
-        primal, dual = self._lengths(targets)
-        for _ in range(_CORRECTORS):
-            if min(primal, dual) > 0.9:
-                break
-            kept = block.step, block.dual_change
-            centred = block.centred_targets(targets, min(1.0, primal + 0.3), min(1.0, dual + 0.3), target)
-            new_dual_step = self._solve(centred, response, missing)
-            new_primal, new_dual = self._lengths(centred)
-            better = new_primal + new_dual - primal - dual
-            if better < 0.02:
-                block.step, block.dual_change = kept
-                break
-            targets, dual_step, primal, dual = centred, new_dual_step, new_primal, new_dual
-            if better < 0.1:
-                break
-        primal = min(primal, _FRACTION / max(block.find_tight(primal), 1e-30))
-        self.barrier = max(target, (1.0 - min(primal, dual)) * self.barrier)
-        block.advance(primal, dual, self.barrier)
-        self.dual += dual * dual_step
+    def _factorise(self) -> None:
+        self.block.factorise(with_inverse=False)
+        self.response = self.block.response_to(self.weight)
+        self.missing = 1.0 - float(self.block.columns[0] @ self.weight)
 
-    def _solve(self, targets: Floats | None, response: Floats, missing: float) -> float:
-        total = self.block.solve(self.dual * self.weight, targets)
-        dual_step = (missing - float(total @ self.weight)) / float(response @ self.weight)
-        self.block.step += dual_step * response
-        return dual_step
-
-    def _lengths(self, targets: Floats) -> tuple[float, float]:
-        limits = self.block.limits(targets)
-        return min(1.0, _FRACTION / max(limits.primal, 1e-30)), min(1.0, _FRACTION / max(limits.dual, 1e-30))
+    def _solve(self, targets: Sequence[Floats] | None, *, refinements: int) -> Floats:  # noqa: ARG002 (one is exact)
+        total = self.block.solve(self.duals, None if targets is None else targets[0])
+        change = (self.missing - float(total @ self.weight)) / float(self.response @ self.weight)
+        self.block.step += change * self.response
+        return change * self.weight

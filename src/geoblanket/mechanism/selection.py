@@ -7,7 +7,6 @@ those that could lower the loss join, those without mass leave, and the bound co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,8 +15,9 @@ import numpy as np
 from geoblanket.mechanism.bounds import slack_below, sum_below, with_slack
 from geoblanket.mechanism.cone import Bools, Floats, Ints
 from geoblanket.mechanism.incumbent import Incumbent
-from geoblanket.mechanism.interior_point import Iterate, Pool, Search
-from geoblanket.mechanism.pricing import Price, price, push
+from geoblanket.mechanism.interior_point import Iterate, Search
+from geoblanket.mechanism.newton import Pool
+from geoblanket.mechanism.pricing import Price, Pricer, push
 from geoblanket.mechanism.rows import Clusters, Rows
 
 __all__ = ["begin", "search"]
@@ -33,6 +33,8 @@ _PRICES_AT_ONCE = 16
 _DROP_BELOW_GAP = 0.03
 _WORTH_DROPPING = 0.8
 _USED = 16.0
+_MANY = 0.5
+_MOST_MEMORY = 2 * 2**30
 _WORTH_CHOOSING = 500_000
 """With fewer rows² × outputs all outputs are kept: dropping them saves less than pricing them costs."""
 
@@ -80,6 +82,9 @@ def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tupl
         clusters = Clusters(rows, order[:size])
         level = _Level(clusters.rows, kept, incumbent, threads, phase=f"{size} clusters of rows", columns=columns)
         kept, used = _correct(level, max(min(gap, _MIDDLE_GAP), 1e-4))
+        if len(kept) > _MANY * size and 8 * len(rows.cost) * rows.cone.size**2 <= _MOST_MEMORY:
+            # Nearly every cluster has outputs of its own: more rows would need more outputs, perhaps all.
+            return np.arange(len(rows.cost)), None
         if finer == rows.cone.size:
             columns = clusters.lift(used, np.arange(finer), rows.cone)
         else:
@@ -95,7 +100,7 @@ def _correct(level: _Level, gap: float) -> tuple[Ints, Floats]:
         worse = level.price_others(solved, target).violated(target)
         if not len(worse) or attempt == _MIDDLE_ROUNDS - 1:
             break
-        level = level.exchanged(solved, worse)
+        level.exchange(solved, worse)
     used = level.used(solved, least=min(_NEGLIGIBLE_MASS, 0.1 / len(level.kept)))
     columns = solved.columns[used]
     return level.kept[used], columns / columns.sum(axis=0)
@@ -115,7 +120,7 @@ def _finish(level: _Level, gap: float) -> None:
         if incumbent.reached(gap):
             return
         if len(worse):
-            level = level.exchanged(solved, worse)
+            level.exchange(solved, worse)
         elif level.search.stalled or stage == gap:
             return
         else:
@@ -135,23 +140,11 @@ class _Level:
         phase: str,
         fine: bool = False,
         columns: Floats | None = None,
-        active: Sequence[Bools | None] | None = None,
-        barrier: float = 0.1,
-        settled: Ints | None = None,
     ) -> None:
         self.rows, self.kept, self.incumbent, self.threads = rows, kept, incumbent, threads
-        # Outputs that pricing brought back are not dropped again: so the rounds come to an end.
-        self.settled = np.empty(0, np.intp) if settled is None else settled
+        self.settled = np.empty(0, np.intp)
         self.phase, self.fine = phase, fine
-        self.search = Search(
-            rows.cone,
-            rows.cost[kept],
-            threads=threads,
-            columns=columns,
-            active=active,
-            barrier=barrier if columns is not None else 10.0,
-            original_rows=rows.original_rows,
-        )
+        self.search = self._search(columns, None, barrier=10.0 if columns is None else 0.1)
 
     def solve(self, gap: float) -> Iterate:
         """Solve for the kept outputs; those without mass are dropped on the way."""
@@ -166,7 +159,7 @@ class _Level:
         gap·loss / (outputs·t), where t > 0 is its reduced cost: it shrinks with the gap, that of the others does not.
         """
         mass = solved.columns @ self.rows.prior
-        used: Bools = mass > max(least, _USED * solved.gap / len(self.kept)) * mass.sum()
+        used: Bools = mass > max(least, _USED * min(solved.gap, _DROP_BELOW_GAP) / len(self.kept)) * mass.sum()
         used[mass.argmax()] = True
         return used | np.isin(self.kept, self.settled)
 
@@ -187,29 +180,31 @@ class _Level:
         """Bound what each output that is not kept could still gain."""
         return _price_others(self.rows, self.kept, solved.duals, target, incumbent=self.incumbent, threads=self.threads)
 
-    def exchanged(self, solved: Iterate, worse: Ints) -> _Level:
-        """Return the level with outputs without mass dropped and others added, the most promising first.
+    def exchange(self, solved: Iterate, worse: Ints) -> None:
+        """Drop outputs without mass, add the first of those that pricing found, and start again, well inside the cone.
 
-        It starts inside the cone: the cone is closed under sums, so the dropped columns can go to the new ones.
+        The cone is closed under sums, so the dropped columns can go to the new ones.
         """
         used = self.used(solved)
         new = worse[: max(4, len(self.kept) // 2)]
-        columns = np.concatenate(
-            [solved.columns[used], np.repeat(solved.columns[~used].sum(axis=0)[None] / len(new), len(new), axis=0)]
-        )
+        gift = solved.columns[~used].sum(axis=0) / len(new)
+        columns = np.concatenate([solved.columns[used], np.repeat(gift[None], len(new), axis=0)])
         columns = 0.9 * columns + 0.1 / len(columns)
-        active = [own if stays else None for own, stays in zip(self.search.active, used, strict=True) if stays]
-        return _Level(
-            self.rows,
-            np.concatenate([self.kept[used], new]),
-            self.incumbent,
-            self.threads,
-            phase=self.phase,
-            fine=self.fine,
-            columns=columns / columns.sum(axis=0),
-            active=[*active, *[None] * len(new)],
-            barrier=1.0,
-            settled=np.concatenate([self.settled, new]),
+        active = [own for own, stays in zip(self.search.active, used, strict=True) if stays]
+        self.kept = np.concatenate([self.kept[used], new])
+        # What pricing brought back is not dropped again: so the rounds come to an end.
+        self.settled = np.concatenate([self.settled, new])
+        self.search = self._search(columns / columns.sum(axis=0), [*active, *[None] * len(new)], barrier=1.0)
+
+    def _search(self, columns: Floats | None, active: list[Bools | None] | None, *, barrier: float) -> Search:
+        return Search(
+            self.rows.cone,
+            self.rows.cost[self.kept],
+            threads=self.threads,
+            columns=columns,
+            active=active,
+            barrier=barrier,
+            original_rows=self.rows.original_rows,
         )
 
 
@@ -241,8 +236,10 @@ def _price_others(
     open_others = np.flatnonzero(below[others] < _nearly(target))
     open_others = open_others[np.argsort(below[others][open_others], kind="stable")]
 
+    pricer = Pricer(rows.cone, weight, original_rows=rows.original_rows)
+
     def one(position: int) -> Price:
-        return price(rows.cone, reduced[position], weight, target, original_rows=rows.original_rows)
+        return pricer.price(reduced[position], target)
 
     for first in range(0, len(open_others), _PRICES_AT_ONCE):
         part = open_others[first : first + _PRICES_AT_ONCE].tolist()
