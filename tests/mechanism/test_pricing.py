@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from geoblanket.mechanism.cone import Cone
 from geoblanket.mechanism.pricing import Pricer, push
-from tests.mechanism.problems import Floats, random_problem
+from tests.mechanism.problems import Floats, grid_problem, random_problem
 
 
 def true_price(cone: Cone, reduced: Floats, weight: Floats) -> float:
@@ -53,3 +53,21 @@ def test_pushing_settles_an_easy_case() -> None:
     below = push(cone, np.array([[-1.0, 2.0], [-1.0, 0.5]]), np.array([0.5, 0.5]), 0.0, original_rows=2)
     assert below[0] == pytest.approx(0.0, abs=1e-11)
     assert below[1] < -0.5
+
+
+def test_prices_in_a_band_agree_with_those_over_all_pairs() -> None:
+    problem = grid_problem(13, epsilon=1.0)
+    cone = Cone(problem.log_bound)
+    weight = 0.5 * problem.prior + 0.5 / cone.size
+    pricer, plain = (Pricer(cone, weight, original_rows=cone.size) for _ in range(2))
+    assert pricer.band is not None
+    assert pricer.band.width < 0.4 * cone.size
+    plain.band = None
+    costs = (problem.prior[:, None] * problem.loss).T
+    for output in (0, 40, 84):
+        reduced = costs[output] - costs.mean(axis=0)
+        truth = true_price(cone, reduced, weight)
+        for target in (truth - 0.05, truth + 0.05):
+            banded, over_all = pricer.price(reduced, target), plain.price(reduced, target)
+            assert max(banded.below, over_all.below) <= truth + 1e-6
+            assert (banded.below >= target) == (over_all.below >= target) == (target < truth)

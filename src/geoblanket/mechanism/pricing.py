@@ -1,9 +1,9 @@
 """Whether outputs that were left out could lower the loss: a proven bound for each.
 
 Given the rows' multipliers λ, an output with cost w is worth adding only if t = min {(w − λ)·q : q ∈ C, u·q = 1} is
-negative, with any weights u > 0 on rows. Leaving out outputs with t ≥ −δ costs at most δ·Σu (see `bounds`). Most
-outputs are settled by `push`, which looks for multipliers by passing surplus to deficits between near rows, all
-outputs at once; the others by the interior-point method with a single column.
+negative, with any weights u > 0 on rows. Leaving out outputs with t ≥ −δ costs at most δ·Σu (see `bounds`). Easy
+cases are settled by `push`, which looks for multipliers by passing surplus to deficits between near rows, all outputs
+at once; the others by the interior-point method with a single column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from geoblanket.mechanism.newton import PathFollower, Pool
 __all__ = ["Price", "Pricer", "push"]
 
 _ROUNDING = 2.0**-53
-_MOST_RANKS = 100
+_MOST_RANKS = 32
 _MOST_ITERATIONS = 40
 _WORTH_A_BAND = 150
 _MOST_BAND = 0.4

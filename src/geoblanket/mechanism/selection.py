@@ -27,7 +27,8 @@ _COARSENING = 3
 _FIRST_GAP = 1e-3
 _MIDDLE_GAP = 2e-3
 _MIDDLE_ROUNDS = 3
-_NEGLIGIBLE_MASS = 2e-3
+_LEAST_MIDDLE_TARGET = 2e-3
+_LEFT_OUT = 2.0
 _PRICING_SHARE = 0.3
 _PRICES_AT_ONCE = 16
 _DROP_BELOW_GAP = 0.03
@@ -81,7 +82,7 @@ def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tupl
     for size, finer in pairwise(sizes):
         clusters = Clusters(rows, order[:size])
         level = _Level(clusters.rows, kept, incumbent, threads, phase=f"{size} clusters of rows", columns=columns)
-        kept, used = _correct(level, max(min(gap, _MIDDLE_GAP), 1e-4))
+        kept, used = _correct(level, gap)
         if len(kept) > _MANY * size and 8 * len(rows.cost) * rows.cone.size**2 <= _MOST_MEMORY:
             # Nearly every cluster has outputs of its own: more rows would need more outputs, perhaps all.
             return np.arange(len(rows.cost)), None
@@ -95,13 +96,17 @@ def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tupl
 def _correct(level: _Level, gap: float) -> tuple[Ints, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
     for attempt in range(_MIDDLE_ROUNDS):
-        solved = level.solve(gap)
-        target = -_MIDDLE_GAP * solved.loss
+        solved = level.solve(max(min(gap, _MIDDLE_GAP), 1e-4))
+        target = -max(0.2 * gap, _LEAST_MIDDLE_TARGET) * solved.loss
         worse = level.price_others(solved, target).violated(target)
         if not len(worse) or attempt == _MIDDLE_ROUNDS - 1:
             break
         level.exchange(solved, worse)
-    used = level.used(solved, least=min(_NEGLIGIBLE_MASS, 0.1 / len(level.kept)))
+    mass = solved.columns @ level.rows.prior
+    order = np.argsort(-mass, kind="stable")
+    # What is left out here costs about its mass at most, and pricing brings back what matters.
+    count = 1 + int((np.cumsum(mass[order]) < (1.0 - _LEFT_OUT * gap) * mass.sum()).sum())
+    used = np.sort(order[:count])
     columns = solved.columns[used]
     return level.kept[used], columns / columns.sum(axis=0)
 
@@ -152,14 +157,14 @@ class _Level:
         self._watch(solved)
         return self.search.iterate()
 
-    def used(self, solved: Iterate, *, least: float = 0.0) -> Bools:
-        """Tell which kept outputs carry mass, more than the share `least` of it.
+    def used(self, solved: Iterate) -> Bools:
+        """Tell which kept outputs carry mass.
 
         On the central path the mass of an output that the optimum does not use is about
         gap·loss / (outputs·t), where t > 0 is its reduced cost: it shrinks with the gap, that of the others does not.
         """
         mass = solved.columns @ self.rows.prior
-        used: Bools = mass > max(least, _USED * min(solved.gap, _DROP_BELOW_GAP) / len(self.kept)) * mass.sum()
+        used: Bools = mass > _USED * min(solved.gap, _DROP_BELOW_GAP) / len(self.kept) * mass.sum()
         used[mass.argmax()] = True
         return used | np.isin(self.kept, self.settled)
 
@@ -230,9 +235,15 @@ def _price_others(
     others = np.setdiff1d(np.arange(len(rows.cost)), kept)
     if not len(others):
         return _Prices(below, above)
-    reduced = rows.cost[others] - duals
+    # Rounded down by the errors of w and of the difference, of which the prices' own margins know nothing.
+    costs = rows.cost[others]
+    gained, given = (
+        np.broadcast_to(np.maximum(duals, 0.0), costs.shape),
+        np.broadcast_to(np.maximum(-duals, 0.0), costs.shape),
+    )
+    reduced = slack_below(costs, gained, given, rows=rows.original_rows)
     below[others] = push(rows.cone, reduced, weight, target, original_rows=rows.original_rows)
-    # The average of w − λ tells roughly which outputs are the most promising.
+    # The worst bounds first: there the outputs that matter are found soon.
     open_others = np.flatnonzero(below[others] < _nearly(target))
     open_others = open_others[np.argsort(below[others][open_others], kind="stable")]
 
