@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism import rows as rows_module
-from geoblanket.mechanism import selection
+from geoblanket.mechanism import level, selection
 from geoblanket.mechanism.cone import Cone
 from geoblanket.mechanism.optimise import OptimiseResult, Outcome, optimise
 from geoblanket.mechanism.problem import Problem
+from geoblanket.mechanism.rows import Clusters, Rows
 from tests.mechanism.problems import grid_problem, optimum_by_cvxpy, random_problem
 
 NOTHING_KM = 1e-7
@@ -51,7 +51,7 @@ def test_bounds_of_one_method_never_exceed_losses_of_the_other(seed: int, gap: f
 @pytest.fixture
 def choosy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make small problems take the path of large ones: clusters, dropping, pricing, exchanges."""
-    monkeypatch.setattr(selection, "_WORTH_CHOOSING", 0)
+    monkeypatch.setattr(level, "_WORTH_CHOOSING", 0)
     monkeypatch.setattr(selection, "_COARSEST", 6)
 
 
@@ -243,12 +243,34 @@ def test_options_out_of_range_are_told(options: dict[str, object], message: str)
         optimise(grid_problem(2), **options)  # type: ignore[arg-type] # bad values on purpose
 
 
+@pytest.mark.parametrize("eta_km", [np.inf, 0.8])
+def test_clusters_bound_large_problems_from_both_sides(monkeypatch: pytest.MonkeyPatch, eta_km: float) -> None:
+    problem = grid_problem(7, epsilon=0.5, eta_km=eta_km)
+    optimum = optimise(problem, gap=1e-3)
+    monkeypatch.setattr(selection, "_MOST_ROWS", 20)
+    coarse = optimise(problem, gap=2e-3)
+    assert_consistent(coarse, optimum)
+    assert coarse.gap < 0.1
+    assert coarse.outcome is Outcome.NO_PROGRESS
+
+
+def rows_of(problem: Problem) -> Rows:
+    cost = np.ascontiguousarray((problem.prior[:, None] * problem.loss).T)
+    return Rows(Cone(problem.log_bound), cost, problem.prior, problem.row_count)
+
+
+def test_lifted_multipliers_sum_to_those_of_the_clusters() -> None:
+    fine = rows_of(grid_problem(6))
+    clusters = Clusters(fine, fine.order_of_centres(9))
+    rng = np.random.default_rng(0)
+    duals, columns = rng.random(9), rng.random((3, 9))
+    lifted = clusters.lift_duals(duals, columns, np.array([2, 3, 5]))
+    assert np.bincount(clusters.label, lifted) == pytest.approx(duals)
+
+
 def test_clusters_keep_mass_and_connect_rows_beyond_eta() -> None:
-    problem = grid_problem(6, eta_km=0.6)
-    fine = rows_module.Rows(
-        Cone(problem.log_bound), (problem.prior[:, None] * problem.loss).T, problem.prior, problem.row_count
-    )
-    clusters = rows_module.Clusters(fine, fine.order_of_centres(9))
+    fine = rows_of(grid_problem(6, eta_km=0.6))
+    clusters = Clusters(fine, fine.order_of_centres(9))
     assert clusters.rows.prior.sum() == pytest.approx(1.0)
     assert clusters.rows.cost.sum(axis=1) == pytest.approx(fine.cost.sum(axis=1))
     assert np.isfinite(clusters.rows.cone.exponent).all()

@@ -106,12 +106,8 @@ class Block:
 
     def factorise(self, *, with_inverse: bool = True) -> Floats:
         """Factor H_k = Gᵀ diag(y/g) G of each output; return the upper triangle of Σ_k H_k⁻¹, or 0 without inverse."""
-        if not (self.slack.min() > _LEAST and self.multiplier.min() > _LEAST):
-            raise np.linalg.LinAlgError("A slack or a multiplier has become 0 by rounding.")
-        weight = self.multiplier / self.slack
-        mixed = weight * self.ratio
+        mixed, diagonal = self._newton_weights()
         size = self.outputs * self.rows
-        diagonal = _scatter(self.high, mixed * self.ratio, size) + _scatter(self.low, weight, size)
         self.factors = _scatter(self.entry, -mixed, size * self._width).reshape(self.outputs, self.rows, self._width)
         response = np.zeros((self.rows, self.rows) if with_inverse else 0)
         for factors, own in zip(self.factors, diagonal.reshape(self.cost.shape), strict=True):
@@ -121,6 +117,15 @@ class Block:
                 _lapack.inverse(inverse)
                 response += inverse
         return response
+
+    def _newton_weights(self) -> tuple[Floats, Floats]:
+        """Return a·y/g of each pair, and the diagonals of H."""
+        if not (self.slack.min() > _LEAST and self.multiplier.min() > _LEAST):
+            raise np.linalg.LinAlgError("A slack or a multiplier has become 0 by rounding.")
+        weight = self.multiplier / self.slack
+        mixed = weight * self.ratio
+        size = self.outputs * self.rows
+        return mixed, _scatter(self.high, mixed * self.ratio, size) + _scatter(self.low, weight, size)
 
     def response_to(self, change: Floats) -> Floats:
         """Return H⁻¹·change for the block's only output."""
@@ -147,7 +152,20 @@ class Block:
         total: Floats = self.step.sum(axis=0)
         return total
 
+    @property
+    def unknowns(self) -> Floats:
+        """What Newton's method solves for: the columns."""
+        return self.columns
+
     # Steps
+
+    def saved(self) -> tuple[Floats, ...]:
+        """Return the step, to come back to it by `restore`."""
+        return self.step, self.dual_change
+
+    def restore(self, saved: tuple[Floats, ...]) -> None:
+        """Come back to a step."""
+        self.step, self.dual_change = saved
 
     def predictor(self) -> tuple[StepLimits, Centring]:
         """Judge the step with targets 0."""

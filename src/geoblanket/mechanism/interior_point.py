@@ -19,7 +19,7 @@ from geoblanket.mechanism.bounds import sum_below
 from geoblanket.mechanism.cone import Bools, Cone, Floats
 from geoblanket.mechanism.newton import PathFollower, Pool
 
-__all__ = ["Iterate", "Search", "Stop"]
+__all__ = ["Iterate", "Search", "Stop", "power_of_two"]
 
 _NUMBERS_PER_BLOCK = 4096
 _MOST_ITERATIONS = 100
@@ -88,16 +88,19 @@ class Search(PathFollower):
         barrier: float = 10.0,
         original_rows: int | None = None,
     ) -> None:
-        outputs, self.rows = cost.shape
         if columns is None:
-            columns = np.full((outputs, self.rows), 1.0 / outputs)
-        # A power of two: scaling costs no rounding error, and bounds stay exact.
-        self.scale = float(np.exp2(-np.floor(np.log2(max(np.abs(cost).mean(), 1e-250)))))
-        blocks = _make_blocks(cone, cost * self.scale, columns, active, original_rows or self.rows)
+            columns = np.full(cost.shape, 1.0 / len(cost))
+        self.scale = power_of_two(cost)
+        self._begin(
+            _make_blocks(cone, cost * self.scale, columns, active, original_rows or cone.size), threads, barrier
+        )
+
+    def _begin(self, blocks: list[Block], threads: Pool, barrier: float) -> None:
         pairs = sum(block.pair_count for block in blocks)
-        super().__init__(blocks, threads, barrier * max(self.scale * float(np.vdot(cost, columns)), 1e-300) / pairs)
-        self.best_bound, self.best_duals = -np.inf, np.zeros(self.rows)
-        self.spare = np.zeros(self.rows)
+        loss = sum(float(np.vdot(block.cost, block.columns)) for block in blocks)
+        super().__init__(blocks, threads, barrier * max(loss, 1e-300) / pairs)
+        self.best_bound, self.best_duals = -np.inf, np.zeros_like(self.duals)
+        self.spare = np.zeros(blocks[0].rows)
         self.duals = self._update_bound()
 
     def run(self, *, gap: float, stop: Stop | None = None) -> Iterate:
@@ -155,32 +158,38 @@ class Search(PathFollower):
         self._update_bound()
 
     def _update_bound(self) -> Floats:
-        duals: Floats = np.min([low.min(axis=0) for low in self._each(Block.dual_slack)], axis=0)
+        duals: Floats = np.min([low.min(axis=0) for low in self._each(lambda block: block.dual_slack())], axis=0)
         bound = sum_below(duals)
         if bound > self.best_bound:
             self.best_bound, self.best_duals = bound, duals
         return duals
 
     def _factorise(self) -> None:
-        self.response = np.zeros((self.rows, self.rows))
-        for part in self.threads.each(Block.factorise, self.blocks):
+        size = len(self.duals)
+        self.response = np.zeros((size, size))
+        for part in self.threads.each(lambda block: block.factorise(), self.blocks):
             self.response += part
-        self.response.flat[:: self.rows + 1] *= 1.0 + 1e-14
+        self.response.flat[:: size + 1] *= 1.0 + 1e-14
         if not _lapack.factor(self.response):
             raise np.linalg.LinAlgError("The system of the rows' multipliers is not positive definite.")
-        self.missing = 1.0 - np.sum([block.columns.sum(axis=0) for block in self.blocks], axis=0)
+        self.missing = 1.0 - np.sum([block.unknowns.sum(axis=0) for block in self.blocks], axis=0)
 
     def _solve(self, targets: Sequence[Floats] | None, *, refinements: int) -> Floats:
         wanted = [None] * len(self.blocks) if targets is None else targets
         numbers = range(len(self.blocks))
         total = np.sum(list(self.threads.each(lambda n: self.blocks[n].solve(self.duals, wanted[n]), numbers)), axis=0)
-        dual_step = np.zeros(self.rows)
+        dual_step = np.zeros_like(self.duals)
         for _ in range(1 + refinements):
             change = self.missing - total
             _lapack.solve(self.response, change)
             dual_step += change
             total = np.sum(self._each(lambda block: block.respond(change)), axis=0)  # noqa: B023 (used at once)
         return dual_step
+
+
+def power_of_two(cost: Floats) -> float:
+    """Return a factor that brings costs to about 1; a power of two costs no rounding error, so bounds stay exact."""
+    return float(np.exp2(-np.floor(np.log2(max(float(np.abs(cost).mean()), 1e-250)))))
 
 
 def _make_blocks(

@@ -76,7 +76,7 @@ class PathFollower(ABC):
         self.blocks, self.threads, self.barrier = blocks, threads, barrier
         self.pairs = sum(block.pair_count for block in blocks)
         self.short_steps = 0
-        self.duals: Floats = np.zeros(blocks[0].rows)
+        self.duals: Floats = np.zeros(blocks[0].unknowns.shape[1])
         self._each(lambda block: block.start(barrier))
 
     @property
@@ -106,7 +106,7 @@ class PathFollower(ABC):
         self._factorise()
         self._solve(None, refinements=0)
         refinements = 1 if gap < _REFINE_BELOW_GAP else 0
-        judged = self._each(Block.predictor)
+        judged = self._each(lambda block: block.predictor())
         target = self._target(judged)
         targets = [block.mehrotra_targets(target, self.barrier) for block in self.blocks]
         dual_step = self._solve(targets, refinements=refinements)
@@ -114,7 +114,7 @@ class PathFollower(ABC):
         for _ in range(_CORRECTORS):
             if min(primal, dual) > 0.9:
                 break
-            kept = [(block.step, block.dual_change) for block in self.blocks]
+            kept = [block.saved() for block in self.blocks]
             longer = min(1.0, primal + 0.3), min(1.0, dual + 0.3)
             centred = [
                 block.centred_targets(own, *longer, target) for block, own in zip(self.blocks, targets, strict=True)
@@ -123,8 +123,8 @@ class PathFollower(ABC):
             new_primal, new_dual = self._lengths(centred, fraction)
             better = new_primal + new_dual - primal - dual
             if better < 0.02:
-                for block, (step, change) in zip(self.blocks, kept, strict=True):
-                    block.step, block.dual_change = step, change
+                for block, state in zip(self.blocks, kept, strict=True):
+                    block.restore(state)
                 break
             targets, dual_step, primal, dual = centred, new_dual_step, new_primal, new_dual
             if better < 0.1:

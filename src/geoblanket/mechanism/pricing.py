@@ -16,6 +16,7 @@ import numpy as np
 from geoblanket.mechanism.band import Band, BandBlock
 from geoblanket.mechanism.blocks import Block
 from geoblanket.mechanism.cone import EXPONENT_CAP, Cone, Floats, Ints
+from geoblanket.mechanism.interior_point import power_of_two
 from geoblanket.mechanism.newton import PathFollower, Pool
 
 __all__ = ["Price", "Pricer", "push"]
@@ -25,6 +26,7 @@ _MOST_RANKS = 32
 _MOST_ITERATIONS = 40
 _WORTH_A_BAND = 150
 _MOST_BAND = 0.4
+_SHARP = 0.1
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Pricer:
         band = Band(cone) if cone.size > _WORTH_A_BAND else None
         self.band = band if band is not None and band.width < _MOST_BAND * cone.size else None
 
-    def price(self, reduced: Floats, target: float) -> Price:
+    def price(self, reduced: Floats, target: float, *, sharply: bool = False) -> Price:
         """Bound t until it is proven to be at least `target` or seen to be less.
 
         Parameters
@@ -124,17 +126,19 @@ class Pricer:
             w − λ of the output, shape (rows,).
         target
             The value to prove.
+        sharply
+            Where t is less, find a bound near its value, at least for the pairs in the band.
         """
         if self.band is None:
-            return self._search(reduced, target, None)
-        relaxed = self._search(reduced[self.band.order], target, self.band)
-        if relaxed.below >= target:
+            return self._search(reduced, target, None, sharply=sharply)
+        relaxed = self._search(reduced[self.band.order], target, self.band, sharply=sharply)
+        if relaxed.below >= target or sharply:
             return Price(relaxed.below, np.inf)
-        found = self._search(reduced, target, None)
+        found = self._search(reduced, target, None, sharply=sharply)
         return Price(max(found.below, relaxed.below), found.above)
 
-    def _search(self, reduced: Floats, target: float, band: Band | None) -> Price:
-        scale = float(np.exp2(-np.floor(np.log2(max(np.abs(reduced).mean(), 1e-250)))))
+    def _search(self, reduced: Floats, target: float, band: Band | None, *, sharply: bool) -> Price:
+        scale = power_of_two(reduced)
         start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
         cost = reduced[None] * scale
         if band is None:
@@ -144,7 +148,9 @@ class Pricer:
             weight = self.weight[band.order]
         search = _Column(block, weight)
         for _ in range(_MOST_ITERATIONS):
-            if search.below >= target * scale or search.above < target * scale or search.stalled:
+            enough = _SHARP * abs(target) * scale if sharply else np.inf
+            less = search.above < target * scale and search.above - search.below < enough
+            if search.below >= target * scale or less or search.stalled:
                 break
             try:
                 search.advance(1.0)

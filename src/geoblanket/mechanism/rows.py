@@ -107,15 +107,35 @@ class Clusters:
         return csr_array((weight.ravel(), near[:, :count].ravel(), first), shape=(len(targets), len(self.centres)))
 
     def lift(self, columns: Floats, targets: Ints, cone: Cone) -> Floats:
-        """Carry columns, shape (outputs, centres), to other rows, smoothed until they lie well inside their cone."""
-        smooth = (self.smooth_weights(targets) @ columns.T).T
-        constant = columns.mean(axis=1)[:, None]
+        """Carry columns, shape (outputs, centres), to other rows, evened out until they lie well inside their cone."""
+        weights = self.smooth_weights(targets)
+        lifted: Floats = (weights @ self.evened(columns, weights, cone).T).T
+        return lifted
+
+    def evened(self, columns: Floats, weights: csr_array, cone: Cone) -> Floats:
+        """Return columns as near to constant ones as it takes for `weights` to carry them well inside a cone."""
+        constant = np.repeat(columns.mean(axis=1)[:, None], columns.shape[1], axis=1)
         for share in (0.2, 0.3, 0.4, 0.6, 0.8):
-            lifted: Floats = (1.0 - share) * smooth + share * constant
-            lifted /= lifted.sum(axis=0)
-            if _well_inside(cone, lifted):
-                return lifted
-        return np.repeat(constant / constant.sum(), len(targets), axis=1)
+            evened: Floats = (1.0 - share) * columns + share * constant
+            evened /= evened.sum(axis=0)
+            if _well_inside(cone, (weights @ evened.T).T):
+                return evened
+        alike: Floats = constant / constant.sum(axis=0)
+        return alike
+
+    def lift_duals(self, duals: Floats, columns: Floats, outputs: Ints) -> Floats:
+        """Carry the multipliers of the clusters to the rows, such that they sum to the same in each cluster.
+
+        Within a cluster they follow what the cluster's mechanism (`columns`, shape (outputs, centres)) costs each row;
+        the rest is shared out by the prior.
+        """
+        size = np.bincount(self.label)
+        mass = self.rows.prior[self.label]
+        even = 1.0 / size[self.label]
+        share = np.where(mass > 0.0, self.fine.prior / np.where(mass > 0.0, mass, 1.0), even)
+        rest = duals - (columns * self.rows.cost[outputs]).sum(axis=0)
+        lifted: Floats = share * rest[self.label] + (columns[:, self.label] * self.fine.cost[outputs]).sum(axis=0)
+        return lifted
 
 
 def _well_inside(cone: Cone, columns: Floats) -> bool:
