@@ -66,7 +66,7 @@ class Search(PathFollower):
     cost
         w ≥ 0, shape (outputs, rows).
     threads
-        See `pool`.
+        See `newton.pool`.
     columns
         A start strictly inside the cone with rows that sum to 1; None: every output equally likely.
     active

@@ -47,7 +47,7 @@ def search(rows: Rows, incumbent: Incumbent, *, gap: float, threads: Pool) -> No
     gap
         The relative gap to reach.
     threads
-        See `interior_point.pool`.
+        See `newton.pool`.
     """
     if incumbent.reached(gap):
         return
