@@ -213,17 +213,15 @@ class Block:
         slack = _pair_slack(excess, self.columns[output, low], self.columns[output, high])
         change = _pair_slack(excess, self.step[output, low], self.step[output, high])
         left = _pair_slack(excess, after[output, low], after[output, high]) / (excess * after[output, high])
-        self._tight = (output, low, high, left)
+        chosen = _first_per_group(output * self.rows + low, left, _NEW_PAIRS_PER_ROW, groups=self.outputs * self.rows)
+        self._tight = output[chosen], low[chosen], high[chosen]
         return float((-change / slack).max(initial=0.0))
 
     def advance(self, primal: float, dual: float, barrier: float) -> None:
         """Take the steps, and make the tightest of the pairs that were found active."""
         self.columns = self.columns + primal * self.step
         self.multiplier = self.multiplier + dual * self.dual_change
-        output, low, high, left = self._tight
-        if len(output):
-            chosen = _first_per_group(output * self.rows + low, left, _NEW_PAIRS_PER_ROW)
-            self._append(output[chosen], low[chosen], high[chosen])
+        self._append(*self._tight)
         self.slack = self._slack(self.columns)
         new = self.pair_count - len(self.multiplier)
         if new:
@@ -312,9 +310,11 @@ def _pair_slack(excess: Floats, low: Floats, high: Floats) -> Floats:
     return excess * high + (high - low)
 
 
-def _first_per_group(group: Ints, key: Floats, count: int) -> Ints:
-    """Return the positions of the `count` smallest keys of each group."""
-    order = np.lexsort((key, group))
+def _first_per_group(group: Ints, key: Floats, count: int, *, groups: int) -> Ints:
+    """Return the positions of the `count` smallest keys of each group, about; of very many, only the smallest."""
+    most = 4 * count * groups
+    smallest = np.sort(np.argpartition(key, most)[:most]) if len(key) > most else np.arange(len(key))
+    order = smallest[np.lexsort((key[smallest], group[smallest]))]
     ordered = group[order]
     first = np.searchsorted(ordered, ordered)
     return order[np.arange(len(order)) - first < count]
