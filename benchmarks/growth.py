@@ -24,7 +24,7 @@ LIMIT_S = 120.0
 
 def solve(rows: int, outputs: int, epsilon: float) -> tuple[float, float, int, float]:
     """Optimise one problem; return seconds, gap, outputs used and ε times the largest distance."""
-    from geoblanket.mechanism.optimise import optimise
+    from geoblanket.mechanism import optimise
     from geoblanket.mechanism.problem import Problem
 
     rng = np.random.default_rng([rows, outputs])

@@ -125,7 +125,7 @@ def _next_place_error(roads: Any, points: Floats, error: Floats, now: int, befor
 
 def ours(key: str) -> dict[str, Any]:
     """Run our optimiser on a case."""
-    from geoblanket.mechanism.optimise import optimise
+    from geoblanket.mechanism import optimise
 
     case = CASES[key]
     problem = make_problem(case)

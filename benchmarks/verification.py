@@ -32,7 +32,7 @@ def made(rows: int, outputs: int) -> tuple[Problem, npt.NDArray[np.float64]]:
 
 def repaired(rows: int, outputs: int) -> float:
     """Return the seconds of the repair."""
-    from geoblanket.mechanism.repair import repair
+    from geoblanket.mechanism.repairer import repair
 
     problem, table = made(rows, outputs)
     start = time.perf_counter()
@@ -42,8 +42,8 @@ def repaired(rows: int, outputs: int) -> float:
 
 def verified(rows: int, outputs: int) -> tuple[float, int, int]:
     """Return the seconds of the verifier, the inequalities, and those that integers had to decide."""
-    from geoblanket.mechanism.repair import repair
-    from geoblanket.mechanism.verify import verify
+    from geoblanket.mechanism import verify
+    from geoblanket.mechanism.repairer import repair
 
     problem, table = made(rows, outputs)
     weights = repair(table, problem).weights
@@ -57,7 +57,7 @@ def verified(rows: int, outputs: int) -> tuple[float, int, int]:
 def by_integers(rows: int, outputs: int) -> float:
     """Return the seconds of plain Python for all inequalities, from a slice of them."""
     from geoblanket.mechanism.exponential import exp_lower
-    from geoblanket.mechanism.repair import repair
+    from geoblanket.mechanism.repairer import repair
 
     problem, table = made(rows, outputs)
     weights, distance = repair(table, problem).weights.tolist(), problem.distance_mm.tolist()

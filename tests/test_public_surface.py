@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import geoblanket
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_public_name_is_listed_sorted_and_importable() -> None:
-    assert geoblanket.__all__ == sorted(geoblanket.__all__)
-    for name in geoblanket.__all__:
-        assert getattr(geoblanket, name) is not None
-    assert set(geoblanket._HOME) < set(geoblanket.__all__)
+@pytest.mark.parametrize("package", ["geoblanket", "geoblanket.mechanism"])
+def test_every_public_name_is_listed_sorted_and_importable(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__ == sorted(module.__all__, key=lambda name: (not name.isupper(), name))
+    assert set(module._HOME) <= set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+@pytest.mark.parametrize("package", ["geoblanket", "geoblanket.mechanism"])
+def test_no_module_hides_a_public_name(package: str) -> None:
+    module = importlib.import_module(package)
+    assert not {found.name for found in pkgutil.iter_modules(module.__path__)} & set(module.__all__)
 
 
 def test_public_surface_is_locked() -> None:

@@ -5,9 +5,9 @@ Everything public is importable from here; submodules load on first use, so that
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from geoblanket._lazy import on_first_use
 from geoblanket.errors import (
     GeoblanketError,
     GuaranteeViolation,
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from geoblanket.city.model import City, make_city
     from geoblanket.mechanism.bundle import Bundle, BundledMechanism, load_bundle, save_bundle
     from geoblanket.mechanism.mechanism import Mechanism
-    from geoblanket.mechanism.optimise import OptimiseResult, optimise
+    from geoblanket.mechanism.optimiser import OptimiseResult, optimise
     from geoblanket.mechanism.problem import Problem
-    from geoblanket.mechanism.repair import repair
-    from geoblanket.mechanism.verify import Certificate, verify
+    from geoblanket.mechanism.repairer import repair
+    from geoblanket.mechanism.verifier import Certificate, verify
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
     from geoblanket.mobility.walks import scan_walks
@@ -84,12 +84,12 @@ __version__ = "0.1.0"
 _HOME = {
     "Bundle": "geoblanket.mechanism.bundle",
     "BundledMechanism": "geoblanket.mechanism.bundle",
-    "Certificate": "geoblanket.mechanism.verify",
+    "Certificate": "geoblanket.mechanism.verifier",
     "City": "geoblanket.city.model",
     "Cleaning": "geoblanket.traces.cleaning",
     "MapMatcher": "geoblanket.mobility.map_matcher",
     "Mechanism": "geoblanket.mechanism.mechanism",
-    "OptimiseResult": "geoblanket.mechanism.optimise",
+    "OptimiseResult": "geoblanket.mechanism.optimiser",
     "Places": "geoblanket.roads.places",
     "Problem": "geoblanket.mechanism.problem",
     "RoadGraph": "geoblanket.roads.graph",
@@ -100,25 +100,15 @@ _HOME = {
     "load_bundle": "geoblanket.mechanism.bundle",
     "make_city": "geoblanket.city.model",
     "match_traces": "geoblanket.mobility.matching",
-    "optimise": "geoblanket.mechanism.optimise",
+    "optimise": "geoblanket.mechanism.optimiser",
     "partition_zones": "geoblanket.roads.zones",
-    "repair": "geoblanket.mechanism.repair",
+    "repair": "geoblanket.mechanism.repairer",
     "road_distances": "geoblanket.roads.distances",
     "save_bundle": "geoblanket.mechanism.bundle",
     "scan_traces": "geoblanket.traces.table",
     "scan_walks": "geoblanket.mobility.walks",
-    "verify": "geoblanket.mechanism.verify",
+    "verify": "geoblanket.mechanism.verifier",
 }
 """The module that defines each public name that is loaded on first use."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'geoblanket' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -11,7 +11,7 @@ import pytest
 from geoblanket.errors import GuaranteeViolation, MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
-from geoblanket.mechanism.verify import DENOMINATOR
+from geoblanket.mechanism.verifier import DENOMINATOR
 from tests.mechanism.linear_programs import random_problem
 
 

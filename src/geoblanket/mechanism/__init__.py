@@ -1,1 +1,58 @@
 """Mechanisms: problem, optimiser, exact repair and verification, exact sampling, baselines and bundles; arrays only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geoblanket._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from geoblanket.mechanism.bundle import Bundle, BundledMechanism, load_bundle, save_bundle
+    from geoblanket.mechanism.mechanism import Mechanism
+    from geoblanket.mechanism.optimiser import Event, OptimiseResult, Outcome, optimise
+    from geoblanket.mechanism.problem import Problem
+    from geoblanket.mechanism.repairer import Repaired, repair
+    from geoblanket.mechanism.signing import check_signature, sign_bundle
+    from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
+
+__all__ = [
+    "DENOMINATOR",
+    "Bundle",
+    "BundledMechanism",
+    "Certificate",
+    "Event",
+    "Mechanism",
+    "OptimiseResult",
+    "Outcome",
+    "Problem",
+    "Repaired",
+    "check_signature",
+    "load_bundle",
+    "optimise",
+    "repair",
+    "save_bundle",
+    "sign_bundle",
+    "verify",
+]
+
+_HOME = {
+    "DENOMINATOR": "geoblanket.mechanism.verifier",
+    "Bundle": "geoblanket.mechanism.bundle",
+    "BundledMechanism": "geoblanket.mechanism.bundle",
+    "Certificate": "geoblanket.mechanism.verifier",
+    "Event": "geoblanket.mechanism.optimiser",
+    "Mechanism": "geoblanket.mechanism.mechanism",
+    "OptimiseResult": "geoblanket.mechanism.optimiser",
+    "Outcome": "geoblanket.mechanism.optimiser",
+    "Problem": "geoblanket.mechanism.problem",
+    "Repaired": "geoblanket.mechanism.repairer",
+    "check_signature": "geoblanket.mechanism.signing",
+    "load_bundle": "geoblanket.mechanism.bundle",
+    "optimise": "geoblanket.mechanism.optimiser",
+    "repair": "geoblanket.mechanism.repairer",
+    "save_bundle": "geoblanket.mechanism.bundle",
+    "sign_bundle": "geoblanket.mechanism.signing",
+    "verify": "geoblanket.mechanism.verifier",
+}
+
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

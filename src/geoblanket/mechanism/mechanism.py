@@ -12,8 +12,8 @@ import numpy.typing as npt
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
-from geoblanket.mechanism.repair import repair
-from geoblanket.mechanism.verify import DENOMINATOR, Certificate, verify
+from geoblanket.mechanism.repairer import repair
+from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 
 __all__ = ["Mechanism"]
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.repair import repair
+from geoblanket.mechanism.repairer import repair
 
 __all__ = ["Floats", "Ints", "check_table", "from_probabilities", "from_weights"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from geoblanket.mechanism.baselines._finish import from_weights
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.verify import DENOMINATOR
+from geoblanket.mechanism.verifier import DENOMINATOR
 
 __all__ = ["constant"]
 

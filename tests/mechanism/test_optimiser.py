@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism import level, selection
 from geoblanket.mechanism.cone import Cone
-from geoblanket.mechanism.optimise import OptimiseResult, Outcome, optimise
+from geoblanket.mechanism.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.rows import Clusters, Rows
 from tests.mechanism.problems import grid_problem, optimum_by_cvxpy, random_problem

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.repair import Repaired, repair
-from geoblanket.mechanism.verify import DENOMINATOR, Certificate, verify
+from geoblanket.mechanism.repairer import Repaired, repair
+from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 from tests.mechanism.brute_force import violations
 from tests.mechanism.linear_programs import make_problem, random_problem, solve
 
@@ -189,7 +189,7 @@ def test_the_same_input_gives_the_same_weights_with_threads_too(monkeypatch: pyt
     problem = random_problem(1, epsilon=4.0, rows=40, outputs=30, twin_km=1e-3)
     table = np.exp(-2.5 * problem.loss)
     alone = repair(table, problem)
-    monkeypatch.setattr("geoblanket.mechanism.repair._WORTH_THREADS", 0)
+    monkeypatch.setattr("geoblanket.mechanism.repairer._WORTH_THREADS", 0)
     assert np.array_equal(alone.weights, repair(table, problem).weights)
     assert 0 < alone.added < 1
 

@@ -8,11 +8,11 @@ import numpy.typing as npt
 import pytest
 
 from geoblanket.errors import GuaranteeViolation, MechanismError
-from geoblanket.mechanism import verify as verifier
+from geoblanket.mechanism import verifier
 from geoblanket.mechanism.exponential import ExponentialBounds, exp_lower
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM, Problem
-from geoblanket.mechanism.repair import repair
-from geoblanket.mechanism.verify import DENOMINATOR, Certificate, verify
+from geoblanket.mechanism.repairer import repair
+from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 from tests.mechanism.brute_force import violations
 from tests.mechanism.linear_programs import random_problem, solve
 

@@ -1,0 +1,35 @@
+"""Public names of a package that load on first use, so that importing the package stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["on_first_use"]
+
+
+def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a package.
+
+    Parameters
+    ----------
+    package
+        Its `__name__`.
+    home
+        For each public name, the module that defines it. Neither a module of the package nor a name in its `__init__`
+        may be called the same, or importing that module would hide the name.
+    """
+
+    def get(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home})
+
+    return get, names
