@@ -1,0 +1,1 @@
+"""Markov blankets: which past locations a vehicle's next one depends on."""
