@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from geoblanket import __version__
-from geoblanket.cli import roads, traces
+from geoblanket.cli import blanket, roads, traces
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
@@ -24,7 +24,7 @@ class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = ("demo", "city", "traces", "roads", "match", "verify", "show")
+        order = ("demo", "city", "traces", "roads", "match", "blanket", "verify", "show")
         return sorted(super().list_commands(ctx), key=order.index)
 
 
@@ -42,6 +42,7 @@ app.command()(city)
 app.add_typer(traces.app, name="traces")
 app.add_typer(roads.app, name="roads")
 app.command()(match)
+app.add_typer(blanket.app, name="blanket")
 app.command()(verify)
 app.command()(show)
 

@@ -1,0 +1,91 @@
+"""Findings: what the tests of a group's hypotheses said, one row for each group and order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from geoblanket._tables import scan_table, write_table
+
+__all__ = ["FINDINGS_SCHEMA", "STATUSES", "blanket_sizes", "scan_findings", "write_findings"]
+
+STATUSES = ("tested", "imputed", "too_few", "constant")
+"""`tested`: the test decided; `imputed`: not tested, and taken as not rejected because a smaller blanket was not;
+`too_few`: fewer samples than asked for; `constant`: the vehicles of the sample do not move enough to tell."""
+
+FINDINGS_SCHEMA: dict[str, pl.DataType] = {
+    "group": pl.Int32(),
+    "by": pl.String(),
+    "hour": pl.Int8(),
+    "speed_mph": pl.Int16(),
+    "region": pl.Int32(),
+    "lat": pl.Float64(),
+    "lon": pl.Float64(),
+    "m": pl.Int8(),
+    "available": pl.Int64(),
+    "n": pl.Int32(),
+    "statistic": pl.Float64(),
+    "p_value": pl.Float64(),
+    "p_adjusted": pl.Float64(),
+    "effect_size": pl.Float64(),
+    "rejected": pl.Boolean(),
+    "status": pl.String(),
+}
+"""One row for the hypothesis that X_t is independent of X_{t-m-1} given X_{t-1}, ..., X_{t-m} in one group.
+
+`by` says how samples were grouped ("all", "hour", "speed", "hour+speed", ...); `hour` (0 to 23, local), `speed_mph`
+(lower edge of a 5 mph bin) and `region` are null where they do not define the group. `lat` and `lon` are the mean
+position of the group's samples, degrees, null where there are none. `available` samples exist, of which `n` were used.
+`p_adjusted` is Benjamini and Hochberg's p-value over the groups of one `by` and m. `rejected` means p ≤ α, without that
+adjustment; it is false where imputed, and null where nothing is known. `status` is one of `STATUSES`."""
+
+
+def write_findings(findings: pl.DataFrame, path: str | Path, *, about: Mapping[str, Any]) -> None:
+    """Write findings as Parquet, wholly or not at all, with how they were made."""
+    write_table(findings, path, kind="findings", about=about)
+
+
+def scan_findings(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
+    """Open a table written by `geoblanket blanket discover`, lazily, and how it was made.
+
+    Returns
+    -------
+    frame, about
+        The rows (`FINDINGS_SCHEMA`), and among others `interval_s`, `time_zone`, `regions`, `alpha`, `largest` (Γ),
+        `test` and `seed`.
+    """
+    return scan_table(path, kind="findings", schema=FINDINGS_SCHEMA)
+
+
+def blanket_sizes(findings: pl.DataFrame) -> pl.DataFrame:
+    """Return the blanket of each group: the first order whose hypothesis was not rejected.
+
+    Returns
+    -------
+    frame
+        A row a group: `group`, `by`, `hour`, `speed_mph`, `region`, `lat`, `lon`, then `order` (the size of the
+        blanket; null where not even the first hypothesis could be tested), `capped` (the order is only the least that
+        it can be: the largest hypothesis was rejected, or the next could not be tested) and `n` (samples of the
+        hypothesis of that order).
+    """
+    rejected = (pl.col("status") == "tested") & pl.col("rejected")
+    ended = pl.col("m").filter(~rejected).min()
+    size = pl.coalesce(ended, pl.col("m").max())
+    untested = pl.col("status").is_in(["too_few", "constant"])
+    return (
+        findings.group_by("group", "by", "hour", "speed_mph", "region", maintain_order=True)
+        .agg(
+            pl.col("lat").first(),
+            pl.col("lon").first(),
+            size.alias("order"),
+            (ended.is_null() | untested.filter(pl.col("m") == size).first()).alias("capped"),
+            pl.col("n").filter(pl.col("m") == size).first(),
+            untested.filter(pl.col("m") == 1).first().alias("unknown"),
+        )
+        .with_columns(pl.when(~pl.col("unknown")).then("order"), pl.col("capped") & ~pl.col("unknown"))
+        .drop("unknown")
+        .sort("group")
+    )

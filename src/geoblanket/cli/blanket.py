@@ -1,0 +1,11 @@
+"""`geoblanket blanket`: how much of a vehicle's past its next place depends on."""
+
+from __future__ import annotations
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Find Markov blankets: how much of a vehicle's past its next place depends on.", no_args_is_help=True
+)
