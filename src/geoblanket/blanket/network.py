@@ -1,0 +1,62 @@
+"""The forward pass of the predictor's network: three fully connected layers, ReLU between, a sigmoid at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["LAYERS", "Network", "blanket_lengths", "sigmoid"]
+
+LAYERS = 3
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Weights and biases of the three layers, as scikit-learn orders them: inputs down, outputs across."""
+
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+
+    @classmethod
+    def constant(cls, width: int, probability: float) -> Network:
+        """Return a network that answers `probability` whatever it is asked, for labels of one class only."""
+        sizes = (width, 1, 1, 1)
+        weights = tuple(np.zeros(shape) for shape in pairwise(sizes))
+        logit = np.log(probability) - np.log1p(-probability)
+        return cls(weights, (np.zeros(1), np.zeros(1), np.array([logit])))
+
+    def probabilities(self, rows: Floats) -> Floats:
+        """Return P("fail to reject") of each encoded row."""
+        return sigmoid(self.after_first(rows @ self.weights[0] + self.biases[0]))
+
+    def after_first(self, sums: Floats) -> Floats:
+        """Return the logits that follow from the sums of the first layer, shape (..., units), before its ReLU."""
+        second = np.maximum(sums, 0.0) @ self.weights[1]
+        second += self.biases[1]
+        logits: Floats = (np.maximum(second, 0.0, out=second) @ self.weights[2])[..., 0]
+        logits += self.biases[2]
+        return logits
+
+
+def sigmoid(logits: Floats) -> Floats:
+    """Return 1 / (1 + e^-x), without overflow."""
+    probabilities: Floats = np.exp(-np.logaddexp(0.0, -logits))
+    return probabilities
+
+
+def blanket_lengths(probabilities: Floats) -> npt.NDArray[np.int64]:
+    """Return the blanket's length by Algorithm 2: the first m that is not rejected, and Γ where all are.
+
+    Parameters
+    ----------
+    probabilities
+        P("fail to reject") for m = 1, ..., Γ along the last axis.
+    """
+    kept = probabilities > 0.5
+    lengths: npt.NDArray[np.int64] = np.where(kept.any(axis=-1), kept.argmax(axis=-1) + 1, kept.shape[-1])
+    return lengths

@@ -1,0 +1,187 @@
+"""Algorithm 2 online: how many past locations the blanket of the present one has, from the hour, speed and region.
+
+A predictor answers in two ways. The network gives the probability of "fail to reject" for each order; a table, computed
+once over the whole grid of features, gives the length at once. Predictions choose which rows of a mechanism are used,
+never what the mechanism guarantees: a wrong length costs utility only. Only NumPy is needed here: devices use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
+from geoblanket.blanket.network import Network, blanket_lengths, sigmoid
+from geoblanket.errors import ParameterError
+
+__all__ = ["Origin", "Predictor"]
+
+_ALL_HOURS = frozenset(range(HOURS))
+_RULES = {
+    "hour": "'hour' must be a whole number from 0 to 23.",
+    "speed_mph": "'speed_mph' must be a finite number, not negative.",
+}
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a predictor was made, as far as those who use it must know."""
+
+    by: str
+    """The features that defined the groups, joined by +."""
+    interval_s: float
+    """Seconds between locations: the speed is that of the last interval, |X_t - X_{t-1}| / interval."""
+    time_zone: str
+    """The time zone of the hours."""
+    regions: str
+    """Which regions the numbers stand for, in the words of the findings."""
+    test: str
+    """The conditional-independence test that labelled the groups."""
+    alpha: float
+    """The level of that test."""
+    labels: str
+    """What the network was trained on: "all" labels, or those "tested"."""
+    groups: int
+    """How many groups it was trained on."""
+    seed: int
+
+
+class Predictor:
+    """The length of the blanket from hour, speed and region.
+
+    A speed above 120 mph is taken as 120 mph. An hour or a speed bin that no group had is taken as the nearest one that
+    some group had; a region that no group had, or None, as the mean of all regions. A feature that does not define the
+    groups may be left out, and is not looked at.
+
+    Parameters
+    ----------
+    encoding
+        How features become columns.
+    network
+        Its weights.
+    origin
+        How both were made.
+    table
+        The lengths over the grid, shape (24, 24, regions + 1), if they are known already.
+    """
+
+    def __init__(
+        self, encoding: Encoding, network: Network, origin: Origin, *, table: npt.NDArray[np.uint8] | None = None
+    ) -> None:
+        self.encoding = encoding
+        self.network = network
+        self.origin = origin
+        # The first layer is a sum of one row for each feature, so these rows are all that it ever needs.
+        self._of_hour_speed, self._of_region, of_order = encoding.first_layer(network.weights[0])
+        self._of_order = of_order + network.biases[0]
+        self.table = self._predicted_table() if table is None else table
+        self._width = len(encoding.regions) + 1
+        self._lengths = self.table.tobytes()
+        self._columns: dict[int | None, int] = {region: column for column, region in enumerate(encoding.regions)}
+
+    @property
+    def largest(self) -> int:
+        """Γ: no blanket is longer."""
+        return self.encoding.largest
+
+    def length(self, *, hour: int | None = None, speed_mph: float | None = None, region: int | None = None) -> int:
+        """Return how many past locations the blanket has, from the table.
+
+        Parameters
+        ----------
+        hour
+            0 to 23, in the predictor's time zone.
+        speed_mph
+            The speed over the last interval, mph.
+        region
+            The number of the region.
+        """
+        row, speed_bin, column = self._cell(hour, speed_mph, region)
+        return self._lengths[(row * SPEED_BINS + speed_bin) * self._width + column]
+
+    def lengths(
+        self,
+        *,
+        hour: npt.ArrayLike | None = None,
+        speed_mph: npt.ArrayLike | None = None,
+        region: npt.ArrayLike | None = None,
+    ) -> Integers:
+        """Return the lengths for many locations at once, from the table; arrays are broadcast against each other."""
+        hours = _checked("hour", hour, self.encoding.hours)
+        speeds = _checked("speed_mph", speed_mph, self.encoding.speeds_mph)
+        bins = np.minimum(speeds // SPEED_BIN_MPH, SPEED_BINS - 1).astype(np.intp)
+        regions = np.asarray(-1 if region is None else region)
+        columns = self.encoding.region_columns(regions.ravel()).reshape(regions.shape)
+        return self.table[hours.astype(np.intp), bins, columns].astype(np.int64)
+
+    def probabilities(
+        self, *, hour: int | None = None, speed_mph: float | None = None, region: int | None = None
+    ) -> Floats:
+        """Return P("fail to reject") for m = 1, ..., Γ by the network; the parameters are those of `length`."""
+        return sigmoid(self._logits(*self._cell(hour, speed_mph, region)))
+
+    def length_by_network(
+        self, *, hour: int | None = None, speed_mph: float | None = None, region: int | None = None
+    ) -> int:
+        """Return the same as `length` without the table, by Algorithm 2: stop at the first m that is not rejected."""
+        logits = self._logits(*self._cell(hour, speed_mph, region)).tolist()
+        for m, logit in enumerate(logits, start=1):
+            if logit > 0.0:
+                return m
+        return len(logits)
+
+    def grid(self) -> Iterator[tuple[int, int, int | None, int]]:
+        """Yield hour, lower edge of the speed bin (mph), region (None: any other) and length for the whole table."""
+        for (hour, speed, column), length in np.ndenumerate(self.table):
+            region = None if column == self._width - 1 else self.encoding.regions[column]
+            yield hour, SPEED_BIN_MPH * speed, region, int(length)
+
+    def _cell(self, hour: int | None, speed_mph: float | None, region: int | None) -> tuple[int, int, int]:
+        """Return the position in the table; raise unless the features are in order."""
+        if hour is None:
+            hour = _left_out("hour", self.encoding.hours)
+        elif hour not in _ALL_HOURS:
+            raise ParameterError(_RULES["hour"])
+        if speed_mph is None:
+            speed_mph = _left_out("speed_mph", self.encoding.speeds_mph)
+        elif not 0 <= speed_mph < math.inf:
+            raise ParameterError(_RULES["speed_mph"])
+        speed_bin = min(int(speed_mph) // SPEED_BIN_MPH, SPEED_BINS - 1)
+        return hour, speed_bin, self._columns.get(region, self._width - 1)
+
+    def _logits(self, hour: int, speed_bin: int, column: int) -> Floats:
+        return self.network.after_first(self._of_hour_speed[hour, speed_bin] + self._of_region[column] + self._of_order)
+
+    def _predicted_table(self) -> npt.NDArray[np.uint8]:
+        """Return Algorithm 2's length in every cell; region by region, so that memory stays small."""
+        by_order = self._of_hour_speed[:, :, None] + self._of_order
+        lengths = [
+            blanket_lengths(sigmoid(self.network.after_first(by_order + of_region))) for of_region in self._of_region
+        ]
+        return np.stack(lengths, axis=-1).astype(np.uint8)
+
+
+def _left_out(name: str, levels: tuple[int, ...]) -> int:
+    if levels:
+        raise ParameterError(f"'{name}' must be given: this predictor was trained on groups by it.")
+    return 0
+
+
+def _checked(name: str, values: npt.ArrayLike | None, levels: tuple[int, ...]) -> Floats:
+    """Return hours or speeds as an array; raise unless all are in order."""
+    if values is None:
+        return np.asarray(_left_out(name, levels), np.float64)
+    array = np.asarray(values, np.float64)
+    right = (array >= 0) & np.isfinite(array)
+    if name == "hour":
+        right &= (array < HOURS) & (array == np.floor(array))
+    if not right.all():
+        raise ParameterError(_RULES[name])
+    return array

@@ -1,0 +1,162 @@
+"""The file of a predictor: weights, scaling, feature grid and table, in a strict container (`_arrayfile`).
+
+A file from elsewhere is checked before it is used: known keys and parts only, sizes that follow from one another, and
+finite numbers of moderate size. That the table is what the network says is not computed again: like any prediction it
+chooses rows of a mechanism and promises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
+from geoblanket.blanket.network import LAYERS, Network
+from geoblanket.blanket.predictor import Origin, Predictor
+from geoblanket.errors import InputError
+
+__all__ = ["LARGEST_BYTES", "LARGEST_ORDER", "load_predictor", "save_predictor"]
+
+LARGEST_BYTES: Final = 1 << 28
+"""The largest file that is read unless the caller says otherwise."""
+LARGEST_ORDER: Final = 64
+
+_MAGIC = b"GBPREDI1"
+_KIND = "a predictor of blankets"
+_HINT = "Train it again, or get it again from where it came from"
+_LARGEST_REGIONS = 1 << 17
+_LARGEST_LAYER = 1 << 10
+_LARGEST_NUMBER = 1e6
+_LONGEST_TEXT = 2000
+_INTEGERS = ("hours", "speeds_mph", "regions")
+_LAYER_PARTS = tuple(f"{part}_{layer}" for part in ("weights", "bias") for layer in range(1, LAYERS + 1))
+_DTYPES = {
+    **dict.fromkeys(_INTEGERS, "<i4"),
+    **dict.fromkeys(("centre", "scale", *_LAYER_PARTS), "<f8"),
+    "table": "|u1",
+}
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def save_predictor(predictor: Predictor, path: str | Path) -> None:
+    """Write a predictor, wholly or not at all; the same predictor always gives the same bytes."""
+    encoding, network = predictor.encoding, predictor.network
+    arrays: dict[str, npt.NDArray[Any]] = {name: np.array(getattr(encoding, name), np.int32) for name in _INTEGERS}
+    arrays |= {"centre": encoding.centre, "scale": encoding.scale, "table": predictor.table}
+    for layer in range(LAYERS):
+        arrays[f"weights_{layer + 1}"] = network.weights[layer]
+        arrays[f"bias_{layer + 1}"] = network.biases[layer]
+    header = {"largest": predictor.largest, **asdict(predictor.origin)}
+    write_arrays(path, magic=_MAGIC, fields=header, arrays=arrays)
+
+
+def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> Predictor:
+    """Read a predictor written by `save_predictor`; needs NumPy only.
+
+    Parameters
+    ----------
+    largest_bytes
+        Larger files are refused before they are read.
+
+    Raises
+    ------
+    InputError
+        The file is damaged, hostile or something else.
+    """
+    header, arrays = read_arrays(path, magic=_MAGIC, kind=_KIND, hint=_HINT, largest_bytes=largest_bytes)
+    try:
+        largest, origin = _header(header)
+        _check_parts(arrays)
+        encoding = _encoding(arrays, largest)
+        network = _network(arrays, encoding.width)
+        table = _table(arrays["table"], encoding)
+    except ValueError as error:
+        raise InputError(f"is not {_KIND} that can be used: {error}", path=path, hint=_HINT) from error
+    return Predictor(encoding, network, origin, table=table)
+
+
+def _header(values: dict[str, Any]) -> tuple[int, Origin]:
+    names = [field.name for field in fields(Origin)]
+    if type(values) is not dict or set(values) != {"largest", *names}:
+        raise ValueError("its header has other keys")
+    kinds = {field.name: field.type for field in fields(Origin)}
+    for name in names:
+        _check_value(name, values[name], str(kinds[name]))
+    if type(values["largest"]) is not int or not 1 <= values["largest"] <= LARGEST_ORDER:
+        raise ValueError(f"'largest' must be a whole number from 1 to {LARGEST_ORDER}")
+    return values["largest"], Origin(**{name: values[name] for name in names})
+
+
+def _check_value(name: str, value: Any, kind: str) -> None:
+    """Raise unless a value of the header is of its kind and of moderate size."""
+    if kind == "str":
+        # What is not printable could steer a terminal.
+        right = type(value) is str and 1 <= len(value) <= _LONGEST_TEXT and value.isprintable()
+    elif kind == "int":
+        right = type(value) is int and 0 <= value < 1 << 53
+    else:
+        right = type(value) in {int, float} and 0 < value <= _LARGEST_NUMBER
+    if not right:
+        raise ValueError(f"'{name}' in its header is of another kind or too large")
+
+
+def _check_parts(arrays: Arrays) -> None:
+    """Raise unless every part is there, of its type, and finite."""
+    if set(arrays) != set(_DTYPES):
+        raise ValueError("its parts are not those of a predictor")
+    for name, array in arrays.items():
+        dimensions = 3 if name == "table" else 2 if name.startswith("weights") else 1
+        if array.dtype.str != _DTYPES[name] or array.ndim != dimensions:
+            raise ValueError(f"its part '{name}' has another type")
+        if array.dtype.kind == "f" and not (np.abs(array) <= _LARGEST_NUMBER).all():
+            raise ValueError(f"its part '{name}' has a number that is not finite or too large")
+
+
+def _encoding(arrays: Arrays, largest: int) -> Encoding:
+    hours, speeds, regions = (tuple(arrays[name].tolist()) for name in _INTEGERS)
+    for name in _INTEGERS:
+        if (np.diff(arrays[name]) <= 0).any() or (arrays[name] < 0).any():
+            raise ValueError(f"its part '{name}' is not in order")
+    if max(hours, default=0) >= HOURS:
+        raise ValueError("an hour is not one of a day")
+    if any(speed % SPEED_BIN_MPH or speed >= SPEED_BIN_MPH * SPEED_BINS for speed in speeds):
+        raise ValueError("a speed is not the lower edge of a bin")
+    if len(regions) > _LARGEST_REGIONS:
+        raise ValueError(f"it has more than {_LARGEST_REGIONS} regions")
+    centre, scale = (np.array(arrays[name]) for name in ("centre", "scale"))
+    encoding = Encoding(hours, speeds, regions, largest, centre, scale)
+    if len(centre) != encoding.width or len(scale) != encoding.width:
+        raise ValueError("its scaling does not fit its features")
+    if not (scale >= 1 / _LARGEST_NUMBER).all():
+        raise ValueError("its scaling is not positive")
+    return encoding
+
+
+def _network(arrays: Arrays, width: int) -> Network:
+    weights, biases = [], []
+    for layer in range(1, LAYERS + 1):
+        weight, bias = arrays[f"weights_{layer}"], arrays[f"bias_{layer}"]
+        units = weight.shape[1]
+        if weight.shape[0] != width or len(bias) != units or not 1 <= units <= _LARGEST_LAYER:
+            raise ValueError("the sizes of its layers do not fit")
+        weights.append(np.array(weight))
+        biases.append(np.array(bias))
+        width = units
+    if width != 1:
+        raise ValueError("its last layer must have one output")
+    return Network(tuple(weights), tuple(biases))
+
+
+def _table(values: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[np.uint8]:
+    if values.shape != (HOURS, SPEED_BINS, len(encoding.regions) + 1):
+        raise ValueError("its table does not fit its features")
+    if values.min() < 1 or values.max() > encoding.largest:
+        raise ValueError("its table has a length that is not possible")
+    return np.array(values)
