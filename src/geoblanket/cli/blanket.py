@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from geoblanket.cli.blanket_discover import discover
+
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Find Markov blankets: how much of a vehicle's past its next place depends on.", no_args_is_help=True
 )
+app.command()(discover)

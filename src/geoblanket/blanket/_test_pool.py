@@ -1,0 +1,103 @@
+"""Tests of many groups at once: on all cores, or on a Dask cluster, with the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import NamedTuple
+
+import joblib
+from threadpoolctl import ThreadpoolController
+
+from geoblanket._geodesy import Floats
+from geoblanket.blanket.hypotheses import lagged
+from geoblanket.blanket.independence import find_test
+from geoblanket.errors import MissingExtraError, ParameterError, UntestableError
+
+__all__ = ["Outcome", "Task", "open_pool"]
+
+_CONNECT_S = 10
+
+
+class Task(NamedTuple):
+    """One hypothesis of one group, with all that its test needs."""
+
+    group: int
+    window: Floats
+    """Positions X_t, X_{t-1}, ... of each sample, metres, shape (n, T, 2)."""
+    m: int
+    block: bool
+    test: str
+    seed: int
+
+
+class Outcome(NamedTuple):
+    """What the test of a hypothesis said; the numbers are None where it could not decide."""
+
+    group: int
+    m: int
+    status: str
+    statistic: float | None = None
+    p_value: float | None = None
+    effect_size: float | None = None
+    n: int = 0
+
+
+def decide(task: Task) -> Outcome:
+    """Test one hypothesis, with one BLAS thread: the same numbers wherever it runs."""
+    x, y, z = lagged(task.window, task.m, block=task.block)
+    try:
+        with _libraries().limit(limits=1, user_api="blas"):
+            result = find_test(task.test)(x, y, z, seed=task.seed)
+    except UntestableError as error:
+        return Outcome(task.group, task.m, error.reason.replace(" ", "_"))
+    return Outcome(task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n)
+
+
+@contextmanager
+def open_pool(*, workers: int, cluster: str | None) -> Iterator[Callable[[Iterable[Task]], Iterator[Outcome]]]:
+    """Give a function that tests hypotheses, and yields the outcomes as they come, in any order.
+
+    Parameters
+    ----------
+    workers
+        Processes on this machine; 1 means this one.
+    cluster
+        Address of a Dask scheduler, whose workers are used instead.
+    """
+    with ExitStack() as stack:
+        if cluster is None:
+            stack.enter_context(joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1))
+        else:
+            _connect(cluster, stack)
+            stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
+        yield _run
+
+
+def _run(tasks: Iterable[Task]) -> Iterator[Outcome]:
+    outcomes: Iterator[Outcome] = joblib.Parallel(return_as="generator_unordered")(
+        joblib.delayed(decide)(task) for task in tasks
+    )
+    return outcomes
+
+
+def _connect(address: str, stack: ExitStack) -> None:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingExtraError("A Dask cluster", "cluster") from None
+    try:
+        client = stack.enter_context(Client(address, timeout=_CONNECT_S))
+        client.wait_for_workers(1, timeout=_CONNECT_S)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ParameterError(
+            f"No Dask cluster with workers answers at {address} within {_CONNECT_S} s ({type(error).__name__}). "
+            "Give the address that its scheduler prints, such as tcp://HOST:8786."
+        ) from error
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    # Looking for the BLAS libraries takes longer than some tests: once per process.
+    return ThreadpoolController()

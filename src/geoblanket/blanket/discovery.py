@@ -1,0 +1,381 @@
+"""Discovery: the Markov blanket of each group of samples, by tests of one order after the other (Algorithm 1).
+
+All groups are tested at order 1, then those that go on at order 2, and so on. So only one order's samples are held at
+a time, tests need nothing but the positions that they are sent, and a barrier between orders is all that is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy.stats import false_discovery_control
+
+from geoblanket import __version__
+from geoblanket._files import check_output, sha256_file
+from geoblanket._processes import count_workers
+from geoblanket._progress import Progress, silent
+from geoblanket.blanket._journal import Journal, journal_path
+from geoblanket.blanket._test_pool import Outcome, Task, open_pool
+from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
+from geoblanket.blanket.groups import Grouping, Samples, check_features, find_samples, seeds_of
+from geoblanket.blanket.independence import find_test
+from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
+from geoblanket.blanket.place_regions import Regions, find_regions
+from geoblanket.errors import ParameterError
+
+__all__ = ["Discovery", "discover"]
+
+_MOST_ORDERS = 20
+_SECONDS_PER_TEST = 0.05
+"""What a test takes, by estimate, to judge whether more processes pay."""
+
+RunTests = Callable[[Iterable[Task]], Iterator[Outcome]]
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery:
+    """What was found: a row for each group and order, and how."""
+
+    findings: pl.DataFrame
+    """`FINDINGS_SCHEMA`."""
+    about: dict[str, Any]
+    """Parameters, inputs and counts, as JSON values."""
+
+    @cached_property
+    def blankets(self) -> pl.DataFrame:
+        """The size of each group's blanket; see `blanket_sizes`."""
+        return blanket_sizes(self.findings)
+
+    def summary(self) -> dict[str, Any]:
+        """Return counts for each grouping, as JSON values.
+
+        `groups`, and which of them are `empty`, have `too_few` samples (but some), are `constant` or `tested` at order
+        1; the `tests` done; and the number of tested groups by blanket size, and of those that are `capped`.
+        """
+        return {str(by): _count(rows) for (by,), rows in self._joined.group_by("by", maintain_order=True)}
+
+    @property
+    def _joined(self) -> pl.DataFrame:
+        first = self.findings.filter(pl.col("m") == 1).select("group", "status", "available")
+        tests = self.findings.group_by("group").agg((pl.col("status") == "tested").sum().alias("tests"))
+        return self.blankets.join(first, on="group").join(tests, on="group").sort("group")
+
+
+def _count(groups: pl.DataFrame) -> dict[str, Any]:
+    known = groups.drop_nulls("order")
+    sizes = known["order"].value_counts().sort("order")
+    return {
+        "groups": groups.height,
+        "tested": known.height,
+        "empty": groups.filter(pl.col("available") == 0).height,
+        "too_few": groups.filter((pl.col("status") == "too_few") & (pl.col("available") > 0)).height,
+        "constant": groups.filter(pl.col("status") == "constant").height,
+        "tests": int(groups["tests"].sum()),
+        "sizes": {str(size): count for size, count in sizes.iter_rows()},
+        "capped": int(known["capped"].sum()),
+    }
+
+
+def discover(
+    walks: str | Path,
+    roads: str | Path,
+    *,
+    by: Sequence[str] | Sequence[Sequence[str]] = ("hour", "speed", "region"),
+    regions: Regions | None = None,
+    time_zone: str = "UTC",
+    largest: int = 5,
+    alpha: float = 0.05,
+    test: str = "analytic",
+    stop_early: bool = True,
+    block: bool = False,
+    smallest_group: int = 200,
+    largest_sample: int = 2000,
+    seed: int = 0,
+    workers: int | None = None,
+    cluster: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> Discovery:
+    """Find the Markov blanket of each group of samples.
+
+    A sample is a step of a walk with enough steps before it. For order m = 1, 2, ... the hypothesis that X_t is
+    independent of X_{t-m-1} given X_{t-1}, ..., X_{t-m} is tested, until it is not rejected: that m is the size of the
+    blanket. The result is the same for any number of workers, and for a group it does not depend on which other
+    groups are tested.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match`.
+    roads
+        The road graph it was matched to.
+    by
+        What defines a group: some of "hour", "speed" and "region", or none for one group of all samples; or several
+        such groupings. Speeds are in bins of 5 mph from 0 to 120, and are the mean over {X_t, ..., X_{t-m}}; so the
+        members of a group differ between orders.
+    regions
+        Where regions lie (`Regions`); 4 × 4 cells over the roads' box if None.
+    time_zone
+        IANA name of the time zone in which hours are told.
+    largest
+        Γ: the largest order to test.
+    alpha
+        A hypothesis is rejected if p ≤ α.
+    test
+        Name of the test; see `geoblanket.blanket.independence`.
+    stop_early
+        Whether orders above the first that is not rejected are imputed rather than tested.
+    block
+        Test X_t against all of X_{t-m-1}, ..., X_{t-Γ-1} at once. That sees a dependence that skips a lag, and needs a
+        longer past.
+    smallest_group
+        Groups with fewer samples are not tested.
+    largest_sample
+        Of larger groups, this many samples are drawn. (Of very many, any test finds some dependence, and blankets
+        would only tell how large groups are.)
+    seed
+        Another seed, other draws.
+    workers
+        Processes; as many as pay if None.
+    cluster
+        Address of a Dask scheduler, to test on its workers instead. They need geoblanket installed.
+    out
+        Where to write the findings (Parquet), wholly or not at all. What is finished is kept in a file beside it until
+        then.
+    resume
+        Go on with an interrupted run with the same `out`, inputs and parameters.
+    progress
+        Called as the work goes on.
+
+    Raises
+    ------
+    InputError, MismatchError
+        If the files cannot be used or do not belong together, or another run was interrupted than is resumed.
+    ParameterError
+        If an option is out of range.
+    """
+    plan = _Plan(
+        largest=largest,
+        alpha=alpha,
+        test=test,
+        stop_early=stop_early,
+        block=block,
+        smallest_group=smallest_group,
+        largest_sample=largest_sample,
+        seed=seed,
+    )
+    features = check_features(by)
+    _check_time_zone(time_zone)
+    if out is not None:
+        check_output(out)
+    loaded = load_walks(walks, roads, time_zone=time_zone, progress=progress)
+    placed = find_regions(regions, loaded.places)
+    about = {
+        **asdict(plan),
+        "by": [list(one) for one in features],
+        "time_zone": time_zone,
+        "regions": placed.about if any("region" in one for one in features) else None,
+        "interval_s": loaded.interval_s,
+        "spacing_m": loaded.places.spacing_m,
+        "roads": loaded.places.roads_identity,
+        "walks": sha256_file(walks),
+        "geoblanket": __version__,
+    }
+    boards = _boards([Grouping(one, placed) for one in features], plan)
+    most_tests = sum(len(board.grouping) for board in boards)
+    processes = count_workers(workers, tasks=most_tests, seconds=most_tests * _SECONDS_PER_TEST)
+    run = _Run(plan, loaded, progress)
+    with ExitStack() as stack:
+        run_tests = stack.enter_context(open_pool(workers=processes, cluster=cluster))
+        if out is not None:
+            run.keep(stack.enter_context(Journal(journal_path(out), about, resume=resume)))
+        for m in range(1, largest + 1):
+            for board in boards:
+                run.test(board, m, run_tests)
+        about |= {"counts": loaded.counts, "outside": {board.grouping.name: board.outside for board in boards}}
+        found = Discovery(_adjusted(pl.concat([board.frame() for board in boards])), about)
+        if out is not None:
+            write_findings(found.findings, out, about=about)
+            run.finish()
+    return found
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is tested, and how."""
+
+    largest: int
+    alpha: float
+    test: str
+    stop_early: bool
+    block: bool
+    smallest_group: int
+    largest_sample: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        find_test(self.test)
+        if not 1 <= self.largest <= _MOST_ORDERS:
+            raise ParameterError(f"The largest order must be from 1 to {_MOST_ORDERS}. Got {self.largest} instead.")
+        if not 0 < self.alpha < 1:
+            raise ParameterError(f"alpha must be between 0 and 1. Got {self.alpha} instead.")
+        if not 1 <= self.smallest_group <= self.largest_sample:
+            raise ParameterError(
+                "The smallest group must be 1 or more, and no larger than the largest sample. "
+                f"Got {self.smallest_group} and {self.largest_sample} instead."
+            )
+
+    def window_length(self, m: int) -> int:
+        """Return how many positions a sample of the hypothesis of order m has."""
+        return (self.largest if self.block else m) + 2
+
+
+@dataclass(eq=False)
+class _Board:
+    """What is known of the hypotheses of one grouping, shape (groups, orders) each."""
+
+    grouping: Grouping
+    first_group: int
+    orders: int
+    outside: int = 0
+    """Samples that belong to no group, at order 1."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.grouping), self.orders)
+        self.available = np.zeros(shape, np.int64)
+        self.numbers = {name: np.full(shape, np.nan) for name in ("lat", "lon", "statistic", "p_value", "effect_size")}
+        self.n = np.zeros(shape, np.int32)
+        self.status = np.full(shape, STATUSES.index("too_few"), np.uint8)
+        self.rejected = np.zeros(shape, np.bool_)
+        self.labels = self.grouping.labels()
+
+    def label(self, group: int) -> tuple[object, ...]:
+        return (self.grouping.name, *self.labels.row(group))
+
+    def kept_before(self, m: int) -> npt.NDArray[np.bool_]:
+        """Return in which groups a smaller order was tested and not rejected."""
+        earlier = self.status[:, : m - 1] == STATUSES.index("tested")
+        result: npt.NDArray[np.bool_] = (earlier & ~self.rejected[:, : m - 1]).any(axis=1)
+        return result
+
+    def put(self, outcome: Outcome, *, alpha: float) -> None:
+        at = outcome.group - self.first_group, outcome.m - 1
+        self.status[at] = STATUSES.index(outcome.status)
+        if outcome.p_value is not None:
+            self.numbers["statistic"][at] = outcome.statistic
+            self.numbers["p_value"][at] = outcome.p_value
+            self.numbers["effect_size"][at] = outcome.effect_size
+            self.rejected[at] = outcome.p_value <= alpha
+            self.n[at] = outcome.n
+
+    def frame(self) -> pl.DataFrame:
+        """Return the rows of `FINDINGS_SCHEMA`, `p_adjusted` empty."""
+        groups = len(self.grouping)
+        number = np.repeat(np.arange(groups), self.orders)
+        status = pl.Series(STATUSES).gather(self.status.ravel().astype(np.uint32))
+        known = status.is_in(["tested", "imputed"])
+        return pl.DataFrame(
+            {
+                "group": self.first_group + number,
+                "by": pl.repeat(self.grouping.name, len(number), eager=True),
+                **{name: self.labels[name].gather(number) for name in self.labels.columns},
+                "m": np.tile(np.arange(1, self.orders + 1), groups),
+                "available": self.available.ravel(),
+                "n": self.n.ravel(),
+                **{name: pl.Series(values.ravel(), nan_to_null=True) for name, values in self.numbers.items()},
+                "p_adjusted": pl.repeat(None, len(number), dtype=pl.Float64, eager=True),
+                "rejected": pl.Series(self.rejected.ravel()).set(~known, None),
+                "status": status,
+            }
+        ).select(pl.col(name).cast(kind) for name, kind in FINDINGS_SCHEMA.items())
+
+
+def _boards(groupings: Sequence[Grouping], plan: _Plan) -> list[_Board]:
+    first = np.cumsum([0, *(len(grouping) for grouping in groupings)]).tolist()
+    return [_Board(grouping, start, plan.largest) for grouping, start in zip(groupings, first, strict=False)]
+
+
+@dataclass(eq=False)
+class _Run:
+    """One discovery, as it goes on."""
+
+    plan: _Plan
+    walks: LaggedWalks
+    progress: Progress
+    journal: Journal | None = None
+    finished: dict[tuple[int, int], Outcome] = field(default_factory=dict)
+
+    def keep(self, journal: Journal) -> None:
+        """Keep outcomes in a side file, and take over those that it has."""
+        self.journal = journal
+        for record in journal.records:
+            outcome = Outcome(*record)
+            self.finished[outcome.group, outcome.m] = outcome
+
+    def finish(self) -> None:
+        if self.journal is not None:
+            self.journal.remove()
+
+    def test(self, board: _Board, m: int, run_tests: RunTests) -> None:
+        """Test the hypothesis of order m in all groups that go on."""
+        samples = find_samples(self.walks, board.grouping, m=m, length=self.plan.window_length(m))
+        board.available[:, m - 1] = samples.available
+        board.numbers["lat"][:, m - 1], board.numbers["lon"][:, m - 1] = samples.lat, samples.lon
+        if m == 1:
+            board.outside = samples.outside
+        skipped = board.kept_before(m) & self.plan.stop_early
+        board.status[skipped, m - 1] = STATUSES.index("imputed")
+        open_groups = np.flatnonzero(~skipped & (samples.available >= self.plan.smallest_group)).tolist()
+        known = [self.finished.get((board.first_group + group, m)) for group in open_groups]
+        done = 0
+        for outcome in (one for one in known if one is not None):
+            board.put(outcome, alpha=self.plan.alpha)
+            done += 1
+        phase = f"{board.grouping.name}, order {m}"
+        self.progress(phase, done, len(open_groups))
+        left = [group for group, one in zip(open_groups, known, strict=True) if one is None]
+        for outcome in run_tests(self._tasks(board, m, samples, left)):
+            if self.journal is not None:
+                self.journal.add(outcome)
+            board.put(outcome, alpha=self.plan.alpha)
+            done += 1
+            self.progress(phase, done, len(open_groups))
+
+    def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[Task]:
+        plan = self.plan
+        for group in groups:
+            draw_seed, test_seed = seeds_of(board.label(group), m, plan.seed)
+            steps = samples.draw(group, most=plan.largest_sample, seed=draw_seed)
+            window = self.walks.windows(steps, plan.window_length(m))
+            yield Task(board.first_group + group, window, m, plan.block, plan.test, test_seed)
+
+
+def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:
+    """Fill `p_adjusted`: Benjamini and Hochberg's over the tested groups of each grouping and order."""
+    adjusted = pl.col("p_value").map_batches(
+        lambda p: pl.Series(false_discovery_control(p.to_numpy())), return_dtype=pl.Float64, is_elementwise=False
+    )
+    tested = findings.filter(pl.col("status") == "tested").select(
+        "group", "m", adjusted.over("by", "m").alias("p_adjusted")
+    )
+    joined = findings.drop("p_adjusted").join(tested, on=["group", "m"], how="left", maintain_order="left")
+    return joined.select(list(FINDINGS_SCHEMA))
+
+
+def _check_time_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ParameterError(
+            f"The time zone must be an IANA name such as Europe/Lisbon. Got {name!r} instead."
+        ) from None
