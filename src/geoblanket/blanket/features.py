@@ -13,12 +13,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["HOURS", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
+__all__ = ["HOURS", "LARGEST_ORDER", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
 
 HOURS: Final = 24
 SPEED_BIN_MPH: Final = 5
 SPEED_BINS: Final = 24
 """Bins of `SPEED_BIN_MPH` from 0 to 120 mph; whatever is faster belongs to the last."""
+
+LARGEST_ORDER: Final = 20
+"""No Γ is larger."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

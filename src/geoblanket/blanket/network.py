@@ -8,9 +8,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LAYERS", "Network", "blanket_lengths", "sigmoid"]
+__all__ = ["LARGEST_LAYER", "LAYERS", "Network", "blanket_lengths", "sigmoid"]
 
 LAYERS = 3
+LARGEST_LAYER = 256
+"""Units of a hidden layer; more are refused."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,14 +34,15 @@ class Network:
 
     def probabilities(self, rows: Floats) -> Floats:
         """Return P("fail to reject") of each encoded row."""
-        return sigmoid(self.after_first(rows @ self.weights[0] + self.biases[0]))
+        return sigmoid(self.after_first(rows @ self.weights[0] + self.biases[0])[:, 0])
 
     def after_first(self, sums: Floats) -> Floats:
-        """Return the logits that follow from the sums of the first layer, shape (..., units), before its ReLU."""
-        second = np.maximum(sums, 0.0) @ self.weights[1]
-        second += self.biases[1]
-        logits: Floats = (np.maximum(second, 0.0, out=second) @ self.weights[2])[..., 0]
-        logits += self.biases[2]
+        """Return the logits, shape (n, 1) or (1,), from the first layer's sums before its ReLU, (n, units) or (units,).
+
+        `np.dot`, because for single rows it takes half the time of `@`.
+        """
+        second = np.dot(np.maximum(sums, 0.0), self.weights[1]) + self.biases[1]
+        logits: Floats = np.dot(np.maximum(second, 0.0), self.weights[2]) + self.biases[2]
         return logits
 
 

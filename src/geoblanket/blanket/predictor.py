@@ -78,9 +78,9 @@ class Predictor:
         self.encoding = encoding
         self.network = network
         self.origin = origin
-        # The first layer is a sum of one row for each feature, so these rows are all that it ever needs.
-        self._of_hour_speed, self._of_region, of_order = encoding.first_layer(network.weights[0])
-        self._of_order = of_order + network.biases[0]
+        # The first layer is a sum of one row for each feature, so two look-ups are all that it ever needs.
+        of_hour_speed, self._of_region, of_order = encoding.first_layer(network.weights[0])
+        self._of_others = of_hour_speed[:, :, None] + (of_order + network.biases[0])
         self.table = self._predicted_table() if table is None else table
         self._width = len(encoding.regions) + 1
         self._lengths = self.table.tobytes()
@@ -125,17 +125,21 @@ class Predictor:
         self, *, hour: int | None = None, speed_mph: float | None = None, region: int | None = None
     ) -> Floats:
         """Return P("fail to reject") for m = 1, ..., Γ by the network; the parameters are those of `length`."""
-        return sigmoid(self._logits(*self._cell(hour, speed_mph, region)))
+        row, speed_bin, column = self._cell(hour, speed_mph, region)
+        return sigmoid(self.network.after_first(self._of_others[row, speed_bin] + self._of_region[column])[:, 0])
 
     def length_by_network(
         self, *, hour: int | None = None, speed_mph: float | None = None, region: int | None = None
     ) -> int:
         """Return the same as `length` without the table, by Algorithm 2: stop at the first m that is not rejected."""
-        logits = self._logits(*self._cell(hour, speed_mph, region)).tolist()
-        for m, logit in enumerate(logits, start=1):
-            if logit > 0.0:
-                return m
-        return len(logits)
+        row, speed_bin, column = self._cell(hour, speed_mph, region)
+        of_region = self._of_region[column]
+        m = 0
+        for of_others in self._of_others[row, speed_bin]:
+            m += 1
+            if self.network.after_first(of_others + of_region).item() > 0.0:
+                break
+        return m
 
     def grid(self) -> Iterator[tuple[int, int, int | None, int]]:
         """Yield hour, lower edge of the speed bin (mph), region (None: any other) and length for the whole table."""
@@ -156,15 +160,13 @@ class Predictor:
         speed_bin = min(int(speed_mph) // SPEED_BIN_MPH, SPEED_BINS - 1)
         return hour, speed_bin, self._columns.get(region, self._width - 1)
 
-    def _logits(self, hour: int, speed_bin: int, column: int) -> Floats:
-        return self.network.after_first(self._of_hour_speed[hour, speed_bin] + self._of_region[column] + self._of_order)
-
     def _predicted_table(self) -> npt.NDArray[np.uint8]:
         """Return Algorithm 2's length in every cell; region by region, so that memory stays small."""
-        by_order = self._of_hour_speed[:, :, None] + self._of_order
-        lengths = [
-            blanket_lengths(sigmoid(self.network.after_first(by_order + of_region))) for of_region in self._of_region
-        ]
+        units = self._of_others.shape[-1]
+        lengths = []
+        for of_region in self._of_region:
+            logits = self.network.after_first((self._of_others + of_region).reshape(-1, units))
+            lengths.append(blanket_lengths(sigmoid(logits.reshape(HOURS, SPEED_BINS, self.largest))))
         return np.stack(lengths, axis=-1).astype(np.uint8)
 
 

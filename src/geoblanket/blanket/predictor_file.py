@@ -16,22 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
-from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
-from geoblanket.blanket.network import LAYERS, Network
+from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, Encoding
+from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
 from geoblanket.blanket.predictor import Origin, Predictor
 from geoblanket.errors import InputError
 
-__all__ = ["LARGEST_BYTES", "LARGEST_ORDER", "load_predictor", "save_predictor"]
+__all__ = ["LARGEST_BYTES", "load_predictor", "save_predictor"]
 
 LARGEST_BYTES: Final = 1 << 28
 """The largest file that is read unless the caller says otherwise."""
-LARGEST_ORDER: Final = 64
 
 _MAGIC = b"GBPREDI1"
 _KIND = "a predictor of blankets"
 _HINT = "Train it again, or get it again from where it came from"
 _LARGEST_REGIONS = 1 << 17
-_LARGEST_LAYER = 1 << 10
 _LARGEST_NUMBER = 1e6
 _LONGEST_TEXT = 2000
 _INTEGERS = ("hours", "speeds_mph", "regions")
@@ -144,7 +142,7 @@ def _network(arrays: Arrays, width: int) -> Network:
     for layer in range(1, LAYERS + 1):
         weight, bias = arrays[f"weights_{layer}"], arrays[f"bias_{layer}"]
         units = weight.shape[1]
-        if weight.shape[0] != width or len(bias) != units or not 1 <= units <= _LARGEST_LAYER:
+        if weight.shape[0] != width or len(bias) != units or not 1 <= units <= LARGEST_LAYER:
             raise ValueError("the sizes of its layers do not fit")
         weights.append(np.array(weight))
         biases.append(np.array(bias))

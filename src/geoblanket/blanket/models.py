@@ -1,0 +1,160 @@
+"""What predicts labels: the paper's network, and two baselines that it must beat to be worth anything."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+
+from geoblanket._progress import Progress, silent
+from geoblanket.blanket.features import Encoding, Inputs
+from geoblanket.blanket.labels import Parts
+from geoblanket.blanket.network import Network
+from geoblanket.blanket.scores import log_losses
+
+__all__ = ["FittedNetwork", "Model", "NetworkOptions", "fit_boosting", "fit_network", "fit_rate_by_order"]
+
+Floats = npt.NDArray[np.float64]
+Model = Callable[[Inputs], Floats]
+"""Returns P("fail to reject") of each hypothesis."""
+
+_BOOSTING_STEPS = 200
+_MOST_CATEGORIES = 255
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """How the network is trained; but for the rate and the patience, as in the paper."""
+
+    hidden: tuple[int, int] = (64, 32)
+    """Units of the first two layers; the third has one output."""
+    learning_rate: float = 1e-3
+    """Of Adam. The paper has 1e-5, …"""
+    patience: int = 50
+    """Epochs without a smaller loss on the validation part before training stops. … and 400."""
+    most_epochs: int = 20_000
+    batch: int = 128
+
+
+@dataclass(frozen=True)
+class FittedNetwork:
+    """A network and how its training went."""
+
+    encoding: Encoding
+    network: Network
+    best_epoch: int
+    """The epoch whose weights were kept, counted from 1; 0 where there was nothing to learn."""
+    validation_loss: tuple[float, ...]
+    """Binary cross-entropy on the validation part after each epoch, nats."""
+
+    def __call__(self, inputs: Inputs) -> Floats:
+        """Return P("fail to reject") of each hypothesis."""
+        return self.network.probabilities(self.encoding.rows(inputs))
+
+
+def fit_rate_by_order(parts: Parts) -> Model:
+    """Return the baseline that knows m alone: the share of "fail to reject" among all groups.
+
+    One of each label is added at every m, so that no probability is 0 or 1.
+    """
+    train = parts.train
+    most = int(train.inputs.m.max())
+    counts = np.bincount(train.inputs.m, minlength=most + 1)
+    kept = np.bincount(train.inputs.m, weights=train.kept, minlength=most + 1)
+    rate: Floats = (kept + 1) / (counts + 2)
+
+    def predict(inputs: Inputs) -> Floats:
+        # Beyond the largest m of the training part, its rate is the best there is.
+        found: Floats = rate[inputs.m.clip(max=most)]
+        return found
+
+    return predict
+
+
+def fit_boosting(parts: Parts, *, seed: int) -> Model:
+    """Return gradient-boosted trees, with as many steps as suit the validation part best."""
+    if (alone := _single_class(parts)) is not None:
+        return lambda inputs: np.full(len(inputs), alone)
+    regions = np.unique(parts.train.inputs.region)
+
+    def columns(inputs: Inputs) -> Floats:
+        position = np.searchsorted(regions, inputs.region).clip(max=len(regions) - 1)
+        region = np.where(regions[position] == inputs.region, position, np.nan)
+        return np.column_stack([inputs.hour, inputs.speed_mph, region, inputs.m]).astype(np.float64)
+
+    def fit(steps: int) -> HistGradientBoostingClassifier:
+        # scikit-learn's own early stopping would split rows, and so share groups between the parts.
+        trees = HistGradientBoostingClassifier(
+            max_iter=steps,
+            early_stopping=False,
+            categorical_features=[2] if len(regions) < _MOST_CATEGORIES else None,
+            random_state=seed,
+        )
+        return trees.fit(columns(parts.train.inputs), parts.train.kept)
+
+    with threadpool_limits(limits=1):
+        stages = fit(_BOOSTING_STEPS).staged_predict_proba(columns(parts.validation.inputs))
+        trees = fit(1 + int(np.argmin([log_losses(parts.validation.kept, both[:, 1]).mean() for both in stages])))
+
+    def predict(inputs: Inputs) -> Floats:
+        with threadpool_limits(limits=1):
+            found: Floats = trees.predict_proba(columns(inputs))[:, 1]
+        return found
+
+    return predict
+
+
+def fit_network(
+    parts: Parts, *, largest: int, options: NetworkOptions, seed: int, progress: Progress = silent
+) -> FittedNetwork:
+    """Train the paper's network by Adam on the training part, and keep the weights that suit the validation part best.
+
+    Parameters
+    ----------
+    largest
+        Γ, the largest order.
+    """
+    encoding = Encoding.learned(parts.train.inputs, largest=largest)
+    if (alone := _single_class(parts)) is not None:
+        return FittedNetwork(encoding, Network.constant(encoding.width, alone), 0, ())
+    rows, validation = encoding.rows(parts.train.inputs), encoding.rows(parts.validation.inputs)
+    classifier = MLPClassifier(
+        hidden_layer_sizes=options.hidden,
+        learning_rate_init=options.learning_rate,
+        batch_size=min(options.batch, len(rows)),
+        alpha=0.0,
+        # A generator, not a number: a number would shuffle every epoch alike.
+        random_state=np.random.RandomState(seed),
+    )
+    best, best_epoch, losses = Network.constant(encoding.width, 0.5), 0, [np.inf]
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        # scikit-learn turns Ctrl-C into this warning and goes on.
+        warnings.filterwarnings("error", message="Training interrupted by user")
+        for epoch in range(1, options.most_epochs + 1):
+            try:
+                classifier.partial_fit(rows, parts.train.kept, classes=[False, True])
+            except UserWarning as interrupted:
+                raise KeyboardInterrupt from interrupted
+            network = Network(tuple(classifier.coefs_), tuple(classifier.intercepts_))
+            losses.append(float(log_losses(parts.validation.kept, network.probabilities(validation)).mean()))
+            if losses[-1] < losses[best_epoch]:
+                best, best_epoch = copy.deepcopy(network), epoch
+            progress("train the network (epochs)", epoch, None)
+            if epoch - best_epoch >= options.patience:
+                break
+    return FittedNetwork(encoding, best, best_epoch, tuple(losses[1:]))
+
+
+def _single_class(parts: Parts) -> float | None:
+    """Return a probability to answer always where the training part has one class only, else None."""
+    kept = parts.train.kept
+    if kept.any() and not kept.all():
+        return None
+    return float((kept.sum() + 1) / (len(kept) + 2))

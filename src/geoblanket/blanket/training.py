@@ -1,0 +1,262 @@
+"""Stage (b): train the predictor on findings, and judge it beside its baselines on groups that it has not seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from geoblanket._progress import Progress, silent
+from geoblanket.blanket.findings import blanket_sizes, scan_findings
+from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group
+from geoblanket.blanket.models import FittedNetwork, Model, NetworkOptions, fit_boosting, fit_network, fit_rate_by_order
+from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, blanket_lengths
+from geoblanket.blanket.predictor import Origin, Predictor
+from geoblanket.blanket.scores import CalibrationBin, Scores, calibration_bins, log_losses, score
+from geoblanket.errors import ParameterError
+
+__all__ = ["Evaluation", "TrainResult", "train"]
+
+LabelKind = Literal["all", "tested"]
+Floats = npt.NDArray[np.float64]
+_KINDS: tuple[LabelKind, ...] = ("all", "tested")
+_PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model, judged on the groups of the test part."""
+
+    model: str
+    """`network`, `boosting` or `rate by m`."""
+    trained_on: LabelKind
+    """All labels, or only those that were tested and not imputed."""
+    scores: Mapping[LabelKind, Scores]
+    """Measures on all labels of the test part, and on those tested."""
+    calibration: Mapping[LabelKind, list[CalibrationBin]]
+    """Where the calibration error of `scores` comes from."""
+    right_length: float | None
+    """Share of the test part's groups whose blanket has the length that Algorithm 1 found; None without such groups."""
+    gain: float
+    """How much smaller the cross-entropy on tested labels is than that of the rate by m, nats a hypothesis."""
+    gain_error: float
+    """Standard error of `gain`, over groups."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A trained predictor, and how good it is."""
+
+    predictor: Predictor
+    evaluations: tuple[Evaluation, ...]
+    groups: Mapping[str, int]
+    """Groups in the parts `train`, `validation` and `test`."""
+    hypotheses: Mapping[str, int]
+    """Hypotheses `tested`, `imputed` and left out because they were `undecided`."""
+    epochs: int
+    """Epochs of training; the weights are those of `best_epoch`."""
+    best_epoch: int
+    length_by_cell: Mapping[int, int]
+    """How many cells of the grid (hours × speed bins × known regions) have each predicted length."""
+    length_by_sample: Mapping[int, int]
+    """How many samples of the findings, by the features of their groups, have each predicted length."""
+    found_by_sample: Mapping[int, int]
+    """How many of them are in groups for which Algorithm 1 found each length."""
+
+    def evaluation(self, model: str, *, trained_on: LabelKind = "all") -> Evaluation:
+        """Return how good one of the models is."""
+        return next(one for one in self.evaluations if (one.model, one.trained_on) == (model, trained_on))
+
+
+def train(
+    findings: str | Path | pl.DataFrame,
+    *,
+    about: Mapping[str, Any] | None = None,
+    by: str | None = None,
+    labels: LabelKind = "all",
+    learning_rate: float = 1e-3,
+    patience: int = 50,
+    most_epochs: int = 20_000,
+    hidden: tuple[int, int] = (64, 32),
+    seed: int = 0,
+    progress: Progress = silent,
+) -> TrainResult:
+    """Train the predictor of blankets on findings, and judge it beside two baselines.
+
+    Groups are split 60 : 20 : 20 into those to train on, to stop by and to judge by. With all labels, the network's
+    probability for m is that of a blanket no longer than m, so that Algorithm 2 returns its median length; with the
+    tested ones, it is the probability that a blanket not shorter than m ends there.
+
+    Parameters
+    ----------
+    findings
+        A file written by `geoblanket blanket discover`, or its rows.
+    about
+        With rows: how they were made (`interval_s`, `time_zone`, `regions`, `test` and `alpha`), as the file tells.
+    by
+        Which grouping to use where the findings have several; by default that by the most features.
+    labels
+        What the predictor's network is trained on: "all", as in the paper, or "tested", without the imputed ones. Both
+        networks are judged.
+    learning_rate
+        Of Adam. The paper's is 1e-5.
+    patience
+        Epochs without a smaller loss on the validation part before training stops. The paper's is 400.
+    most_epochs
+        Training stops after so many in any case.
+    hidden
+        Units of the two hidden layers.
+    seed
+        Of the split and of the weights to begin with. The same seed and findings give the same predictor.
+
+    Raises
+    ------
+    ParameterError
+        There are fewer than 10 groups with a decision, or an option is out of range.
+    """
+    options = _options(learning_rate, patience, most_epochs, hidden)
+    if labels not in _KINDS:
+        raise ParameterError(f"'labels' must be one of {', '.join(_KINDS)}. Got '{labels}' instead.")
+    if not isinstance(findings, pl.DataFrame):
+        lazy, about = scan_findings(findings)
+        findings = lazy.collect()
+    findings = choose_grouping(findings, by)
+    found = read_labels(findings)
+    parts = split_by_group(found, seed=seed)
+    largest = int(found.inputs.m.max())
+    blankets = _known_blankets(findings, largest)
+    networks: dict[LabelKind, FittedNetwork] = {}
+    evaluations: list[Evaluation] = []
+    for kind in _KINDS:
+        chosen = parts if kind == "all" else parts.tested()
+        networks[kind] = fit_network(chosen, largest=largest, options=options, seed=seed, progress=progress)
+        baseline = fit_rate_by_order(chosen)
+        models: dict[str, Model] = {
+            "network": networks[kind],
+            "boosting": fit_boosting(chosen, seed=seed),
+            "rate by m": baseline,
+        }
+        evaluations += [
+            _evaluate(model, baseline, parts.test, blankets, largest, name=name, trained_on=kind)
+            for name, model in models.items()
+        ]
+    fitted = networks[labels]
+    origin = _origin(about or {}, findings, labels=labels, groups=len(np.unique(parts.train.group)), seed=seed)
+    predictor = Predictor(fitted.encoding, fitted.network, origin)
+    by_cell, by_sample, found_by_sample = _sizes(predictor, findings, blankets)
+    return TrainResult(
+        predictor=predictor,
+        evaluations=tuple(evaluations),
+        groups={name: len(np.unique(part.group)) for name, part in zip(_PARTS, parts, strict=True)},
+        hypotheses={
+            "tested": int(found.tested.sum()),
+            "imputed": int((~found.tested).sum()),
+            "undecided": len(findings) - len(found),
+        },
+        epochs=len(fitted.validation_loss),
+        best_epoch=fitted.best_epoch,
+        length_by_cell=by_cell,
+        length_by_sample=by_sample,
+        found_by_sample=found_by_sample,
+    )
+
+
+def _options(learning_rate: float, patience: int, most_epochs: int, hidden: tuple[int, int]) -> NetworkOptions:
+    if not 0 < learning_rate <= 1:
+        raise ParameterError(f"'learning_rate' must be above 0 and at most 1. Got {learning_rate:g} instead.")
+    if patience < 1 or most_epochs < 1:
+        raise ParameterError("'patience' and 'most_epochs' must be at least 1.")
+    if len(hidden) != LAYERS - 1 or not all(1 <= units <= LARGEST_LAYER for units in hidden):
+        raise ParameterError(f"'hidden' must be the units of {LAYERS - 1} layers, each from 1 to {LARGEST_LAYER}.")
+    return NetworkOptions(hidden=hidden, learning_rate=learning_rate, patience=patience, most_epochs=most_epochs)
+
+
+def _known_blankets(findings: pl.DataFrame, largest: int) -> pl.DataFrame:
+    """Return the groups whose length is known, at most Γ: a test ended the blanket, or none up to Γ did."""
+    ended = ~pl.col("capped") | (pl.col("order") == largest)
+    return blanket_sizes(findings).filter(pl.col("order").is_not_null() & ended)
+
+
+def _evaluate(
+    model: Model,
+    baseline: Model,
+    test: Labels,
+    blankets: pl.DataFrame,
+    largest: int,
+    *,
+    name: str,
+    trained_on: LabelKind,
+) -> Evaluation:
+    judged: dict[LabelKind, Labels] = {"all": test, "tested": test.where(test.tested)}
+    predicted = {kind: model(labels.inputs) for kind, labels in judged.items()}
+    gain, gain_error = _gain(judged["tested"], predicted["tested"], baseline(judged["tested"].inputs))
+    return Evaluation(
+        model=name,
+        trained_on=trained_on,
+        scores={kind: score(judged[kind].kept, predicted[kind]) for kind in _KINDS},
+        calibration={kind: calibration_bins(judged[kind].kept, predicted[kind]) for kind in _KINDS},
+        right_length=_right_length(model, test, blankets, largest),
+        gain=gain,
+        gain_error=gain_error,
+    )
+
+
+def _gain(labels: Labels, probability: Floats, baseline: Floats) -> tuple[float, float]:
+    """Return the mean fall of the cross-entropy and its standard error, with groups as the independent units."""
+    falls = log_losses(labels.kept, baseline) - log_losses(labels.kept, probability)
+    _, unit = np.unique(labels.group, return_inverse=True)
+    mean = float(falls.mean())
+    excess = np.bincount(unit, weights=falls - mean)
+    return mean, float(np.sqrt((excess**2).sum()) / len(falls))
+
+
+def _right_length(model: Model, test: Labels, blankets: pl.DataFrame, largest: int) -> float | None:
+    groups, first = np.unique(test.group, return_index=True)
+    predicted = blanket_lengths(model(test.inputs.where(first).with_every_order(largest)).reshape(-1, largest))
+    frame = pl.DataFrame({"group": groups.astype(np.int32), "predicted": predicted})
+    right = frame.join(blankets, on="group").select((pl.col("predicted") == pl.col("order")).mean()).item()
+    return None if right is None else float(right)
+
+
+def _origin(about: Mapping[str, Any], findings: pl.DataFrame, *, labels: LabelKind, groups: int, seed: int) -> Origin:
+    try:
+        return Origin(
+            by=findings["by"][0],
+            interval_s=about["interval_s"],
+            time_zone=about["time_zone"],
+            regions=json.dumps(about["regions"], sort_keys=True),
+            test=about["test"],
+            alpha=about["alpha"],
+            labels=labels,
+            groups=groups,
+            seed=seed,
+        )
+    except KeyError as error:
+        raise ParameterError(f"'about' must say how the findings were made; {error} is missing.") from None
+
+
+def _sizes(
+    predictor: Predictor, findings: pl.DataFrame, blankets: pl.DataFrame
+) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+    """Return how many cells and samples have each predicted length, and how many samples each length found."""
+    regions = len(predictor.encoding.regions)
+    cells = predictor.table[:, :, :regions] if regions else predictor.table
+    samples = findings.filter((pl.col("m") == 1) & (pl.col("available") > 0))
+    hour, speed, region = (
+        None if samples[name].null_count() else samples[name].to_numpy() for name in ("hour", "speed_mph", "region")
+    )
+    predicted = predictor.lengths(hour=hour, speed_mph=speed, region=region)
+    by_sample = samples.select("group", "available", length=pl.Series(np.broadcast_to(predicted, len(samples))))
+    found = by_sample.join(blankets, on="group").select("available", length="order")
+    by_cell = pl.DataFrame({"length": cells.ravel(), "available": np.ones(cells.size, np.int64)})
+    return _counts(by_cell), _counts(by_sample), _counts(found)
+
+
+def _counts(frame: pl.DataFrame) -> dict[int, int]:
+    return dict(frame.group_by("length").agg(pl.col("available").sum()).sort("length").iter_rows())
