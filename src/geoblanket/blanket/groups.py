@@ -92,15 +92,16 @@ class Grouping:
 
 def check_features(by: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[Feature, ...]]:
     """Return one or several groupings as tuples of features in a fixed order, each once."""
-    several = [by] if all(isinstance(one, str) for one in by) and by else list(by)
+    several = [by] if isinstance(by, str) or all(isinstance(one, str) for one in by) else by
     found: list[tuple[Feature, ...]] = []
-    for one in several or [()]:
-        unknown = sorted({one} if isinstance(one, str) else set(one) - set(get_args(Feature)))
+    for one in several:
+        named = {one} if isinstance(one, str) else {str(name) for name in one}
+        unknown = sorted(named - set(get_args(Feature)))
         if unknown:
             raise ParameterError(
                 f"Groups must be by a combination of {', '.join(get_args(Feature))}. Got '{unknown[0]}' instead."
             )
-        ordered = tuple(feature for feature in get_args(Feature) if feature in one)
+        ordered = tuple(feature for feature in get_args(Feature) if feature in named)
         if ordered not in found:
             found.append(cast("tuple[Feature, ...]", ordered))
     return found

@@ -78,7 +78,8 @@ class LaggedWalks:
         positions
             Metres east and north of the middle of the places, shape (n, length, 2).
         """
-        return self._metres[self.place[steps[:, None] - np.arange(length)]]
+        positions: Floats = self._metres[self.place[steps[:, None] - np.arange(length)]]
+        return positions
 
     @cached_property
     def _metres(self) -> Floats:

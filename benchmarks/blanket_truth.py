@@ -1,0 +1,137 @@
+"""Whether discovered blankets are the true ones: on a synthetic city, where the order of every step is known.
+
+Run `python -m benchmarks.blanket_truth`. A medium city, true walks and walks matched from its GPS points; groups by
+hour, speed and district, and by speed and district. It prints the share of groups with at least 1,000 samples in which
+the discovered order is the true one, and each group in which it is not, with a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks._measure import show
+from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.place_regions import Regions
+from geoblanket.city.blankets import compare_blankets, district_regions, write_true_walks
+from geoblanket.city.folder import write_city
+from geoblanket.city.model import make_city
+from geoblanket.city.plan import DISTRICTS
+
+TRIPS = 150_000
+SAMPLES = 1000
+CLEAR = (0.02, 0.2)
+"""A hypothesis is clear if the share of samples that contradict it is not between these."""
+HEADER = ("groups", "number", "agree", "share", "clear groups", "agree", "share", "seconds")
+
+
+def prepare(folder: Path, *, trips: int, size: str, matched: bool) -> dict[str, Path]:
+    """Make the city in a folder, unless it is there; return the walks by name."""
+    from geoblanket.mobility.matching import match_traces
+    from geoblanket.roads.importer import import_roads
+    from geoblanket.traces.importing import import_traces
+
+    walks = {"true walks": folder / "true.parquet"}
+    if not walks["true walks"].exists():
+        write_city(make_city(size), folder, trips=trips, formats=["porto"] if matched else [], true_edges=False)
+        import_roads([folder / "roads.osm.pbf"])[0].save(folder / "city.roads")
+        write_true_walks(folder, folder / "city.roads", walks["true walks"])
+    if matched:
+        walks["matched walks"] = folder / "matched.parquet"
+        if not walks["matched walks"].exists():
+            import_traces([folder / "porto.csv"], folder / "traces.parquet", format="porto")
+            match_traces(folder / "traces.parquet", folder / "city.roads", walks["matched walks"])
+    return walks
+
+
+def compare(folder: Path, walks: Path, by: tuple[str, ...], regions: Regions) -> tuple[pl.DataFrame, float]:
+    """Discover blankets; return the groups with enough samples beside the truth, and the seconds it took."""
+    start = time.perf_counter()
+    found = discover(walks, folder / "city.roads", by=by, regions=regions)
+    seconds = time.perf_counter() - start
+    compared = compare_blankets(
+        found.findings, walks=walks, roads=folder / "city.roads", city=folder, by=by, regions=regions
+    )
+    return compared.filter(pl.col("available") >= SAMPLES), seconds
+
+
+def line(name: str, groups: pl.DataFrame, seconds: float) -> tuple[str, ...]:
+    """Return one line of the table."""
+    right = groups.filter(pl.col("order") == pl.col("true_order"))
+    clear, clear_right = groups.filter(is_clear()), right.filter(is_clear())
+    return (
+        name,
+        f"{groups.height}",
+        f"{right.height}",
+        f"{right.height / max(groups.height, 1):.1%}",
+        f"{clear.height}",
+        f"{clear_right.height}",
+        f"{clear_right.height / max(clear.height, 1):.1%}",
+        f"{seconds:.0f}",
+    )
+
+
+def is_clear() -> pl.Expr:
+    """Whether no hypothesis up to the true order is true of some samples and false of others."""
+    share = pl.element()
+    mixed = ((share > CLEAR[0]) & (share < CLEAR[1])).any()
+    return ~pl.col("share_above").arr.to_list().list.head(pl.col("true_order")).list.eval(mixed).list.first()
+
+
+def reason(row: dict[str, object]) -> str:
+    """Say why a group may disagree."""
+    order, true_order = row["order"], row["true_order"]
+    shares, p_values = row["share_above"], row["p_values"]
+    assert isinstance(order, int)
+    assert isinstance(true_order, int)
+    assert isinstance(shares, list)
+    assert isinstance(p_values, list)
+    share = shares[min(order, true_order) - 1]
+    if row["capped"] and order < true_order:
+        return "too few samples of the next order"
+    if CLEAR[0] < share < CLEAR[1]:
+        return f"mixed: {share:.0%} of the samples have a higher order"
+    if order > true_order:
+        return f"rejected though true, p = {p_values[true_order - 1]:.3f}"
+    return f"not rejected though {share:.0%} have a higher order, p = {p_values[order - 1]:.3f}"
+
+
+def disagreements(groups: pl.DataFrame) -> list[tuple[str, ...]]:
+    """Return a line for each group whose order is not the true one."""
+    lines: list[tuple[str, ...]] = []
+    for row in groups.filter(pl.col("order") != pl.col("true_order")).iter_rows(named=True):
+        hour = "" if row["hour"] is None else f", {row['hour']} h"
+        name = f"{DISTRICTS[row['region']]}, {row['speed_mph']} mph{hour}"
+        lines.append((name, f"{row['available']:,}", f"{row['true_order']}", f"{row['order']}", reason(row)))
+    return lines
+
+
+def main() -> None:
+    """Make the city, discover, compare, print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trips", type=int, default=TRIPS)
+    parser.add_argument("--size", default="medium")
+    parser.add_argument("--matched", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--folder", type=Path, help="keep the city here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        walks = prepare(folder, trips=options.trips, size=options.size, matched=options.matched)
+        districts = district_regions(folder, folder / "city.roads")
+        lines, wrong = [], []
+        for name, path in walks.items():
+            for by in (("hour", "speed", "region"), ("speed", "region")):
+                groups, seconds = compare(folder, path, by, districts)
+                title = f"{name}, {' × '.join('district' if one == 'region' else one for one in by)}"
+                lines.append(line(title, groups, seconds))
+                wrong += [(title, *one) for one in disagreements(groups)]
+    show(f"Discovered orders against the truth: groups with {SAMPLES:,} samples or more", HEADER, lines)
+    show("Where they disagree", ("groups", "group", "samples", "true", "found", "why"), wrong)
+
+
+if __name__ == "__main__":
+    main()

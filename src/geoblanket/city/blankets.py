@@ -1,0 +1,139 @@
+"""How well discovered Markov blankets agree with the orders by which the city's taxis truly moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from geoblanket._tables import write_table
+from geoblanket.blanket.findings import blanket_sizes
+from geoblanket.blanket.groups import Grouping, check_features, find_samples
+from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
+from geoblanket.blanket.place_regions import Regions, find_regions
+from geoblanket.city.plan import DISTRICTS
+from geoblanket.city.routes import TICK_S
+from geoblanket.errors import InputError
+from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
+from geoblanket.roads.graph import Ints, RoadGraph
+
+__all__ = ["compare_blankets", "district_regions", "write_true_walks"]
+
+
+def write_true_walks(city: str | Path, roads: str | Path, out: str | Path) -> None:
+    """Write the city's true walks as a table of walks, as if they had been matched without error.
+
+    Parameters
+    ----------
+    city
+        The folder written by `geoblanket city`.
+    roads
+        Its roads, imported.
+    out
+        The table to write (`WALKS_SCHEMA`).
+    """
+    graph = RoadGraph.load(roads)
+    place = pl.LazyFrame({"node": graph.node_ids, "place": np.arange(graph.node_count, dtype=np.int32)})
+    steps = _true_steps(city).join(place, on="node", how="left", maintain_order="left")
+    walks = steps.select(
+        walk="trip",
+        vehicle="vehicle",
+        trip="trip",
+        step="step",
+        time="time",
+        place="place",
+        speed_m_s=pl.lit(None, pl.Float32),
+    ).cast(WALKS_SCHEMA)
+    about = {"roads": graph.identity, "spacing_m": 0.0, "interval_s": float(TICK_S), "method": "truth"}
+    write_table(walks, out, kind="walks", about=about)
+
+
+def district_regions(city: str | Path, roads: str | Path) -> Ints:
+    """Return the district of each node of the city's roads as its region: an index into `DISTRICTS`."""
+    graph = RoadGraph.load(roads)
+    districts = pl.read_csv(Path(city) / "districts.csv", columns=["node", "district"])
+    joined = pl.DataFrame({"node": graph.node_ids}).join(districts, on="node", how="left", maintain_order="left")
+    if joined["district"].null_count():
+        raise InputError("has nodes that the city does not have", path=roads, hint="Import the city's own roads")
+    return joined["district"].replace_strict(DISTRICTS, range(len(DISTRICTS)), return_dtype=pl.Int32).to_numpy()
+
+
+def compare_blankets(
+    findings: pl.DataFrame,
+    *,
+    walks: str | Path,
+    roads: str | Path,
+    city: str | Path,
+    by: tuple[str, ...],
+    regions: Regions | None = None,
+    negligible: float = 0.1,
+) -> pl.DataFrame:
+    """Return the true order of each group that was tested, beside what was found.
+
+    Every step of the city was drawn by an order of its own. The hypothesis of order m is false in a group if a share of
+    its samples that is not negligible was drawn by an order above m; the group's true order is the first m for which
+    it is true. Samples differ between orders, because the speed is that of the last m steps; so shares are counted
+    among the samples of each hypothesis itself.
+
+    Parameters
+    ----------
+    findings
+        Found with this grouping, these walks and regions, in UTC.
+    walks
+        True walks, or walks matched from the city's Porto file.
+    by, regions
+        As given to `discover`.
+    negligible
+        The share of samples of a higher order that does not count.
+
+    Returns
+    -------
+    frame
+        A row for each tested group of `by`: `blanket_sizes` and `true_order`; `available` samples at order 1;
+        `share_above`, for each m the share of samples drawn by an order above m; and `p_values`, for each m.
+    """
+    loaded = load_walks(walks, roads)
+    grouping = Grouping(check_features([by])[0], find_regions(regions, loaded.places))
+    mine = findings.filter(pl.col("by") == grouping.name)
+    orders = int(mine["m"].cast(pl.Int64).max() or 1)
+    step_order = _step_orders(walks, city)
+    shares = np.stack([_share_above(step_order, loaded, grouping, m) for m in range(1, orders + 1)], axis=1)
+    truth = pl.DataFrame(
+        {
+            "group": pl.Series(np.arange(len(grouping)) + (mine["group"].min() or 0), dtype=pl.Int32),
+            "true_order": np.argmax(np.append(shares <= negligible, np.ones((len(shares), 1), bool), axis=1), axis=1)
+            + 1,
+            "share_above": shares,
+        }
+    )
+    first = mine.filter(pl.col("m") == 1).select("group", "available")
+    p_values = mine.group_by("group").agg(pl.col("p_value").sort_by("m").alias("p_values"))
+    tested = blanket_sizes(mine).drop_nulls("order")
+    return tested.join(first, on="group").join(truth, on="group").join(p_values, on="group").sort("group")
+
+
+def _true_steps(city: str | Path) -> pl.LazyFrame:
+    path = Path(city) / "true_walks.parquet"
+    if not path.is_file():
+        raise InputError("no such file", path=path, hint="Make the city with `geoblanket city`")
+    return pl.scan_parquet(path)
+
+
+def _step_orders(walks: str | Path, city: str | Path) -> npt.NDArray[np.uint8]:
+    """Return the order by which each step of the walks was drawn, 0 where it is not known."""
+    truth = _true_steps(city).select("vehicle", "time", "order")
+    steps = scan_walks(walks)[0].select("vehicle", "time")
+    joined = steps.join(truth, on=["vehicle", "time"], how="left", maintain_order="left").collect()
+    return joined["order"].fill_null(0).to_numpy().astype(np.uint8)
+
+
+def _share_above(
+    step_order: npt.NDArray[np.uint8], walks: LaggedWalks, grouping: Grouping, m: int
+) -> npt.NDArray[np.float64]:
+    """Return for each group the share of the samples of order m that were drawn by a higher order; 0 if it is empty."""
+    samples = find_samples(walks, grouping, m=m, length=m + 2)
+    above = np.append(0, np.cumsum(step_order[samples.steps] > m))
+    share: npt.NDArray[np.float64] = np.diff(above[samples.offsets]) / np.maximum(samples.available, 1)
+    return share
