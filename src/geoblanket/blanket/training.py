@@ -34,7 +34,7 @@ class Evaluation:
     """One model, judged on the groups of the test part."""
 
     model: str
-    """`network`, `boosting` or `rate by m`."""
+    """`network`, `boosting` or `m alone` (the rate of each m)."""
     trained_on: LabelKind
     """All labels, or only those that were tested and not imputed."""
     scores: Mapping[LabelKind, Scores]
@@ -44,7 +44,7 @@ class Evaluation:
     right_length: float | None
     """Share of the test part's groups whose blanket has the length that Algorithm 1 found; None without such groups."""
     gain: float
-    """How much smaller the cross-entropy on tested labels is than that of the rate by m, nats a hypothesis."""
+    """How much smaller the cross-entropy on tested labels is than that of m alone, nats a hypothesis."""
     gain_error: float
     """Standard error of `gain`, over groups."""
 
@@ -69,7 +69,7 @@ class TrainResult:
     found_by_sample: Mapping[int, int]
     """How many of them are in groups for which Algorithm 1 found each length."""
 
-    def evaluation(self, model: str, *, trained_on: LabelKind = "all") -> Evaluation:
+    def evaluation(self, model: str, *, trained_on: str = "all") -> Evaluation:
         """Return how good one of the models is."""
         return next(one for one in self.evaluations if (one.model, one.trained_on) == (model, trained_on))
 
@@ -140,7 +140,7 @@ def train(
         models: dict[str, Model] = {
             "network": networks[kind],
             "boosting": fit_boosting(chosen, seed=seed),
-            "rate by m": baseline,
+            "m alone": baseline,
         }
         evaluations += [
             _evaluate(model, baseline, parts.test, blankets, largest, name=name, trained_on=kind)

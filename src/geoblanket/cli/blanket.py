@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from geoblanket.cli.blanket_discover import discover
+from geoblanket.cli.blanket_train import predict, train
 
 __all__ = ["app"]
 
@@ -12,3 +13,5 @@ app = typer.Typer(
     help="Find Markov blankets: how much of a vehicle's past its next place depends on.", no_args_is_help=True
 )
 app.command()(discover)
+app.command()(train)
+app.command()(predict)

@@ -1,0 +1,220 @@
+"""`geoblanket blanket train` and `geoblanket blanket predict`: blankets from hour, speed and region."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from geoblanket.blanket.predictor import Predictor
+    from geoblanket.blanket.training import Evaluation, TrainResult
+
+__all__ = ["predict", "train"]
+
+_MEASURES = {
+    "bce": "BCE",
+    "accuracy": "accuracy",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "negative_precision": "neg. precision",
+    "negative_recall": "neg. recall",
+    "negative_f1": "neg. F1",
+    "calibration_error": "ECE",
+}
+
+
+def train(
+    *,
+    findings: Annotated[
+        Path, typer.Option(metavar="FILE", help="Findings, from `geoblanket blanket discover`.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor to write.", show_default=False)],
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FEATURE+...",
+            help="Which grouping to use if the findings have several, for example hour+speed.",
+            show_default="that by the most features",
+        ),
+    ] = None,
+    tested_only: Annotated[
+        bool, typer.Option("--tested-only", help="Train on decisions of tests only, not on imputed ones.")
+    ] = False,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam. The paper's is 1e-5.")] = 1e-3,
+    patience: Annotated[
+        int,
+        typer.Option(min=1, help="Stop after so many epochs without a smaller validation loss. The paper's is 400."),
+    ] = 50,
+    most_epochs: Annotated[int, typer.Option(min=1, help="Stop after so many epochs in any case.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Another seed, another split of the groups.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train the predictor of blankets, and judge it beside baselines on groups that it has not seen.
+
+    Of the groups of the findings, 60 % are to train on, 20 % to stop by, and 20 % to judge by.
+    """
+    from geoblanket._files import check_output
+    from geoblanket.blanket.predictor_file import save_predictor
+    from geoblanket.blanket.training import train as train_predictor
+
+    check_output(out)
+    with progress_bars() as progress:
+        result = train_predictor(
+            findings,
+            by=by,
+            labels="tested" if tested_only else "all",
+            learning_rate=learning_rate,
+            patience=patience,
+            most_epochs=most_epochs,
+            seed=seed,
+            progress=progress,
+        )
+    save_predictor(result.predictor, out)
+    if json:
+        print_json(_facts(result))
+    else:
+        _print_result(result)
+    _say_worth(result)
+    say(f"Predictor written to {out}.")
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A predictor, from `geoblanket blanket train`.", show_default=False)
+    ],
+    *,
+    hour: Annotated[
+        int | None, typer.Option(min=0, max=23, help="Hour of the day, in the predictor's time zone.")
+    ] = None,
+    speed_mph: Annotated[
+        float | None, typer.Option(help="Speed over the last interval, mph; above 120 it counts as 120.")
+    ] = None,
+    region: Annotated[
+        int | None, typer.Option(help="Number of the region; any other than those known is their mean.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the lengths of the whole grid instead (CSV).")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Predict the length of the blanket from hour, speed and region, or write the whole table of them."""
+    from geoblanket.blanket.predictor_file import load_predictor
+
+    predictor = load_predictor(model)
+    if table is not None:
+        _write_grid(predictor, table)
+        say(f"Table of {predictor.table.size:,} cells written to {table}.")
+        return
+    length = predictor.length(hour=hour, speed_mph=speed_mph, region=region)
+    probability = predictor.probabilities(hour=hour, speed_mph=speed_mph, region=region).tolist()
+    if json:
+        print_json({
+            "length": length,
+            "fail_to_reject": {str(m): p for m, p in enumerate(probability, start=1)},
+            **asdict(predictor.origin),
+        })  # fmt: skip
+    else:
+        print_table(
+            f"Blanket of {length}",
+            [(f"m = {m}", f"{p:.4f}", "fail to reject" if p > 0.5 else "reject") for m, p in enumerate(probability, 1)],
+            header=("hypothesis", "P(fail to reject)", "prediction"),
+        )
+    if predictor.encoding.regions and region not in predictor.encoding.regions:
+        say("The predictor does not know this region; it took the mean of those it knows.")
+
+
+def _write_grid(predictor: Predictor, path: Path) -> None:
+    import csv
+
+    from geoblanket._files import atomic_output
+
+    with atomic_output(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["hour", "speed_mph", "region", "length"])
+        writer.writerows(predictor.grid())
+
+
+def _facts(result: TrainResult) -> dict[str, Any]:
+    return {
+        "groups": dict(result.groups),
+        "hypotheses": dict(result.hypotheses),
+        "epochs": result.epochs,
+        "best_epoch": result.best_epoch,
+        "evaluations": [asdict(one) for one in result.evaluations],
+        "lengths": {
+            "cells": _named(result.length_by_cell),
+            "samples": _named(result.length_by_sample),
+            "samples_found": _named(result.found_by_sample),
+        },
+        **asdict(result.predictor.origin),
+    }
+
+
+def _named(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(length): count for length, count in counts.items()}
+
+
+def _print_result(result: TrainResult) -> None:
+    groups, hypotheses = result.groups, result.hypotheses
+    print_table(
+        "Training",
+        [
+            ("groups to train on, to stop by, to judge by", " / ".join(f"{count:,}" for count in groups.values())),
+            ("hypotheses tested", f"{hypotheses['tested']:,}"),
+            ("hypotheses imputed as not rejected", f"{hypotheses['imputed']:,}"),
+            ("hypotheses without a decision, left out", f"{hypotheses['undecided']:,}"),
+            ("epochs (best)", f"{result.epochs:,} ({result.best_epoch:,})"),
+        ],
+    )
+    _print_scores("On tested labels of groups not seen before", result.evaluations, "tested")
+    _print_scores("With the imputed labels of these groups", result.evaluations, "all")
+    _print_lengths(result)
+
+
+def _print_scores(title: str, evaluations: tuple[Evaluation, ...], judged: Literal["all", "tested"]) -> None:
+    scores = [one.scores[judged] for one in evaluations]
+    rows = [(label, *(_number(getattr(one, name)) for one in scores)) for name, label in _MEASURES.items()]
+    if judged == "tested":
+        rows.append(("right length", *(_number(one.right_length) for one in evaluations)))
+    print_table(
+        f"{title}: {scores[0].n:,}, {scores[0].kept:.1%} of them “fail to reject”",
+        rows,
+        header=("trained on", *(f"{one.model}\n{one.trained_on}" for one in evaluations)),
+    )
+
+
+def _print_lengths(result: TrainResult) -> None:
+    columns = (result.length_by_cell, result.length_by_sample, result.found_by_sample)
+    lengths = sorted(set().union(*columns))
+    print_table(
+        "Lengths of blankets",
+        [
+            (f"{length}", *(f"{counts.get(length, 0) / max(sum(counts.values()), 1):.1%}" for counts in columns))
+            for length in lengths
+        ],
+        header=("length", "cells of the grid", "samples", "samples, as discovered"),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _say_worth(result: TrainResult) -> None:
+    """Say whether the network is worth more than m alone, whose rates need no network."""
+    one = result.evaluation("network", trained_on=result.predictor.origin.labels)
+    if result.best_epoch == 0:
+        say("All labels to train on are the same, so the predictor always gives the same answer.")
+        return
+    gain = f"{one.gain:+.4f} ± {one.gain_error:.4f} nats a tested hypothesis"
+    if one.gain > 2 * one.gain_error:
+        say(f"The network knows more than m alone ({gain}).")
+    else:
+        say(f"The network is no better than m alone ({gain}): hour, speed and region tell nothing more here.")
