@@ -5,7 +5,7 @@ multipliers y_k ≥ 0 on constrained pairs and any weights u > 0 on rows, with (
 p = (i, j), let s_k = w_k − Gᵀy_k, the *slack* of output k. Every feasible mechanism has
 
     Σ_k w_k·q_k = Σ_k (s_k + Gᵀy_k)·q_k ≥ Σ_k s_k·q_k = Σλ + Σ_k (s_k − λ)·q_k
-                ≥ Σλ + (Σu)·min(0, min_{k,i} (s_k − λ)_i / u_i),
+                ≥ Σλ + (Σu)·min_{k,i} (s_k − λ)_i / u_i,
 
 because Gq_k ≥ 0, q_k ≥ 0, Σ_k q_k = 1 and Σ_k u·q_k = Σu. So a bound needs no optimal multipliers, only honest
 slacks: `slack_below` never returns more than the true value.
@@ -55,9 +55,7 @@ def sum_below(values: Floats) -> float:
 
 
 def with_slack(duals: Floats, worst: float, weight: Floats) -> float:
-    """Return Σλ + (Σu)·min(0, worst), rounded down; `worst` is at most the true min (s_k − λ)_i / u_i."""
-    total = sum_below(duals)
-    if worst >= 0.0:
-        return total
-    mass = math.nextafter(math.fsum(weight.tolist()), math.inf)
-    return math.nextafter(total + math.nextafter(mass * worst, -math.inf), -math.inf)
+    """Return Σλ + (Σu)·worst, rounded down; `worst` is at most the true min (s_k − λ)_i / u_i over all outputs k."""
+    side = -math.inf if worst >= 0.0 else math.inf
+    mass = math.nextafter(math.fsum(weight.tolist()), side)
+    return math.nextafter(sum_below(duals) + math.nextafter(mass * worst, -math.inf), -math.inf)

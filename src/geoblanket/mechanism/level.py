@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoblanket.mechanism.bounds import slack_below
 from geoblanket.mechanism.cone import Bools, Floats, Ints
 from geoblanket.mechanism.incumbent import Incumbent
 from geoblanket.mechanism.interior_point import Iterate, Search
@@ -126,24 +125,14 @@ def price_outputs(
     *,
     incumbent: Incumbent,
     threads: Pool,
-    sharply: bool = False,
 ) -> Prices:
-    """Bound t for every output not kept.
-
-    Unless `sharply`, leave off when as many are found to have t < target as are kept.
-    """
+    """Bound t for every output not kept; leave off when as many are found to have t < target as are kept."""
     weight = rows.weight
     below, above = np.zeros(len(rows.cost)), np.full(len(rows.cost), np.inf)
     others = np.setdiff1d(np.arange(len(rows.cost)), kept)
     if not len(others):
         return Prices(below, above)
-    # Rounded down by the errors of w and of the difference, of which the prices' own margins know nothing.
-    costs = rows.cost[others]
-    gained, given = (
-        np.broadcast_to(np.maximum(duals, 0.0), costs.shape),
-        np.broadcast_to(np.maximum(-duals, 0.0), costs.shape),
-    )
-    reduced = slack_below(costs, gained, given, rows=rows.original_rows)
+    reduced = rows.reduced_cost(others, duals)
     below[others] = push(rows.cone, reduced, weight, target, original_rows=rows.original_rows)
     # The worst bounds first: there the outputs that matter are found soon.
     open_others = np.flatnonzero(below[others] < _nearly(target))
@@ -152,7 +141,7 @@ def price_outputs(
     pricer = Pricer(rows.cone, weight, original_rows=rows.original_rows)
 
     def one(position: int) -> Price:
-        return pricer.price(reduced[position], target, sharply=sharply)
+        return pricer.price(reduced[position], target)
 
     for first in range(0, len(open_others), _PRICES_AT_ONCE):
         part = open_others[first : first + _PRICES_AT_ONCE].tolist()
@@ -160,7 +149,7 @@ def price_outputs(
             output = others[position]
             below[output], above[output] = max(below[output], found.below), found.above
         incumbent.report("pricing")
-        if not sharply and np.count_nonzero(above < target) >= max(6, len(kept)):
+        if np.count_nonzero(above < target) >= max(6, len(kept)):
             break
     return Prices(below, above)
 

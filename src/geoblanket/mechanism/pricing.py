@@ -26,7 +26,6 @@ _MOST_RANKS = 32
 _MOST_ITERATIONS = 40
 _WORTH_A_BAND = 150
 _MOST_BAND = 0.4
-_SHARP = 0.1
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Pricer:
         band = Band(cone) if cone.size > _WORTH_A_BAND else None
         self.band = band if band is not None and band.width < _MOST_BAND * cone.size else None
 
-    def price(self, reduced: Floats, target: float, *, sharply: bool = False) -> Price:
+    def price(self, reduced: Floats, target: float) -> Price:
         """Bound t until it is proven to be at least `target` or seen to be less.
 
         Parameters
@@ -126,30 +125,33 @@ class Pricer:
             w − λ of the output, shape (rows,).
         target
             The value to prove.
-        sharply
-            Where t is less, find a bound near its value, at least for the pairs in the band.
         """
-        if self.band is None:
-            return self._search(reduced, target, None, sharply=sharply)
-        relaxed = self._search(reduced[self.band.order], target, self.band, sharply=sharply)
-        if relaxed.below >= target or sharply:
-            return Price(relaxed.below, np.inf)
-        found = self._search(reduced, target, None, sharply=sharply)
-        return Price(max(found.below, relaxed.below), found.above)
+        if self.band is not None:
+            relaxed = self._search(reduced, target, np.inf, band=True)
+            if relaxed.below >= target:
+                return Price(relaxed.below, np.inf)
+        return self._search(reduced, target, np.inf, band=False)
 
-    def _search(self, reduced: Floats, target: float, band: Band | None, *, sharply: bool) -> Price:
+    def price_sharply(self, reduced: Floats, target: float, tolerance: float, *, all_pairs: bool) -> float:
+        """Return a lower bound on t that is at least `target`, or within `tolerance` of t if t is less.
+
+        Without `all_pairs`, only the pairs in the band count: that is quicker, and a valid bound, but perhaps farther
+        from t.
+        """
+        return self._search(reduced, target, tolerance, band=self.band is not None and not all_pairs).below
+
+    def _search(self, reduced: Floats, target: float, tolerance: float, *, band: bool) -> Price:
         scale = power_of_two(reduced)
         start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
         cost = reduced[None] * scale
-        if band is None:
-            block, weight = Block(self.cone, cost, start, original_rows=self.original_rows), self.weight
+        if band and self.band is not None:
+            order = self.band.order
+            block = BandBlock(self.band, cost[:, order], start, original_rows=self.original_rows)
+            search = _Column(block, self.weight[order])
         else:
-            block = BandBlock(band, cost, start, original_rows=self.original_rows)
-            weight = self.weight[band.order]
-        search = _Column(block, weight)
+            search = _Column(Block(self.cone, cost, start, original_rows=self.original_rows), self.weight)
         for _ in range(_MOST_ITERATIONS):
-            enough = _SHARP * abs(target) * scale if sharply else np.inf
-            less = search.above < target * scale and search.above - search.below < enough
+            less = search.above < target * scale and search.above - search.below < tolerance * scale
             if search.below >= target * scale or less or search.stalled:
                 break
             try:
