@@ -5,6 +5,7 @@
     GeoblanketError
     ├── InputError        a file or table cannot be used: says which file, which row, and what to do
     ├── ParameterError    an option is out of range, or options contradict each other
+    │   └── UntestableError  a sample cannot decide a hypothesis: too few rows, or a constant
     ├── MismatchError     two inputs do not belong together (walks on another road network, ...)
     ├── OutputError       a result cannot be written
     ├── MechanismError    weights and distances that cannot be a mechanism
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 __all__ = [
     "GeoblanketError",
@@ -31,6 +33,7 @@ __all__ = [
     "OutputError",
     "ParameterError",
     "RandomnessError",
+    "UntestableError",
 ]
 
 
@@ -75,6 +78,25 @@ class InputError(GeoblanketError):
 
 class ParameterError(GeoblanketError, ValueError):
     """An option is out of range, or options contradict each other."""
+
+
+class UntestableError(ParameterError):
+    """A sample cannot decide a hypothesis, whatever the test.
+
+    Parameters
+    ----------
+    message
+        What was wrong and what was got, as a sentence.
+    reason
+        "too few": there are too few rows; "constant": a variable never changes.
+    """
+
+    def __init__(self, message: str, reason: Literal["too few", "constant"]) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[UntestableError], tuple[str, str]]:
+        return type(self), (str(self), self.reason)
 
 
 class MismatchError(GeoblanketError):
