@@ -5,6 +5,9 @@ It stands in for the real ones where a test is not about statistics.
 
 from __future__ import annotations
 
+import os
+import time
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -23,6 +26,13 @@ def quick_test(x: np.ndarray, y: np.ndarray, z: np.ndarray, *, seed: int) -> CIR
     return CIResult(statistic, float(chi2.sf(statistic, products.shape[1])), statistic / len(x), len(x))
 
 
+def where_test(x: np.ndarray, y: np.ndarray, z: np.ndarray, *, seed: int) -> CIResult:  # noqa: ARG001
+    """Tell in which process it runs."""
+    time.sleep(0.01)
+    return CIResult(float(os.getpid()), 0.5, 0.0, len(x))
+
+
 def use_quick_test(patch: pytest.MonkeyPatch) -> None:
-    """Let `find_test("quick")` find it, in this process."""
+    """Let `find_test` find "quick" and "where", in this process."""
     patch.setitem(independence.TESTS, "quick", (__name__, "quick_test"))
+    patch.setitem(independence.TESTS, "where", (__name__, "where_test"))

@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 from geoblanket._geodesy import Floats
 from geoblanket.blanket.hypotheses import lagged
-from geoblanket.blanket.independence import find_test
+from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import MissingExtraError, ParameterError, UntestableError
 
 __all__ = ["Outcome", "Task", "open_pool"]
@@ -28,7 +28,7 @@ class Task(NamedTuple):
     """Positions X_t, X_{t-1}, ... of each sample, metres, shape (n, T, 2)."""
     m: int
     block: bool
-    test: str
+    test: IndependenceTest
     seed: int
 
 
@@ -49,7 +49,7 @@ def decide(task: Task) -> Outcome:
     x, y, z = lagged(task.window, task.m, block=task.block)
     try:
         with _libraries().limit(limits=1, user_api="blas"):
-            result = find_test(task.test)(x, y, z, seed=task.seed)
+            result = task.test(x, y, z, seed=task.seed)
     except UntestableError as error:
         return Outcome(task.group, task.m, error.reason.replace(" ", "_"))
     return Outcome(task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n)

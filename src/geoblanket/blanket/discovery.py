@@ -352,12 +352,12 @@ class _Run:
             self.progress(phase, done, len(open_groups))
 
     def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[Task]:
-        plan = self.plan
+        plan, test = self.plan, find_test(self.plan.test)
         for group in groups:
             draw_seed, test_seed = seeds_of(board.label(group), m, plan.seed)
             steps = samples.draw(group, most=plan.largest_sample, seed=draw_seed)
             window = self.walks.windows(steps, plan.window_length(m))
-            yield Task(board.first_group + group, window, m, plan.block, plan.test, test_seed)
+            yield Task(board.first_group + group, window, m, plan.block, test, test_seed)
 
 
 def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:
