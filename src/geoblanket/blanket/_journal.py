@@ -58,7 +58,7 @@ class Journal:
             if path.exists():
                 if not resume:
                     raise OutputError(
-                        f"{path}: an interrupted run left what it had finished. Resume it, or remove the file first."
+                        f"{path}: an interrupted run left what it had finished. Resume it (--resume), or remove the file first."
                     )
                 self._recover(about)
             self._file: IO[bytes] = path.open("ab")
