@@ -26,6 +26,8 @@ Model = Callable[[Inputs], Floats]
 """Returns P("fail to reject") of each hypothesis."""
 
 _BOOSTING_STEPS = 200
+_LEAST_GAIN = 1e-4
+"""Nats by which the validation loss must fall to count as a gain: where nothing is noisy it would fall for ever."""
 _MOST_CATEGORIES = 255
 
 
@@ -38,7 +40,7 @@ class NetworkOptions:
     learning_rate: float = 1e-3
     """Of Adam. The paper has 1e-5, …"""
     patience: int = 50
-    """Epochs without a smaller loss on the validation part before training stops. … and 400."""
+    """Epochs without a gain on the validation part before training stops. … and 400."""
     most_epochs: int = 20_000
     batch: int = 128
 
@@ -134,6 +136,7 @@ def fit_network(
         random_state=np.random.RandomState(seed),
     )
     best, best_epoch, losses = Network.constant(encoding.width, 0.5), 0, [np.inf]
+    last_gain, least = 0, np.inf
     with threadpool_limits(limits=1), warnings.catch_warnings():
         # scikit-learn turns Ctrl-C into this warning and goes on.
         warnings.filterwarnings("error", message="Training interrupted by user")
@@ -146,8 +149,10 @@ def fit_network(
             losses.append(float(log_losses(parts.validation.kept, network.probabilities(validation)).mean()))
             if losses[-1] < losses[best_epoch]:
                 best, best_epoch = copy.deepcopy(network), epoch
+            if losses[-1] < least - _LEAST_GAIN:
+                last_gain, least = epoch, losses[-1]
             progress("train the network (epochs)", epoch, None)
-            if epoch - best_epoch >= options.patience:
+            if epoch - last_gain >= options.patience:
                 break
     return FittedNetwork(encoding, best, best_epoch, tuple(losses[1:]))
 

@@ -107,7 +107,7 @@ def train(
     learning_rate
         Of Adam. The paper's is 1e-5.
     patience
-        Epochs without a smaller loss on the validation part before training stops. The paper's is 400.
+        Epochs without a smaller loss (by 1e-4 nats) on the validation part before training stops. The paper's is 400.
     most_epochs
         Training stops after so many in any case.
     hidden
@@ -131,6 +131,7 @@ def train(
     parts = split_by_group(found, seed=seed)
     largest = int(found.inputs.m.max())
     blankets = _known_blankets(findings, largest)
+    origin = _origin(about or {}, findings, labels=labels, groups=len(np.unique(parts.train.group)), seed=seed)
     networks: dict[LabelKind, FittedNetwork] = {}
     evaluations: list[Evaluation] = []
     for kind in _KINDS:
@@ -147,7 +148,6 @@ def train(
             for name, model in models.items()
         ]
     fitted = networks[labels]
-    origin = _origin(about or {}, findings, labels=labels, groups=len(np.unique(parts.train.group)), seed=seed)
     predictor = Predictor(fitted.encoding, fitted.network, origin)
     by_cell, by_sample, found_by_sample = _sizes(predictor, findings, blankets)
     return TrainResult(

@@ -26,7 +26,7 @@ _MEASURES = {
     "negative_precision": "neg. precision",
     "negative_recall": "neg. recall",
     "negative_f1": "neg. F1",
-    "calibration_error": "ECE",
+    "calibration_error": "ECE, 10 bins",
 }
 
 
