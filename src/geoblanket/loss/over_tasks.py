@@ -1,0 +1,171 @@
+"""Means over tasks of the difference that a wrong place makes: Σ_task p_task |f(l, task) − f(y, task)|.
+
+f(place, task) follows from the road distances *from* places *to* tasks. For all tasks together the sum is an L1
+distance between rows of f, one row a place, which SciPy computes pair by pair without the interpreter's lock. Tasks
+come in blocks, so that memory stays within a cap however many there are; in each block the searches start from the side
+with fewer nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from geoblanket._geodesy import Floats
+from geoblanket._processes import count_workers
+from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.loss.place_loss import LossTable
+from geoblanket.loss.tasks import TaskPrior
+from geoblanket.roads.distances import Weight, check_nodes, road_distances
+from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.places import Places
+
+__all__ = ["Effort", "check_roads", "mean_difference"]
+
+_SECONDS_PER_DIFFERENCE = 1e-9
+"""What one |f(l, task) − f(y, task)| takes, to judge whether more threads pay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much work and memory a mean over tasks may take.
+
+    Parameters
+    ----------
+    max_tasks
+        If there are at most so many tasks, the mean is exact. Else it is taken over so many drawn ones, and its
+        standard error is told.
+    seed
+        Of the draw.
+    memory_bytes
+        Memory for road distances, beside the result and 64 MiB for searches. A smaller cap may mean more searches; the
+        result differs by no more than rounding.
+    workers
+        How many processes to search with and threads to compute with; None for as many as pay. With more than one, a
+        script needs the guard ``if __name__ == "__main__":``.
+    """
+
+    max_tasks: int = 50_000
+    seed: int = 0
+    memory_bytes: int = 256 << 20
+    workers: int | None = 1
+
+    def __post_init__(self) -> None:
+        if self.max_tasks < 2:
+            raise ParameterError(f"The most tasks must be 2 or more. Got {self.max_tasks} instead.")
+        if self.memory_bytes < 1:
+            raise ParameterError(f"The memory must be 1 byte or more. Got {self.memory_bytes} instead.")
+        if self.workers is not None and self.workers < 1:
+            raise ParameterError(f"The number of workers must be 1 or more, or None. Got {self.workers} instead.")
+
+
+def check_roads(graph: RoadGraph, places: Places, tasks: TaskPrior, by: Weight) -> None:
+    """Raise an error unless places and tasks belong to the roads, and `by` is a way to measure them."""
+    if by not in ("length", "time"):
+        raise ParameterError(f"Travel must be measured by 'length' or 'time'. Got {by!r} instead.")
+    if graph.identity != places.roads_identity:
+        raise MismatchError("The places belong to another road graph. Choose them on this one.")
+    check_nodes(graph, tasks.nodes, "tasks")
+
+
+def mean_difference(
+    graph: RoadGraph,
+    tasks: TaskPrior,
+    true_nodes: Ints,
+    reported_nodes: Ints,
+    *,
+    by: Weight,
+    effort: Effort,
+    other_nodes: Ints | None = None,
+    profile: Callable[[Floats, Floats], Floats],
+) -> LossTable:
+    """Return the mean over tasks of |f(l, task) − f(y, task)| for true nodes l and reported nodes y.
+
+    Parameters
+    ----------
+    true_nodes, reported_nodes
+        Nodes l and y, shapes (L,) and (K,).
+    by
+        Measure the roads by `length` (metres) or `time` (seconds).
+    other_nodes
+        Nodes whose distances f needs too, shape (V,). They need not reach every task.
+    profile
+        Given the distances from the true and then the reported nodes (L + K, tasks) and those from the other nodes
+        (V, tasks) to some tasks, returns f, of the shape of the first. It may overwrite both.
+
+    Raises
+    ------
+    InputError
+        If a task cannot be reached from one of the true or reported nodes.
+    """
+    sampled = len(tasks) > effort.max_tasks
+    used = tasks.sample(effort.max_tasks, seed=effort.seed) if sampled else tasks
+    shape = len(true_nodes), len(reported_nodes)
+    mean, square = np.zeros(shape), np.zeros(shape if sampled else (0, 0))
+    if 0 in shape:
+        return LossTable(mean)
+    others = np.empty(0, np.int32) if other_nodes is None else other_nodes
+    places = np.concatenate([true_nodes, reported_nodes])
+    for some, to_tasks, from_others in _distance_blocks(graph, used.nodes, places, others, by=by, effort=effort):
+        weight, f = used.weight[some], profile(to_tasks, from_others)
+        _add_differences(mean, f * weight, "cityblock", effort.workers)
+        if sampled:
+            _add_differences(square, f * np.sqrt(weight), "sqeuclidean", effort.workers)
+    if not sampled:
+        return LossTable(mean)
+    # The variance of one draw is estimated with n - 1, and that of the mean of n draws is 1/n of it.
+    variance = np.maximum(square - mean**2, 0.0) / (effort.max_tasks - 1)
+    return LossTable(mean, np.sqrt(variance))
+
+
+def _distance_blocks(
+    graph: RoadGraph, tasks: Ints, places: Ints, others: Ints, *, by: Weight, effort: Effort
+) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Yield the tasks in parts, with the distances to them from places and from other nodes, metres or seconds."""
+    nodes, where = np.unique(np.concatenate([places, others]), return_inverse=True)
+    # Of each task: the distances, those that f is made from, and f times the weight of the task.
+    bytes_per_task = 8 * (len(nodes) + 2 * len(places) + len(others))
+    size = max(1, effort.memory_bytes // bytes_per_task)
+    for start in range(0, len(tasks), size):
+        some = slice(start, start + size)
+        distances = road_distances(
+            graph, nodes, tasks[some], weight=by, workers=effort.workers, memory_cap_bytes=8 * len(nodes) * size
+        ).astype(np.float64, copy=False)
+        to_tasks, from_others = distances[where[: len(places)]], distances[where[len(places) :]]
+        _check_reachable(graph, tasks[some], to_tasks)
+        del distances
+        yield some, to_tasks, from_others
+
+
+def _check_reachable(graph: RoadGraph, tasks: Ints, distances: Floats) -> None:
+    cut_off = ~np.isfinite(distances)
+    if cut_off.any():
+        lost = np.flatnonzero(cut_off.any(axis=0))
+        raise InputError(
+            f"{len(lost)} of {len(tasks)} tasks cannot be reached from {np.count_nonzero(cut_off.any(axis=1))} of the "
+            f"places (the first of these tasks is at the node with id {graph.node_ids[tasks[lost[0]]]})",
+            hint="Import the roads without --keep-all, so that only their largest strongly connected part is kept, or "
+            "take tasks and places within it (TaskPrior.within_largest_part)",
+        )
+
+
+def _add_differences(
+    total: Floats, f: Floats, metric: Literal["cityblock", "sqeuclidean"], workers: int | None
+) -> None:
+    """Add the distances between the first rows of `f` (true places) and the others (reported) to `total`."""
+    rows, columns = f[: len(total)], f[len(total) :]
+    seconds = total.size * f.shape[1] * _SECONDS_PER_DIFFERENCE
+    threads = count_workers(workers, tasks=len(rows), seconds=seconds)
+
+    def add(part: slice) -> None:
+        total[part] += cdist(rows[part], columns, metric)
+
+    edges = np.linspace(0, len(rows), threads + 1).astype(int)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(add, (slice(one, other) for one, other in pairwise(edges))))

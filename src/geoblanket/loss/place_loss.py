@@ -1,0 +1,114 @@
+"""The one interface of all losses: a table over places, finite and not negative.
+
+A loss says what the service loses if a vehicle is at place l and reports place y. The loss of a row of a mechanism is
+the mean over the next place, p(l | row) @ table, and does not belong here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import ParameterError
+from geoblanket.roads.graph import Ints
+
+__all__ = ["LossTable", "PlaceLoss", "check_places"]
+
+
+@dataclass(frozen=True, eq=False)
+class LossTable:
+    """What each reported place costs for each true one. The arrays are read-only.
+
+    Raises
+    ------
+    ParameterError
+        If a loss is negative, infinite or not a number, or the shapes do not fit.
+    """
+
+    values: Floats
+    """The loss, in the unit of the loss that made the table, shape (L, K)."""
+    standard_error: Floats | None = None
+    """How uncertain each value is, if it is a mean over a sample, in the same unit, shape (L, K); None if it is exact.
+
+    All values come from one sample, so their errors go together. The standard error of a weighted mean of values, with
+    weights that are not negative, is at most the weighted mean of their standard errors."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _checked(self.values, "loss"))
+        if self.standard_error is not None:
+            object.__setattr__(self, "standard_error", _checked(self.standard_error, "standard error"))
+            if self.standard_error.shape != self.values.shape:
+                raise ParameterError(
+                    "A table of losses and their standard errors must have one shape. "
+                    f"Got {self.values.shape} and {self.standard_error.shape} instead."
+                )
+
+
+class PlaceLoss(Protocol):
+    """What a reported place costs the service where another one is true."""
+
+    @property
+    def name(self) -> str:
+        """What is lost, in a few words."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of the loss."""
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return the loss of each reported place for each true one.
+
+        Parameters
+        ----------
+        true_places
+            Indices of places, shape (L,).
+        reported
+            Indices of places, shape (K,).
+
+        Returns
+        -------
+        table
+            Of shape (L, K).
+        """
+
+
+def check_places(indices: npt.ArrayLike, count: int, name: str) -> Ints:
+    """Return indices of places as an array, or raise ParameterError if they are not from 0 to `count` - 1."""
+    given = np.asarray(indices)
+    if given.ndim != 1 or (len(given) and not np.issubdtype(given.dtype, np.integer)):
+        raise ParameterError(
+            f"The {name} must be a one-dimensional array of indices of places. "
+            f"Got shape {given.shape} and type {given.dtype} instead."
+        )
+    if len(given) and not (given.min() >= 0 and given.max() < count):
+        raise ParameterError(
+            f"The {name} must be indices of places from 0 to {count - 1}. "
+            f"Got values from {given.min()} to {given.max()} instead."
+        )
+    return given.astype(np.int32)
+
+
+def _checked(values: npt.ArrayLike, name: str) -> Floats:
+    try:
+        table = np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"A table of losses must hold numbers. The {name} does not.") from None
+    if table.ndim != 2:
+        raise ParameterError(
+            f"A table of losses must have a row for each true place and a column for each reported one. "
+            f"The {name} has shape {table.shape} instead."
+        )
+    wrong = ~(np.isfinite(table) & (table >= 0))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ParameterError(
+            f"The {name} must be finite and not negative. Got {np.count_nonzero(np.isnan(table))} values that are not "
+            f"numbers, {np.count_nonzero(np.isinf(table))} infinite and {np.count_nonzero(table < 0)} negative ones "
+            f"of {table.size}, the first in row {row} and column {column}."
+        )
+    table.setflags(write=False)
+    return table

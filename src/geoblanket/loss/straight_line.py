@@ -1,0 +1,35 @@
+"""The plainest loss: how far the reported place is from the true one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from geoblanket._geodesy import haversine_m
+from geoblanket.loss.place_loss import LossTable, check_places
+from geoblanket.roads.places import Places
+
+__all__ = ["StraightLine"]
+
+
+@dataclass(frozen=True, eq=False)
+class StraightLine:
+    """The great-circle distance between the true and the reported place, kilometres.
+
+    Parameters
+    ----------
+    places
+        The places.
+    """
+
+    places: Places
+    name: str = "straight line"
+    unit: str = "km"
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return the distance of each reported place from each true one, kilometres; see `PlaceLoss`."""
+        one = check_places(true_places, len(self.places), "true places")[:, None]
+        other = check_places(reported, len(self.places), "reported places")[None, :]
+        lat, lon = self.places.lat, self.places.lon
+        return LossTable(haversine_m(lat[one], lon[one], lat[other], lon[other]) / 1000)
