@@ -35,7 +35,8 @@ class LossTable:
     """How uncertain each value is, if it is a mean over a sample, in the same unit, shape (L, K); None if it is exact.
 
     All values come from one sample, so their errors go together. The standard error of a weighted mean of values, with
-    weights that are not negative, is at most the weighted mean of their standard errors."""
+    weights that are not negative, is at most the weighted mean of their standard errors. It is estimated from the
+    sample itself, so it knows nothing of rare tasks that were not drawn."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", _checked(self.values, "loss"))
