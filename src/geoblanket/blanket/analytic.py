@@ -26,7 +26,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import beta, cauchy
 
 from geoblanket._geodesy import Floats
-from geoblanket.blanket.independence import CIResult, checked_sample
+from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
 from geoblanket.blanket.smoother import (
     Basis,
     Fit,
@@ -91,7 +91,7 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     return CIResult(
         statistic=float(statistics.mean()),
         p_value=_cauchy_rule(p_values),
-        effect_size=_partial_r_squared(x_left, y_left, raw_inflation[0]),
+        effect_size=partial_r_squared(x_left, y_left, inflation=raw_inflation[0]),
         n=len(x),
     )
 
@@ -202,14 +202,3 @@ def _wald(products: Floats, inflation: Floats) -> tuple[float, float]:
 def _cauchy_rule(p_values: Floats) -> float:
     p_values = np.clip(p_values, np.finfo(float).tiny, _LARGEST_P)
     return float(cauchy.sf((1 / np.tan(np.pi * p_values)).mean()))
-
-
-def _partial_r_squared(x: Floats, y: Floats, inflation: float) -> float:
-    """Return the share of the residuals x that the residuals y explain linearly, less what chance would explain."""
-    total = (x**2).sum()
-    directions = affine_basis(y)[:, 1:]
-    if total == 0 or not directions.size:
-        return 0.0
-    share = ((directions.T @ x) ** 2).sum() / total
-    by_chance = directions.shape[1] * inflation / len(x)
-    return float((share - by_chance) / (1 - by_chance))

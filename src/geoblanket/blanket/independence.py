@@ -15,7 +15,7 @@ import numpy as np
 from geoblanket._geodesy import Floats
 from geoblanket.errors import ParameterError, UntestableError
 
-__all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test"]
+__all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test", "partial_r_squared"]
 
 FEWEST_ROWS = 50
 """A test needs at least this many rows, and `_ROWS_PER_COLUMN` for each column of x, y and z."""
@@ -98,3 +98,23 @@ def checked_sample(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats, Flo
         if not np.ptp(part, axis=0).any():
             raise UntestableError(f"{name} is the same in all {rows} rows, so nothing can depend on it.", "constant")
     return sample[0], sample[1], sample[2]
+
+
+def partial_r_squared(x_left: Floats, y_left: Floats, *, inflation: float = 1.0) -> float:
+    """Return the share of the residuals of x that the residuals of y explain linearly, less what chance would explain.
+
+    Parameters
+    ----------
+    x_left, y_left
+        Residuals after regression on z, shapes (n, dx) and (n, dy).
+    inflation
+        By how much the regressions make a share by chance larger than the 1 / n of independent rows.
+    """
+    total = (x_left**2).sum()
+    vectors, values, _ = np.linalg.svd(y_left, full_matrices=False)
+    directions = vectors[:, values > 1e-10 * values[0]]
+    if total == 0 or not directions.size:
+        return 0.0
+    share = ((directions.T @ x_left) ** 2).sum() / total
+    by_chance = directions.shape[1] * inflation / len(x_left)
+    return float((share - by_chance) / (1 - by_chance))

@@ -56,7 +56,7 @@ def simulate_windows(
     samples
         How many vehicles.
     field
-        "smooth": waves of 4 to 6 km. "rough": waves of 1.6 to 3 km with sharp crests.
+        "smooth": waves of 4 to 8 km. "rough": waves of 2 to 4 km with sharp crests.
     noise
         "gaussian", or "heavy": Student's t with three degrees of freedom, of the same variance.
     length

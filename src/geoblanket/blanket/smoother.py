@@ -29,7 +29,7 @@ _MOST_FREEDOM = 0.7
 """A regression may use at most this share of the rows as degrees of freedom."""
 _JITTER = 1e-8
 _NEGLIGIBLE = 1e-10
-_ROWS_FOR_MEDIAN = 500
+_ROWS_FOR_MEDIAN = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Fit:
 
 
 def median_distance(points: Floats, rng: np.random.Generator) -> float:
-    """Return the median distance between points that differ (of at most 500 rows); 1 where none do."""
+    """Return the median distance between points that differ (of at most 300 rows); 1 where none do."""
     if len(points) > _ROWS_FOR_MEDIAN:
         points = points[rng.choice(len(points), _ROWS_FOR_MEDIAN, replace=False)]
     distances = pdist(points)
