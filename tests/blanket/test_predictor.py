@@ -132,15 +132,6 @@ def test_algorithm_2_stops_at_the_first_that_is_not_rejected_and_at_the_cap() ->
     assert blanket_lengths(probabilities).tolist() == [1, 2, 3, 3, 3]
 
 
-@pytest.mark.parametrize(("probability", "length"), [(0.01, LARGEST), (0.99, 1)])
-def test_a_constant_network_always_gives_the_same_answer(probability: float, length: int) -> None:
-    encoding = trained()[0].encoding
-    predictor = Predictor(encoding, Network.constant(encoding.width, probability), ORIGIN)
-    assert (predictor.table == length).all()
-    np.testing.assert_allclose(predictor.probabilities(hour=1, speed_mph=1, region=1), probability)
-    assert predictor.length_by_network(hour=1, speed_mph=1, region=1) == length
-
-
 def test_the_sigmoid_neither_overflows_nor_loses_small_probabilities() -> None:
     np.testing.assert_allclose(sigmoid(np.array([0.0, 2.0, -700.0])), [0.5, 1 / (1 + math.exp(-2)), math.exp(-700)])
     assert sigmoid(np.array([1e6, -1e6])).tolist() == [1.0, 0.0]

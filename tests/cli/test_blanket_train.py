@@ -65,7 +65,7 @@ def test_train_as_json_says_when_there_is_nothing_to_learn(folder: Path, tmp_pat
         ("boosting", "tested"),
     ]
     assert len(facts["evaluations"][0]["calibration"]["tested"]) == 10
-    assert "no better than m alone" in result.stderr
+    assert "The predictor uses m alone" in result.stderr
 
 
 def test_predict_prints_the_length_and_the_probability_of_each_order(folder: Path) -> None:

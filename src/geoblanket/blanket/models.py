@@ -52,7 +52,7 @@ class FittedNetwork:
     encoding: Encoding
     network: Network
     best_epoch: int
-    """The epoch whose weights were kept, counted from 1; 0 where there was nothing to learn."""
+    """The epoch whose weights were kept, counted from 1; 0: the rate of each m did better than all of them."""
     validation_loss: tuple[float, ...]
     """Binary cross-entropy on the validation part after each epoch, nats."""
 
@@ -82,8 +82,8 @@ def fit_rate_by_order(parts: Parts) -> Model:
 
 def fit_boosting(parts: Parts, *, seed: int) -> Model:
     """Return gradient-boosted trees, with as many steps as suit the validation part best."""
-    if (alone := _single_class(parts)) is not None:
-        return lambda inputs: np.full(len(inputs), alone)
+    if _has_one_class(parts):
+        return fit_rate_by_order(parts)
     regions = np.unique(parts.train.inputs.region)
 
     def columns(inputs: Inputs) -> Floats:
@@ -118,14 +118,18 @@ def fit_network(
 ) -> FittedNetwork:
     """Train the paper's network by Adam on the training part, and keep the weights that suit the validation part best.
 
+    Training competes with a network that knows the rate of each m and nothing else, which is kept where no epoch is
+    better: with few groups, or where hour, speed and region tell nothing.
+
     Parameters
     ----------
     largest
         Γ, the largest order.
     """
     encoding = Encoding.learned(parts.train.inputs, largest=largest)
-    if (alone := _single_class(parts)) is not None:
-        return FittedNetwork(encoding, Network.constant(encoding.width, alone), 0, ())
+    best = _network_of_orders(encoding, fit_rate_by_order(parts))
+    if _has_one_class(parts):
+        return FittedNetwork(encoding, best, 0, ())
     rows, validation = encoding.rows(parts.train.inputs), encoding.rows(parts.validation.inputs)
     classifier = MLPClassifier(
         hidden_layer_sizes=options.hidden,
@@ -135,8 +139,8 @@ def fit_network(
         # A generator, not a number: a number would shuffle every epoch alike.
         random_state=np.random.RandomState(seed),
     )
-    best, best_epoch, losses = Network.constant(encoding.width, 0.5), 0, [np.inf]
-    last_gain, least = 0, np.inf
+    losses = [_mean_loss(best, validation, parts.validation.kept)]
+    best_epoch, last_gain, least = 0, 0, np.inf
     with threadpool_limits(limits=1), warnings.catch_warnings():
         # scikit-learn turns Ctrl-C into this warning and goes on.
         warnings.filterwarnings("error", message="Training interrupted by user")
@@ -146,7 +150,7 @@ def fit_network(
             except UserWarning as interrupted:
                 raise KeyboardInterrupt from interrupted
             network = Network(tuple(classifier.coefs_), tuple(classifier.intercepts_))
-            losses.append(float(log_losses(parts.validation.kept, network.probabilities(validation)).mean()))
+            losses.append(_mean_loss(network, validation, parts.validation.kept))
             if losses[-1] < losses[best_epoch]:
                 best, best_epoch = copy.deepcopy(network), epoch
             if losses[-1] < least - _LEAST_GAIN:
@@ -157,9 +161,20 @@ def fit_network(
     return FittedNetwork(encoding, best, best_epoch, tuple(losses[1:]))
 
 
-def _single_class(parts: Parts) -> float | None:
-    """Return a probability to answer always where the training part has one class only, else None."""
-    kept = parts.train.kept
-    if kept.any() and not kept.all():
-        return None
-    return float((kept.sum() + 1) / (len(kept) + 2))
+def _network_of_orders(encoding: Encoding, rate: Model) -> Network:
+    """Return a network that answers the rate of m whatever else it is asked: both hidden layers pass m on."""
+    largest = encoding.largest
+    nothing = np.full(largest, -1)
+    rates = rate(Inputs(nothing, nothing, nothing, np.arange(1, largest + 1)))
+    first = np.zeros((encoding.width, largest))
+    first[-largest:] = np.diag(encoding.scale[-largest:])
+    weights = (first, np.eye(largest), np.log(rates / (1 - rates))[:, None])
+    return Network(weights, (encoding.centre[-largest:].copy(), np.zeros(largest), np.zeros(1)))
+
+
+def _has_one_class(parts: Parts) -> bool:
+    return bool(parts.train.kept.all() or not parts.train.kept.any())
+
+
+def _mean_loss(network: Network, rows: Floats, kept: npt.NDArray[np.bool_]) -> float:
+    return float(log_losses(kept, network.probabilities(rows)).mean())

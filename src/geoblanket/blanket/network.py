@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,6 @@ class Network:
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
-
-    @classmethod
-    def constant(cls, width: int, probability: float) -> Network:
-        """Return a network that answers `probability` whatever it is asked, for labels of one class only."""
-        sizes = (width, 1, 1, 1)
-        weights = tuple(np.zeros(shape) for shape in pairwise(sizes))
-        logit = np.log(probability) - np.log1p(-probability)
-        return cls(weights, (np.zeros(1), np.zeros(1), np.array([logit])))
 
     def probabilities(self, rows: Floats) -> Floats:
         """Return P("fail to reject") of each encoded row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,8 +60,9 @@ class TrainResult:
     hypotheses: Mapping[str, int]
     """Hypotheses `tested`, `imputed` and left out because they were `undecided`."""
     epochs: int
-    """Epochs of training; the weights are those of `best_epoch`."""
+    """Epochs of training."""
     best_epoch: int
+    """The epoch whose weights the predictor has; 0: the rate of each m did better on the validation part."""
     length_by_cell: Mapping[int, int]
     """How many cells of the grid (hours × speed bins × known regions) have each predicted length."""
     length_by_sample: Mapping[int, int]
@@ -135,6 +136,10 @@ def train(
     networks: dict[LabelKind, FittedNetwork] = {}
     evaluations: list[Evaluation] = []
     for kind in _KINDS:
+        if kind == "tested" and found.tested.all():
+            networks[kind] = networks["all"]
+            evaluations += [replace(one, trained_on=kind) for one in evaluations]
+            break
         chosen = parts if kind == "all" else parts.tested()
         networks[kind] = fit_network(chosen, largest=largest, options=options, seed=seed, progress=progress)
         baseline = fit_rate_by_order(chosen)

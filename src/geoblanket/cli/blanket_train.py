@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict", "train"]
 
+_ENOUGH_GROUPS = 20
 _MEASURES = {
     "bce": "BCE",
     "accuracy": "accuracy",
@@ -173,19 +174,22 @@ def _print_result(result: TrainResult) -> None:
             ("epochs (best)", f"{result.epochs:,} ({result.best_epoch:,})"),
         ],
     )
-    _print_scores("On tested labels of groups not seen before", result.evaluations, "tested")
-    _print_scores("With the imputed labels of these groups", result.evaluations, "all")
+    if hypotheses["imputed"]:
+        _print_scores("On tested labels of groups not seen before", result.evaluations, "tested")
+        _print_scores("With the imputed labels of these groups", result.evaluations, "all")
+    else:
+        _print_scores(
+            "On groups not seen before", [one for one in result.evaluations if one.trained_on == "all"], "all"
+        )
     _print_lengths(result)
 
 
-def _print_scores(title: str, evaluations: tuple[Evaluation, ...], judged: Literal["all", "tested"]) -> None:
+def _print_scores(title: str, evaluations: Sequence[Evaluation], judged: Literal["all", "tested"]) -> None:
     scores = [one.scores[judged] for one in evaluations]
     rows = [(label, *(_number(getattr(one, name)) for one in scores)) for name, label in _MEASURES.items()]
-    if judged == "tested":
-        rows.append(("right length", *(_number(one.right_length) for one in evaluations)))
     print_table(
         f"{title}: {scores[0].n:,}, {scores[0].kept:.1%} of them “fail to reject”",
-        rows,
+        [*rows, ("right length", *(_number(one.right_length) for one in evaluations))],
         header=("trained on", *(f"{one.model}\n{one.trained_on}" for one in evaluations)),
     )
 
@@ -209,12 +213,14 @@ def _number(value: float | None) -> str:
 
 def _say_worth(result: TrainResult) -> None:
     """Say whether the network is worth more than m alone, whose rates need no network."""
-    one = result.evaluation("network", trained_on=result.predictor.origin.labels)
     if result.best_epoch == 0:
-        say("All labels to train on are the same, so the predictor always gives the same answer.")
+        say("The predictor uses m alone: on the groups to stop by, its rates did at least as well as any network.")
         return
+    one = result.evaluation("network", trained_on=result.predictor.origin.labels)
     gain = f"{one.gain:+.4f} ± {one.gain_error:.4f} nats a tested hypothesis"
-    if one.gain > 2 * one.gain_error:
+    if result.groups["test"] < _ENOUGH_GROUPS:
+        say(f"There are only {result.groups['test']} groups to judge by, too few to tell what the network knows.")
+    elif one.gain > 2 * one.gain_error:
         say(f"The network knows more than m alone ({gain}).")
     else:
         say(f"The network is no better than m alone ({gain}): hour, speed and region tell nothing more here.")
