@@ -129,7 +129,7 @@ def test_groups_by_speed_alone_need_no_hour_and_no_region() -> None:
 
 def test_algorithm_2_stops_at_the_first_that_is_not_rejected_and_at_the_cap() -> None:
     probabilities = np.array([[0.9, 0.1, 0.9], [0.1, 0.6, 0.4], [0.1, 0.1, 0.7], [0.1, 0.2, 0.3], [0.5, 0.5, 0.51]])
-    assert blanket_lengths(probabilities).tolist() == [1, 2, 3, 3, 3]
+    assert blanket_lengths(probabilities > 0.5).tolist() == [1, 2, 3, 3, 3]
 
 
 def test_the_sigmoid_neither_overflows_nor_loses_small_probabilities() -> None:

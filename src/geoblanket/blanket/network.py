@@ -39,14 +39,13 @@ def sigmoid(logits: Floats) -> Floats:
     return probabilities
 
 
-def blanket_lengths(probabilities: Floats) -> npt.NDArray[np.int64]:
+def blanket_lengths(kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return the blanket's length by Algorithm 2: the first m that is not rejected, and Γ where all are.
 
     Parameters
     ----------
-    probabilities
-        P("fail to reject") for m = 1, ..., Γ along the last axis.
+    kept
+        Whether "fail to reject" is predicted for m = 1, ..., Γ, along the last axis.
     """
-    kept = probabilities > 0.5
     lengths: npt.NDArray[np.int64] = np.where(kept.any(axis=-1), kept.argmax(axis=-1) + 1, kept.shape[-1])
     return lengths

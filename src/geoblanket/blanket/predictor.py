@@ -20,7 +20,7 @@ from geoblanket.errors import ParameterError
 
 __all__ = ["Origin", "Predictor"]
 
-_ALL_HOURS = frozenset(range(HOURS))
+_ROWS = {hour: hour for hour in range(HOURS)}
 _RULES = {
     "hour": "'hour' must be a whole number from 0 to 23.",
     "speed_mph": "'speed_mph' must be a finite number, not negative.",
@@ -58,7 +58,7 @@ class Predictor:
 
     A speed above 120 mph is taken as 120 mph. An hour or a speed bin that no group had is taken as the nearest one that
     some group had; a region that no group had, or None, as the mean of all regions. A feature that does not define the
-    groups may be left out, and is not looked at.
+    groups may be left out.
 
     Parameters
     ----------
@@ -157,16 +157,15 @@ class Predictor:
 
     def _cell(self, hour: int | None, speed_mph: float | None, region: int | None) -> tuple[int, int, int]:
         """Return the position in the table; raise unless the features are in order."""
-        if hour is None:
-            hour = _left_out("hour", self.encoding.hours)
-        elif hour not in _ALL_HOURS:
+        row = _left_out("hour", self.encoding.hours) if hour is None else _ROWS.get(hour)
+        if row is None:
             raise ParameterError(_RULES["hour"])
         if speed_mph is None:
             speed_mph = _left_out("speed_mph", self.encoding.speeds_mph)
         elif not 0 <= speed_mph < math.inf:
             raise ParameterError(_RULES["speed_mph"])
         speed_bin = min(int(speed_mph) // SPEED_BIN_MPH, SPEED_BINS - 1)
-        return hour, speed_bin, self._columns.get(region, self._width - 1)
+        return row, speed_bin, self._columns.get(region, self._width - 1)
 
     def _predicted_table(self) -> npt.NDArray[np.uint8]:
         """Return Algorithm 2's length in every cell; region by region, so that memory stays small."""
@@ -174,7 +173,7 @@ class Predictor:
         lengths = []
         for of_region in self._of_region:
             logits = self.network.after_first((self._of_others + of_region).reshape(-1, units))
-            lengths.append(blanket_lengths(sigmoid(logits.reshape(HOURS, SPEED_BINS, self.largest))))
+            lengths.append(blanket_lengths(logits.reshape(HOURS, SPEED_BINS, self.largest) > 0.0))
         return np.stack(lengths, axis=-1).astype(np.uint8)
 
 

@@ -223,7 +223,8 @@ def _gain(labels: Labels, probability: Floats, baseline: Floats) -> tuple[float,
 
 def _right_length(model: Model, test: Labels, blankets: pl.DataFrame, largest: int) -> float | None:
     groups, first = np.unique(test.group, return_index=True)
-    predicted = blanket_lengths(model(test.inputs.where(first).with_every_order(largest)).reshape(-1, largest))
+    probability = model(test.inputs.where(first).with_every_order(largest))
+    predicted = blanket_lengths(probability.reshape(-1, largest) > 0.5)
     frame = pl.DataFrame({"group": groups.astype(np.int32), "predicted": predicted})
     right = frame.join(blankets, on="group").select((pl.col("predicted") == pl.col("order")).mean()).item()
     return None if right is None else float(right)
