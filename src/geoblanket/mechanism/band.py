@@ -24,16 +24,24 @@ _MOST_REGULARISATION = 1e-5
 
 
 class Band:
-    """The rows of a cone in an order in which near rows are near, and the pairs within `width` of each other."""
+    """The rows of a cone in an order in which near rows are near, and the pairs within `width` of each other.
 
-    def __init__(self, cone: Cone) -> None:
+    Parameters
+    ----------
+    cone
+        The rows' cone.
+    widening
+        How many times as wide the band is as it takes to hold the pairs of nearest rows.
+    """
+
+    def __init__(self, cone: Cone, *, widening: int = 1) -> None:
         pairs = csr_array(cone.starting_pairs)
         self.order: Ints = np.asarray(reverse_cuthill_mckee(pairs, symmetric_mode=True), dtype=np.intp)
         self.cone = cone.restricted(self.order)
         low, high = np.nonzero(self.cone.constrained & cone.starting_pairs[np.ix_(self.order, self.order)])
         self.starting_pairs = np.zeros_like(cone.constrained)
         self.starting_pairs[low, high] = True
-        self.width = int(np.abs(low - high).max())
+        self.width = min(widening * int(np.abs(low - high).max()), cone.size - 1)
 
     @cached_property
     def tight_ratio(self) -> Floats:

@@ -18,6 +18,7 @@ from geoblanket.mechanism.cone import EXPONENT_CAP, Bools, Cone, Floats, Ints
 
 __all__ = ["Block", "Centring", "StepLimits"]
 
+_ROWS_AT_ONCE = 64
 _NEW_PAIRS_PER_ROW = 5
 _NEW_MULTIPLIER = 1e-3
 _REGULARISATION = 1e-14
@@ -277,9 +278,17 @@ class Block:
 
     def _crossing(self, output: int, column: Floats) -> tuple[Ints, Ints]:
         """Return the inactive pairs that are tight in a column."""
-        crossing = column[:, None] > self.cone.tight_ratio * column
-        crossing &= ~self.active[output]
-        low, high = np.nonzero(crossing)
+        # A few rows at a time stay in the cache.
+        limit, crossing = np.empty((_ROWS_AT_ONCE, self.rows)), np.empty((_ROWS_AT_ONCE, self.rows), bool)
+        found = []
+        for first in range(0, self.rows, _ROWS_AT_ONCE):
+            part = slice(first, min(first + _ROWS_AT_ONCE, self.rows))
+            own = slice(0, part.stop - first)
+            np.multiply(self.cone.tight_ratio[part], column, out=limit[own])
+            np.less(limit[own], column[part, None], out=crossing[own])
+            np.greater(crossing[own], self.active[output, part], out=crossing[own])
+            found.append(first * self.rows + np.flatnonzero(crossing[own]))
+        low, high = np.divmod(np.concatenate(found), self.rows)
         return low, high
 
     def _factor(self, matrix: Floats, diagonal: Floats) -> None:

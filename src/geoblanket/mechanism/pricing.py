@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,6 +27,7 @@ _MOST_RANKS = 32
 _MOST_ITERATIONS = 40
 _WORTH_A_BAND = 150
 _MOST_BAND = 0.4
+_WIDENING = 3
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,6 @@ class Pricer:
 
     def __init__(self, cone: Cone, weight: Floats, *, original_rows: int) -> None:
         self.cone, self.weight, self.original_rows = cone, weight, original_rows
-        band = Band(cone) if cone.size > _WORTH_A_BAND else None
-        self.band = band if band is not None and band.width < _MOST_BAND * cone.size else None
 
     def price(self, reduced: Floats, target: float) -> Price:
         """Bound t until it is proven to be at least `target` or seen to be less.
@@ -127,29 +127,44 @@ class Pricer:
             The value to prove.
         """
         if self.band is not None:
-            relaxed = self._search(reduced, target, np.inf, band=True)
+            relaxed = self._search(reduced, target, np.inf, self.band)
             if relaxed.below >= target:
                 return Price(relaxed.below, np.inf)
-        return self._search(reduced, target, np.inf, band=False)
+        return self._search(reduced, target, np.inf, None)
 
-    def price_sharply(self, reduced: Floats, target: float, tolerance: float, *, all_pairs: bool) -> float:
-        """Return a lower bound on t that is at least `target`, or within `tolerance` of t if t is less.
+    def price_sharply(self, reduced: Floats, target: float, tolerance: float, *, wide: bool) -> float:
+        """Return a lower bound on t that is at least `target`, or else near t.
 
-        Without `all_pairs`, only the pairs in the band count: that is quicker, and a valid bound, but perhaps farther
-        from t.
+        Near means within `tolerance` of its value for the pairs in a band alone; the wider band comes nearer and takes
+        longer.
         """
-        return self._search(reduced, target, tolerance, band=self.band is not None and not all_pairs).below
+        return self._search(reduced, target, tolerance, self.wide_band if wide else self.band).below
 
-    def _search(self, reduced: Floats, target: float, tolerance: float, *, band: bool) -> Price:
+    @cached_property
+    def band(self) -> Band | None:
+        """The pairs of near rows, unless that would save nothing."""
+        return self._usable_band(1)
+
+    @cached_property
+    def wide_band(self) -> Band | None:
+        """A wider band, unless it saves nothing."""
+        return self._usable_band(_WIDENING)
+
+    def _usable_band(self, widening: int) -> Band | None:
+        if self.cone.size <= _WORTH_A_BAND:
+            return None
+        band = Band(self.cone, widening=widening)
+        return band if band.width < _MOST_BAND * self.cone.size else None
+
+    def _search(self, reduced: Floats, target: float, tolerance: float, band: Band | None) -> Price:
         scale = power_of_two(reduced)
         start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
         cost = reduced[None] * scale
-        if band and self.band is not None:
-            order = self.band.order
-            block = BandBlock(self.band, cost[:, order], start, original_rows=self.original_rows)
-            search = _Column(block, self.weight[order])
-        else:
+        if band is None:
             search = _Column(Block(self.cone, cost, start, original_rows=self.original_rows), self.weight)
+        else:
+            block = BandBlock(band, cost[:, band.order], start, original_rows=self.original_rows)
+            search = _Column(block, self.weight[band.order])
         for _ in range(_MOST_ITERATIONS):
             less = search.above < target * scale and search.above - search.below < tolerance * scale
             if search.below >= target * scale or less or search.stalled:
