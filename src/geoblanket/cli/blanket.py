@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from geoblanket.cli.blanket_discover import discover
+from geoblanket.cli.blanket_study import study
 from geoblanket.cli.blanket_train import predict, train
 
 __all__ = ["app"]
@@ -15,3 +16,4 @@ app = typer.Typer(
 app.command()(discover)
 app.command()(train)
 app.command()(predict)
+app.command()(study)

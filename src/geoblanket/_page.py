@@ -1,0 +1,179 @@
+"""A report as one HTML file: needs no internet, reads well on a phone and on paper, in light and in dark.
+
+Everything that is given as text is escaped; there is no way to put markup in. Figures are embedded as images, in which
+browsers run no script and fetch nothing, and a policy in the page's head forbids both for the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from geoblanket._files import atomic_output
+from geoblanket.errors import InputError, ParameterError
+
+__all__ = ["Page"]
+
+_KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
+
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fdfdfb; --ink: #22262d; --faint: #666d78; --line: #d9dce1; --card: #f3f4f1;
+        --accent: #1f5f8b; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #16191e; --ink: #e4e6ea; --faint: #9aa2ae; --line: #343a44; --card: #1f242b; --accent: #7db8e0; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0.5rem 0; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; border-bottom: 1px solid var(--line); padding-bottom: 0.25rem; }
+h3 { font-size: 1.05rem; margin: 1.5rem 0 0.25rem; }
+p, ul { max-width: 46rem; }
+li { margin: 0.35rem 0; }
+.lead, figcaption, caption, footer { color: var(--faint); }
+.note { border-left: 4px solid var(--accent); background: var(--card); padding: 0.6rem 1rem; max-width: 46rem; }
+nav ul { columns: 16rem; padding-left: 1.2rem; }
+a { color: var(--accent); }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: 0.4rem; font-size: 0.9rem; }
+th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th { font-weight: 600; }
+.number { text-align: right; white-space: nowrap; }
+figure { margin: 1.25rem 0; }
+figure img { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
+             border-radius: 6px; }
+figcaption { font-size: 0.9rem; margin-top: 0.4rem; max-width: 46rem; }
+footer { margin-top: 3rem; font-size: 0.85rem; border-top: 1px solid var(--line); padding-top: 0.75rem; }
+@media print { body { font-size: 11pt; } figure, tr { break-inside: avoid; } }
+""".strip()
+
+
+class Page:
+    """A page that is put together from top to bottom, then written.
+
+    Parameters
+    ----------
+    title
+        Of the page.
+    lead
+        A line below it.
+    """
+
+    def __init__(self, title: str, *, lead: str = "") -> None:
+        self._title = title
+        self._lead = lead
+        self._body: list[str] = []
+        self._headings: list[str] = []
+
+    def heading(self, text: str) -> None:
+        """Begin a section; sections are listed at the page's top."""
+        self._headings.append(text)
+        self._body.append(f'<h2 id="section-{len(self._headings)}">{escape(text)}</h2>')
+
+    def subheading(self, text: str) -> None:
+        """Begin a part of a section."""
+        self._body.append(f"<h3>{escape(text)}</h3>")
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
+        self._body.append(f"<p>{escape(text)}</p>")
+
+    def note(self, text: str) -> None:
+        """Add a paragraph that stands out."""
+        self._body.append(f'<p class="note">{escape(text)}</p>')
+
+    def bullets(self, items: Iterable[str]) -> None:
+        """Add a list."""
+        self._body.append("<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>")
+
+    def table(
+        self, header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", words: Sequence[int] = (0,)
+    ) -> None:
+        """Add a table of texts.
+
+        Parameters
+        ----------
+        header, rows
+            The columns' names, and as many texts in each row.
+        caption
+            What it shows.
+        words
+            Which columns hold words, counted from 0; the others hold numbers, and end at the right.
+        """
+        lines = [list(row) for row in rows]
+        if any(len(line) != len(header) for line in lines):
+            raise ParameterError(f"Every row of a table must have {len(header)} cells, as its header has.")
+        kinds = ["" if position in words else ' class="number"' for position in range(len(header))]
+        head = "".join(f'<th scope="col"{kind}>{escape(cell)}</th>' for kind, cell in zip(kinds, header, strict=True))
+        body = "".join(
+            "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, line, strict=True)) + "</tr>"
+            for line in lines
+        )
+        title = f"<caption>{escape(caption)}</caption>" if caption else ""
+        self._body.append(
+            f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        )
+
+    def figure(self, path: str | Path, *, caption: str, alt: str) -> None:
+        """Embed a picture.
+
+        Parameters
+        ----------
+        path
+            An SVG or PNG file.
+        caption
+            What it shows.
+        alt
+            What a reader who cannot see it should know.
+        """
+        path = Path(path)
+        kind = _KINDS.get(path.suffix.lower())
+        if kind is None:
+            raise ParameterError(f"A figure of a page must be an .svg or .png file. Got '{path.suffix}' instead.")
+        try:
+            content = base64.b64encode(path.read_bytes()).decode("ascii")
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+        self._body.append(
+            f'<figure><img src="data:{kind};base64,{content}" alt="{escape(alt)}">'
+            f"<figcaption>{escape(caption)}</figcaption></figure>"
+        )
+
+    def html(self, *, footer: str = "") -> str:
+        """Return the whole page."""
+        contents = "".join(
+            f'<li><a href="#section-{number}">{escape(text)}</a></li>' for number, text in enumerate(self._headings, 1)
+        )
+        return "\n".join(
+            [
+                "<!doctype html>",
+                '<html lang="en">',
+                "<head>",
+                '<meta charset="utf-8">',
+                f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">',
+                '<meta name="referrer" content="no-referrer">',
+                f"<title>{escape(self._title)}</title>",
+                f"<style>{_STYLE}</style>",
+                "</head>",
+                "<body><main>",
+                f"<h1>{escape(self._title)}</h1>",
+                *([f'<p class="lead">{escape(self._lead)}</p>'] if self._lead else []),
+                *([f'<nav aria-label="Sections"><ul>{contents}</ul></nav>'] if contents else []),
+                *self._body,
+                *([f"<footer>{escape(footer)}</footer>"] if footer else []),
+                "</main></body>",
+                "</html>",
+                "",
+            ]
+        )
+
+    def save(self, path: str | Path, *, footer: str = "") -> None:
+        """Write the page, wholly or not at all."""
+        with atomic_output(path) as temporary:
+            temporary.write_text(self.html(footer=footer), encoding="utf-8")
