@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,20 @@ def test_any_roads_match_networkx_whatever_the_memory(seed: int, by: Weight, mem
     loss = TravelCost(graph, choose_places(graph), tasks, by, Effort(memory_bytes=memory_bytes))
     truth = by_loops(ways(graph, by), tasks, rows, columns) / (1000 if by == "length" else 60)
     np.testing.assert_allclose(loss(rows, columns).values, truth, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("memory_mb", "least_mb", "most_mb"), [(2, 0, 6), (256, 15, 40)])
+def test_memory_stays_within_its_cap(memory_mb: int, least_mb: float, most_mb: float) -> None:
+    """900 places and tasks need 20 MB at once; a part of them takes its own memory and that of its searches."""
+    graph = grid_graph(30, 30)
+    loss = TravelCost(
+        graph, choose_places(graph), TaskPrior.uniform(graph), effort=Effort(memory_bytes=memory_mb << 20)
+    )
+    tracemalloc.start()
+    loss(range(900), range(5))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert least_mb < peak / 2**20 < most_mb
 
 
 def test_it_is_a_distance_between_places() -> None:
