@@ -30,6 +30,8 @@ __all__ = ["Effort", "check_roads", "mean_difference"]
 
 _SECONDS_PER_DIFFERENCE = 1e-9
 """What one |f(l, task) − f(y, task)| takes, to judge whether more threads pay."""
+_PART_BYTES = 16 << 20
+"""Of the table that a thread adds to at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,18 +140,21 @@ def _distance_blocks(
             graph, nodes, tasks[some], weight=by, workers=effort.workers, memory_cap_bytes=8 * len(nodes) * size
         ).astype(np.float64, copy=False)
         to_tasks, from_others = distances[where[: len(places)]], distances[where[len(places) :]]
-        _check_reachable(graph, tasks[some], to_tasks)
+        _check_reachable(graph, places, tasks, start, to_tasks)
         del distances
         yield some, to_tasks, from_others
 
 
-def _check_reachable(graph: RoadGraph, tasks: Ints, distances: Floats) -> None:
+def _check_reachable(graph: RoadGraph, places: Ints, tasks: Ints, start: int, distances: Floats) -> None:
+    """Raise InputError if some of the tasks from number `start` on cannot be reached from all places."""
     cut_off = ~np.isfinite(distances)
     if cut_off.any():
         lost = np.flatnonzero(cut_off.any(axis=0))
+        traps = np.unique(places[cut_off.any(axis=1)])
         raise InputError(
-            f"{len(lost)} of {len(tasks)} tasks cannot be reached from {np.count_nonzero(cut_off.any(axis=1))} of the "
-            f"places (the first of these tasks is at the node with id {graph.node_ids[tasks[lost[0]]]})",
+            f"at least {len(lost)} of {len(tasks)} tasks cannot be reached from {len(traps)} of the places "
+            f"(for example not the node with id {graph.node_ids[tasks[start + lost[0]]]} "
+            f"from the one with id {graph.node_ids[traps[0]]})",
             hint="Import the roads without --keep-all, so that only their largest strongly connected part is kept, or "
             "take tasks and places within it (TaskPrior.within_largest_part)",
         )
@@ -166,6 +171,7 @@ def _add_differences(
     def add(part: slice) -> None:
         total[part] += cdist(rows[part], columns, metric)
 
-    edges = np.linspace(0, len(rows), threads + 1).astype(int)
+    parts = min(len(rows), max(threads, -(-total.nbytes // _PART_BYTES)))
+    edges = np.linspace(0, len(rows), parts + 1).astype(int)
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(add, (slice(one, other) for one, other in pairwise(edges))))
