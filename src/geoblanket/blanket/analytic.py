@@ -6,12 +6,13 @@ The test takes for g and h the coordinates of x and y, and Gaussian bumps around
 Wald statistic asks whether all mean products can be zero. Several draws of the bumps are combined by the Cauchy rule
 (Liu and Xie, JASA 2020), so that no single draw decides.
 
-Three things keep its level where conditional means are rough, dimensions many and rows few. Regressions are done twice
-(see `smoother`). The bump in z multiplies residuals instead of being part of what is regressed. And the variance of the
-mean products is corrected: residuals of rows that took part in a regression are smaller than the noise, and correlated.
+Three things keep its level where conditional means are rough, dimensions many and rows few. Regressions are repeated on
+what they leave (see `smoother`). The bump in z multiplies residuals instead of being part of what is regressed. And the
+variance of the mean products is corrected: residuals of rows that took part in a regression are smaller than the noise,
+and correlated.
 
 Steps of vehicles have heavy tails. Every displacement is therefore shortened by a bijection that keeps its direction,
-length r to arcsinh(r / median r): given the same z, that changes no hypothesis.
+length r to arcsinh(r / 2 median r): given the same z, that changes no hypothesis.
 """
 
 from __future__ import annotations
@@ -43,13 +44,17 @@ _BUMPS = 5
 """Bumps in one Wald statistic."""
 _DRAWS = 5
 """Wald statistics, each with bumps of its own."""
-_LANDMARKS = 200
+_LANDMARKS = 250
+_LANDMARKS_TO_CHOOSE = 64
+"""Landmarks with which bandwidths are compared; enough to tell which is best, and much quicker."""
 _POSITION_SCALES = (0.2, 0.4, 0.8)
 """Bandwidths of the position to choose from, in median distances."""
 _STEP_SCALES = (1.0, 3.0)
 """Bandwidths of the displacements to choose from, in median distances."""
 _NOTHING_LEFT = 1e-18
 """A residual with this share of its target's mean square is rounding."""
+_TAIL = 2.0
+"""Displacements of up to about this many median lengths are hardly shortened."""
 _SINGULAR = 1e-8
 """Eigenvalues of the covariance of products below this share of the largest count as zero."""
 _LARGEST_P = 0.999
@@ -68,18 +73,18 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     given = _Given.of(z[order], rng)
     raw = [shortened(x[order]), shortened(y[order])]
     bumps = [_bumps(part, median_distance(part, rng), rng) for part in raw]
-    bases = given.best_bases(raw)
+    basis = given.best_basis(raw)
 
-    raw_fits = [fit_ridge(basis, part, together=True) for basis, part in zip(bases, raw, strict=True)]
+    raw_fits = [fit_ridge(basis, part, together=True) for part in raw]
     x_left, y_left = (_cleaned(fit, part) for fit, part in zip(raw_fits, raw, strict=True))
     pairs = np.array(list(product(range(x_left.shape[1]), range(y_left.shape[1]))))
     raw_products = x_left[:, pairs[:, 0]] * y_left[:, pairs[:, 1]]
-    raw_inflation = _inflation(bases, [fit.removed[:, :1] for fit in raw_fits]).repeat(len(pairs))
+    raw_inflation = _inflation(basis, [fit.removed[:, :1] for fit in raw_fits]).repeat(len(pairs))
 
-    fits = [fit_ridge(basis, part) for basis, part in zip(bases, bumps, strict=True)]
+    fits = [fit_ridge(basis, part) for part in bumps]
     one, other = (_cleaned(fit, part) for fit, part in zip(fits, bumps, strict=True))
     products = given.weights * one * other
-    inflation = _inflation(bases, [fit.removed for fit in fits])
+    inflation = _inflation(basis, [fit.removed for fit in fits])
 
     walds = []
     for draw in range(_DRAWS):
@@ -96,20 +101,20 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     )
 
 
-def _inflation(bases: Sequence[Basis], removed: Sequence[Floats]) -> Floats:
+def _inflation(basis: Basis, removed: Sequence[Floats]) -> Floats:
     """Return by how much the variance of a sum of products exceeds the sum of their squares."""
-    variance, squares = traces(bases, removed)
+    variance, squares = traces(basis, *removed)
     return np.maximum(np.divide(variance, squares, out=np.ones_like(squares), where=squares > 0), 1.0)
 
 
 def shortened(steps: Floats) -> Floats:
-    """Return displacements (two columns each, east and north) with lengths r replaced by arcsinh(r / median r)."""
+    """Return displacements (two columns each, east and north) with lengths r replaced by arcsinh(r / 2 median r)."""
     result = np.empty_like(steps)
     for first in range(0, steps.shape[1], 2):
         pair = steps[:, first : first + 2] - steps[:, first : first + 2].mean(axis=0)
         length = np.linalg.norm(pair, axis=1, keepdims=True)
-        median = np.median(length[length > 0]) if length.any() else 1.0
-        ratio = np.divide(np.arcsinh(length / median), length, out=np.zeros_like(length), where=length > 0)
+        unit = _TAIL * np.median(length[length > 0]) if length.any() else 1.0
+        ratio = np.divide(np.arcsinh(length / unit), length, out=np.zeros_like(length), where=length > 0)
         result[:, first : first + 2] = pair * ratio
     return result
 
@@ -157,16 +162,14 @@ class _Given:
             exponent -= squared[:, :landmarks] / (2 * scale**2)
         return kernel_basis(self.affine, np.exp(exponent, out=exponent), self.landmarks[:landmarks])
 
-    def best_bases(self, targets: Sequence[Floats]) -> list[Basis]:
-        """Return for each target (n, d) the basis of the bandwidths that suit it best, by half of the landmarks."""
-        everything = len(self.landmarks)
+    def best_basis(self, targets: Sequence[Floats]) -> Basis:
+        """Return the basis of the bandwidths that suit some targets (n, d) best, all in all."""
+        few, every = min(len(self.landmarks), _LANDMARKS_TO_CHOOSE), len(self.landmarks)
         scores = []
         for scales in self.scales:
-            rough = self.basis(scales, -(-everything // 2))
-            scores.append([fit_ridge(rough, target, together=True).score.sum() for target in targets])
-        best = np.argmin(scores, axis=0)
-        bases = {choice: self.basis(self.scales[choice], everything) for choice in set(best.tolist())}
-        return [bases[choice] for choice in best.tolist()]
+            basis = self.basis(scales, few)
+            scores.append(sum(np.log(fit_ridge(basis, target, together=True).score.sum()) for target in targets))
+        return self.basis(self.scales[int(np.argmin(scores))], every)
 
 
 def _bumps(points: Floats, bandwidth: float, rng: np.random.Generator) -> Floats:

@@ -4,14 +4,14 @@ The kernel is Gaussian with a bandwidth for each block of columns. Its Gram matr
 landmarks, and an affine part is fitted without penalty. In the eigenvectors of the Gram matrix a ridge regression keeps
 a share d of each coordinate, so that all penalties of all targets together cost one matrix product.
 
-Each regression is done twice: what it leaves is regressed again with the same penalty ("twicing"), so that (1 - d)² of
-a coordinate is left. The penalty that predicts best leaves a bias, and where the residuals of two variables share their
-bias, they look dependent; twicing removes most of it (Newey, Hsieh and Robins, Econometrica 2004).
+The penalty that predicts best leaves a bias, and where the residuals of two variables share their bias, they look
+dependent. Each regression is therefore repeated on what it left, with the same penalty, until (1 - d)³ of a coordinate
+is left: for products of residuals that removes most of the bias and costs little noise ("twicing"; Newey, Hsieh and
+Robins, Econometrica 2004).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ _PENALTIES = 10.0 ** np.arange(-7.0, 1.5, 0.5)
 _MOST_FREEDOM = 0.7
 """A regression may use at most this share of the rows as degrees of freedom."""
 _JITTER = 1e-8
+_TIMES = 3
+"""How often a target is regressed; 1 is plain kernel ridge regression."""
 _NEGLIGIBLE = 1e-10
 _ROWS_FOR_MEDIAN = 300
 
@@ -53,7 +55,7 @@ class Fit:
     removed: Floats
     """Where the residuals of a target t are (I - H) t, the eigenvalues of I - (I - H)², shape (k, targets)."""
     score: Floats
-    """The cross-validation error of each target before twicing, shape (targets,)."""
+    """The cross-validation error of each target's first regression, shape (targets,)."""
 
 
 def median_distance(points: Floats, rng: np.random.Generator) -> float:
@@ -98,7 +100,7 @@ def kernel_basis(affine: Floats, kernel: Floats, landmarks: npt.NDArray[np.intp]
 
 
 def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
-    """Regress each target on the rows of a basis, and what is left of it once more.
+    """Regress each target on the rows of a basis, and what is left of it again.
 
     Parameters
     ----------
@@ -118,12 +120,12 @@ def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
     scores = n * errors / np.maximum(n - freedom, 1e-9)[:, None] ** 2
     scores[freedom > max(_MOST_FREEDOM * n, freedom.min())] = np.inf
     chosen = np.full(targets.shape[1], scores.sum(axis=1).argmin()) if together else scores.argmin(axis=0)
-    share_left = (1 - kept[chosen].T) ** 2
+    share_left = (1 - kept[chosen].T) ** _TIMES
     residuals = left - basis.vectors @ ((1 - share_left) * coordinates)
     return Fit(residuals, 1 - share_left**2, scores[chosen, np.arange(len(chosen))])
 
 
-def traces(bases: Sequence[Basis], removed: Sequence[Floats]) -> tuple[Floats, Floats]:
+def traces(basis: Basis, removed: Floats, other_removed: Floats) -> tuple[Floats, Floats]:
     """Return, for pairs of targets with residuals A u and B v, the traces of A² B² and of diag(A²) diag(B²).
 
     If u and v are independent noise of variance 1, the first is the variance of Σ_i (A u)_i (B v)_i and the second the
@@ -131,16 +133,13 @@ def traces(bases: Sequence[Basis], removed: Sequence[Floats]) -> tuple[Floats, F
 
     Parameters
     ----------
-    bases
-        Those of the first and of the second targets; both have the same affine part.
-    removed
+    basis
+        That of both regressions.
+    removed, other_removed
         `Fit.removed` of the first and of the second targets, shapes (k, pairs).
     """
-    (one, other), (of_one, of_other) = bases, removed
-    outside = 1 - (one.affine**2).sum(axis=1)
-    overlap = (one.vectors.T @ other.vectors) ** 2
-    whole = outside.sum() - of_one.sum(axis=0) - of_other.sum(axis=0) + (of_one * (overlap @ of_other)).sum(axis=0)
-    diagonals = [
-        np.maximum(outside[:, None] - basis.vectors**2 @ part, 0) for basis, part in zip(bases, removed, strict=True)
-    ]
-    return whole, (diagonals[0] * diagonals[1]).sum(axis=0)
+    outside = 1 - (basis.affine**2).sum(axis=1)
+    unfitted = outside.sum() - len(basis.values)
+    squares = basis.vectors**2
+    one, other = (np.maximum(outside[:, None] - squares @ part, 0) for part in (removed, other_removed))
+    return unfitted + ((1 - removed) * (1 - other_removed)).sum(axis=0), (one * other).sum(axis=0)
