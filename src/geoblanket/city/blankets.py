@@ -15,9 +15,11 @@ from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.city.plan import DISTRICTS
 from geoblanket.city.routes import TICK_S
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
 from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.places import choose_places
+from geoblanket.roads.zones import partition_zones
 
 __all__ = ["compare_blankets", "district_regions", "write_true_walks"]
 
@@ -45,19 +47,35 @@ def write_true_walks(city: str | Path, roads: str | Path, out: str | Path) -> No
         time="time",
         place="place",
         speed_m_s=pl.lit(None, pl.Float32),
-    ).cast(WALKS_SCHEMA)
+    ).cast(pl.Schema(WALKS_SCHEMA))
     about = {"roads": graph.identity, "spacing_m": 0.0, "interval_s": float(TICK_S), "method": "truth"}
     write_table(walks, out, kind="walks", about=about)
 
 
-def district_regions(city: str | Path, roads: str | Path) -> Ints:
-    """Return the district of each node of the city's roads as its region: an index into `DISTRICTS`."""
+def district_regions(city: str | Path, roads: str | Path, *, max_places: int | None = None) -> Ints:
+    """Return a region for each node of the city's roads that lies in one district.
+
+    Parameters
+    ----------
+    city
+        The folder written by `geoblanket city`.
+    roads
+        Its roads, imported.
+    max_places
+        Cut the districts into zones of at most this many places; if None, the region is the district's index in
+        `DISTRICTS`.
+    """
     graph = RoadGraph.load(roads)
     districts = pl.read_csv(Path(city) / "districts.csv", columns=["node", "district"])
     joined = pl.DataFrame({"node": graph.node_ids}).join(districts, on="node", how="left", maintain_order="left")
     if joined["district"].null_count():
         raise InputError("has nodes that the city does not have", path=roads, hint="Import the city's own roads")
-    return joined["district"].replace_strict(DISTRICTS, range(len(DISTRICTS)), return_dtype=pl.Int32).to_numpy()
+    number = joined["district"].replace_strict(DISTRICTS, range(len(DISTRICTS)), return_dtype=pl.Int32).to_numpy()
+    if max_places is None:
+        return number
+    zones = partition_zones(graph, choose_places(graph), max_places=max_places)
+    _, region = np.unique(number * len(zones) + zones.zone, return_inverse=True)
+    return np.asarray(region, np.int32)
 
 
 def compare_blankets(
@@ -91,27 +109,27 @@ def compare_blankets(
     Returns
     -------
     frame
-        A row for each tested group of `by`: `blanket_sizes` and `true_order`; `available` samples at order 1;
-        `share_above`, for each m the share of samples drawn by an order above m; and `p_values`, for each m.
+        A row for each tested group of `by`: `blanket_sizes` and `true_order`; and lists with a number for each m:
+        `available` samples, `p_values`, and `share_above`, the share of samples drawn by an order above m.
     """
     loaded = load_walks(walks, roads)
     grouping = Grouping(check_features([by])[0], find_regions(regions, loaded.places))
-    mine = findings.filter(pl.col("by") == grouping.name)
-    orders = int(mine["m"].cast(pl.Int64).max() or 1)
+    mine = findings.filter(pl.col("by") == grouping.name).sort("group", "m")
+    groups, orders = mine["group"].unique(maintain_order=True), mine["m"].n_unique()
+    if len(groups) != len(grouping):
+        raise MismatchError("The findings were made with another grouping or other regions. Give the same here.")
     step_order = _step_orders(walks, city)
     shares = np.stack([_share_above(step_order, loaded, grouping, m) for m in range(1, orders + 1)], axis=1)
     truth = pl.DataFrame(
         {
-            "group": pl.Series(np.arange(len(grouping)) + (mine["group"].min() or 0), dtype=pl.Int32),
-            "true_order": np.argmax(np.append(shares <= negligible, np.ones((len(shares), 1), bool), axis=1), axis=1)
-            + 1,
-            "share_above": shares,
+            "group": groups,
+            "true_order": 1 + np.argmin(np.column_stack([shares, np.zeros(len(shares))]) > negligible, axis=1),
+            "share_above": shares.tolist(),
         }
     )
-    first = mine.filter(pl.col("m") == 1).select("group", "available")
-    p_values = mine.group_by("group").agg(pl.col("p_value").sort_by("m").alias("p_values"))
+    by_order = mine.group_by("group").agg("available", pl.col("p_value").alias("p_values"))
     tested = blanket_sizes(mine).drop_nulls("order")
-    return tested.join(first, on="group").join(truth, on="group").join(p_values, on="group").sort("group")
+    return tested.join(truth, on="group").join(by_order, on="group").sort("group")
 
 
 def _true_steps(city: str | Path) -> pl.LazyFrame:
