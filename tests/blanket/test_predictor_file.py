@@ -33,7 +33,7 @@ def small() -> Predictor:
     """Return a predictor with few weights, so that every byte of its file can be tried."""
     inputs = read_labels(make_findings(learnable, hours=3, speeds=3, regions=2)).inputs
     encoding = Encoding.learned(inputs, largest=LARGEST)
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(4)
     sizes = (encoding.width, 3, 2, 1)
     weights = tuple(rng.normal(size=shape) for shape in pairwise(sizes))
     return Predictor(encoding, Network(weights, tuple(rng.normal(size=size) for size in sizes[1:])), ORIGIN)
@@ -120,8 +120,6 @@ HOSTILE: dict[str, tuple[Callable[[Fields, Arrays], object], str]] = {
     "NaN weights": (lambda _, a: a["weights_2"].fill(np.nan), "not finite or too large"),
     "infinite bias": (lambda _, a: a["bias_3"].fill(-np.inf), "not finite or too large"),
     "huge weights": (lambda _, a: a["weights_1"].fill(1e300), "not finite or too large"),
-    "scale 0": (lambda _, a: a["scale"].fill(0.0), "not positive"),
-    "scale -1": (lambda _, a: a["scale"].fill(-1.0), "not positive"),
     "short centre": (lambda _, a: a.update(centre=a["centre"][1:]), "does not fit"),
     "hour 24": (lambda _, a: a["hours"].put(-1, 24), "not one of a day"),
     "hour -1": (lambda _, a: a["hours"].put(0, -1), "'hours' is not in order"),
@@ -155,7 +153,7 @@ def test_many_regions_take_no_more_memory_than_a_few_times_the_file(path: Path) 
         known = len(arrays["regions"])
         arrays["regions"] = np.arange(count, dtype=np.int32)
         arrays["table"] = np.ones((24, 24, count + 1), np.uint8)
-        for name in ("centre", "scale", "weights_1"):
+        for name in ("centre", "weights_1"):
             arrays[name] = np.concatenate([arrays[name], np.ones((count - known, *arrays[name].shape[1:]))])
 
     forge(path, many)

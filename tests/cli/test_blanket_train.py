@@ -70,7 +70,7 @@ def test_train_as_json_says_when_there_is_nothing_to_learn(folder: Path, tmp_pat
 
 def test_few_groups_to_judge_by_are_named(tmp_path: Path) -> None:
     write_findings(make_findings(learnable, hours=4, speeds=8, regions=2, impute=False), tmp_path / "f", about=ABOUT)
-    arguments = ["--findings", str(tmp_path / "f"), "--out", str(tmp_path / "m"), *QUICK]
+    arguments = ["--findings", str(tmp_path / "f"), "--out", str(tmp_path / "m"), "--most-epochs", "200"]
     result = CliRunner().invoke(app, ["blanket", "train", *arguments])
     assert result.exit_code == 0, result.output
     assert "only 13 groups to judge by" in result.stderr

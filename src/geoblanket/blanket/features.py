@@ -7,7 +7,7 @@ own, so the first layer of a network on them is a sum of four rows looked up. On
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -56,10 +56,11 @@ class Inputs:
 class Encoding:
     """How inputs become the columns of a network, learned from the groups that it was trained on.
 
-    The hour is a point on two circles (of 24 and of 12 hours, for days have two peaks); the speed is a number; regions
-    and orders have a column each. All columns are centred. An hour or a speed that no group had is taken as the nearest
-    one that some group had, so that the network is never asked far from what it saw; a region that no group had is the
-    mean of all regions.
+    The hour is a point on two circles (of 24 and of 12 hours, for days have two peaks). The speed has a column for each
+    border between bins, 1 above it and 0 below: blankets change at some speeds and are alike between them, which is
+    learned better so than from one number. Regions and orders have a column each. All columns are centred. An hour or a
+    speed that no group had is taken as the nearest one that some group had, so that the network is never asked far from
+    what it saw; a region that no group had is the mean of all regions.
     """
 
     hours: tuple[int, ...]
@@ -72,8 +73,6 @@ class Encoding:
     """Γ, the largest order."""
     centre: Floats
     """What is subtracted from each column."""
-    scale: Floats
-    """What each column is divided by afterwards."""
 
     @classmethod
     def learned(cls, inputs: Inputs, *, largest: int) -> Encoding:
@@ -81,15 +80,8 @@ class Encoding:
         hours, speeds, regions = (
             tuple(np.unique(values[values >= 0]).tolist()) for values in (inputs.hour, inputs.speed_mph, inputs.region)
         )
-        width = _width(hours, speeds, regions, largest)
-        plain = cls(hours, speeds, regions, largest, np.zeros(width), np.ones(width))
-        columns = plain.rows(inputs)
-        scale = np.ones(width)
-        if speeds:
-            # Of all columns only the speed is not between -1 and 1 already.
-            at = 4 if hours else 0
-            scale[at] = columns[:, at].std() or 1.0
-        return cls(hours, speeds, regions, largest, columns.mean(axis=0), scale)
+        plain = cls(hours, speeds, regions, largest, np.zeros(_width(hours, speeds, regions, largest)))
+        return replace(plain, centre=plain.rows(inputs).mean(axis=0))
 
     @property
     def width(self) -> int:
@@ -104,10 +96,9 @@ class Encoding:
         of_hour_speed, of_region, of_order
             Shapes (24, 24, units), (regions + 1, units), of which the last is any other region, and (Γ, units).
         """
-        scaled = weights / self.scale[:, None]
         hours, speeds = _hour_columns(self.hours), _speed_columns(self.speeds_mph)
         borders = np.cumsum([hours.shape[1], speeds.shape[1], len(self.regions)])
-        parts, centres = np.split(scaled, borders), np.split(self.centre, borders)
+        parts, centres = np.split(weights, borders), np.split(self.centre, borders)
         of_hour = (hours - centres[0]) @ parts[0]
         of_speed = (speeds - centres[1]) @ parts[1]
         # A column of its own for each: the product with such rows is the weights themselves.
@@ -134,11 +125,11 @@ class Encoding:
             regions,
             inputs.m[:, None] == np.arange(1, self.largest + 1),
         ]
-        return (np.hstack(columns) - self.centre) / self.scale
+        return np.hstack(columns) - self.centre
 
 
 def _width(hours: tuple[int, ...], speeds: tuple[int, ...], regions: tuple[int, ...], largest: int) -> int:
-    return 4 * bool(hours) + bool(speeds) + len(regions) + largest
+    return 4 * bool(hours) + (SPEED_BINS - 1) * bool(speeds) + len(regions) + largest
 
 
 def _hour_columns(seen: tuple[int, ...]) -> Floats:
@@ -155,5 +146,5 @@ def _speed_columns(seen: tuple[int, ...]) -> Floats:
         return np.empty((SPEED_BINS, 0))
     edges = SPEED_BIN_MPH * np.arange(SPEED_BINS)
     apart = np.abs(np.subtract.outer(edges, np.array(seen)))
-    nearest: Floats = np.array(seen, np.float64)[apart.argmin(axis=1)]
-    return nearest[:, None]
+    nearest = np.array(seen)[apart.argmin(axis=1)]
+    return np.array(nearest[:, None] >= edges[1:], np.float64)

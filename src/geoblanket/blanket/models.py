@@ -167,7 +167,7 @@ def _network_of_orders(encoding: Encoding, rate: Model) -> Network:
     nothing = np.full(largest, -1)
     rates = rate(Inputs(nothing, nothing, nothing, np.arange(1, largest + 1)))
     first = np.zeros((encoding.width, largest))
-    first[-largest:] = np.diag(encoding.scale[-largest:])
+    first[-largest:] = np.eye(largest)
     weights = (first, np.eye(largest), np.log(rates / (1 - rates))[:, None])
     return Network(weights, (encoding.centre[-largest:].copy(), np.zeros(largest), np.zeros(1)))
 

@@ -1,4 +1,4 @@
-"""The file of a predictor: weights, scaling, feature grid and table, in a strict container (`_arrayfile`).
+"""The file of a predictor: weights, feature grid and table, in a strict container (`_arrayfile`).
 
 A file from elsewhere is checked before it is used: known keys and parts only, sizes that follow from one another, and
 finite numbers of moderate size. That the table is what the network says is not computed again: like any prediction it
@@ -36,7 +36,7 @@ _INTEGERS = ("hours", "speeds_mph", "regions")
 _LAYER_PARTS = tuple(f"{part}_{layer}" for part in ("weights", "bias") for layer in range(1, LAYERS + 1))
 _DTYPES = {
     **dict.fromkeys(_INTEGERS, "<i4"),
-    **dict.fromkeys(("centre", "scale", *_LAYER_PARTS), "<f8"),
+    **dict.fromkeys(("centre", *_LAYER_PARTS), "<f8"),
     "table": "|u1",
 }
 
@@ -47,7 +47,7 @@ def save_predictor(predictor: Predictor, path: str | Path) -> None:
     """Write a predictor, wholly or not at all; the same predictor always gives the same bytes."""
     encoding, network = predictor.encoding, predictor.network
     arrays: dict[str, npt.NDArray[Any]] = {name: np.array(getattr(encoding, name), np.int32) for name in _INTEGERS}
-    arrays |= {"centre": encoding.centre, "scale": encoding.scale, "table": predictor.table}
+    arrays |= {"centre": encoding.centre, "table": predictor.table}
     for layer in range(LAYERS):
         arrays[f"weights_{layer + 1}"] = network.weights[layer]
         arrays[f"bias_{layer + 1}"] = network.biases[layer]
@@ -128,12 +128,9 @@ def _encoding(arrays: Arrays, largest: int) -> Encoding:
         raise ValueError("a speed is not the lower edge of a bin")
     if len(regions) > _LARGEST_REGIONS:
         raise ValueError(f"it has more than {_LARGEST_REGIONS} regions")
-    centre, scale = (np.array(arrays[name]) for name in ("centre", "scale"))
-    encoding = Encoding(hours, speeds, regions, largest, centre, scale)
-    if len(centre) != encoding.width or len(scale) != encoding.width:
-        raise ValueError("its scaling does not fit its features")
-    if not (scale >= 1 / _LARGEST_NUMBER).all():
-        raise ValueError("its scaling is not positive")
+    encoding = Encoding(hours, speeds, regions, largest, np.array(arrays["centre"]))
+    if len(encoding.centre) != encoding.width:
+        raise ValueError("its centre does not fit its features")
     return encoding
 
 
