@@ -21,7 +21,7 @@ import polars as pl
 from benchmarks._measure import measure, show
 
 FULL = "--full" in sys.argv
-TRIPS = 450_000 if FULL else 40_000
+TRIPS = 450_000 if FULL else 25_000
 SIDE = 8 if FULL else 4
 """Rows and columns of regions."""
 SLICE = 40
