@@ -60,7 +60,7 @@ def check_claims(study: Study, paper: PaperCity | None) -> list[Claim]:
 
 
 def _rejections(table: pl.DataFrame, by: str) -> list[dict[str, float]]:
-    return table.filter(pl.col("by") == by).sort("m").to_dicts()
+    return table.filter(pl.col("by") == (by or "")).sort("m").to_dicts()
 
 
 def _first_order(study: Study) -> Iterator[Claim]:
@@ -119,7 +119,9 @@ def _close_to_one(study: Study) -> Iterator[Claim]:
 
 def _speed_shape(study: Study) -> Iterator[Claim]:
     by = study.grouping["speed"]
-    rows = study.found.findings.filter((pl.col("by") == by) & (pl.col("status") == "tested") & (pl.col("m") == 1))
+    rows = study.found.findings.filter(
+        (pl.col("by") == (by or "")) & (pl.col("status") == "tested") & (pl.col("m") == 1)
+    )
     speed, p_value = rows["speed_mph"].to_numpy().astype(np.float64), rows["p_value"].to_numpy()
     fastest = study.found.findings.filter((pl.col("by") == "speed") & (pl.col("status") == "tested"))["speed_mph"]
     if fastest.is_empty():
@@ -159,7 +161,9 @@ def _bend(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> tuple[float, float
 def _varies(study: Study, factor: str) -> Claim:
     features = [feature for feature, part in PART_OF.items() if part == factor]
     by = study.grouping[features[0]]
-    ranks = study.differences.filter((pl.col("by") == by) & (pl.col("factor") == factor)).drop_nulls("p_given_n")
+    ranks = study.differences.filter((pl.col("by") == (by or "")) & (pl.col("factor") == factor)).drop_nulls(
+        "p_given_n"
+    )
     parts, verdict = [_range(study, factor)], Verdict.UNDECIDED
     if not ranks.is_empty():
         p_values, effects = (ranks.filter(pl.col("outcome") == outcome) for outcome in OUTCOMES)
@@ -172,7 +176,7 @@ def _varies(study: Study, factor: str) -> Claim:
         )
         verdict = Verdict.YES if given or effect else Verdict.NO if groups >= _MANY else Verdict.UNDECIDED
     trends = study.correlations.filter(
-        (pl.col("by") == by)
+        (pl.col("by") == (by or ""))
         & pl.col("feature").is_in(features)
         & pl.col("m").is_null()
         & (pl.col("p_given_n") <= _CLEAR)
@@ -287,7 +291,7 @@ def _correlations(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
 def correlation_rows(table: pl.DataFrame, by: str | None, outcome: str) -> pl.DataFrame:
     """Return Spearman's correlations with the mean over all orders in one grouping, where they are known."""
     return table.filter(
-        (pl.col("by") == by)
+        (pl.col("by") == (by or ""))
         & (pl.col("outcome") == outcome)
         & pl.col("m").is_null()
         & (pl.col("measure") == "spearman")

@@ -34,6 +34,9 @@ _SHUFFLES = 5
 """Shuffled pairs for each real one: more of them, less noise."""
 
 _FOLDS = 5
+_AT_A_TIME = 20
+"""Permutations that are tried together."""
+
 _FEWEST = 15
 """With fewer pairs nothing can be learnt and held out."""
 
@@ -98,10 +101,13 @@ def dependence_test(
     rng = np.random.default_rng(seed)
     trial = _Trial(_basis(x, period=period), stratum, rng)
     columns = np.concatenate([_basis(column, period=None) for column in y.T], axis=1)
-    apart, accuracy = trial.run(columns)
-    null = [trial.run(columns[shuffle_within(stratum, rng)])[0] for _ in range(permutations)]
-    at_least = int(np.sum(np.asarray(null) >= apart - 1e-12))
-    return DependenceResult(accuracy, (1 + at_least) / (1 + permutations), len(x))
+    apart, accuracy = trial.run(columns[None])
+    null = []
+    for start in range(0, permutations, _AT_A_TIME):
+        orders = [shuffle_within(stratum, rng) for _ in range(min(_AT_A_TIME, permutations - start))]
+        null.append(trial.run(columns[np.stack(orders)])[0])
+    at_least = int(np.sum(np.concatenate(null) >= apart - 1e-12))
+    return DependenceResult(float(accuracy[0]), (1 + at_least) / (1 + permutations), len(x))
 
 
 def dependence_table(
@@ -123,7 +129,7 @@ def dependence_table(
     for done, (feature, m) in enumerate(tasks):
         progress("classifier tests", done, len(tasks))
         by = grouping_for(findings, feature)
-        some = _one_row_a_group(tested.filter(pl.col("by") == by), orders if m is None else [m])
+        some = _one_row_a_group(tested.filter(pl.col("by") == (by or "")), orders if m is None else [m])
         seeds = np.random.SeedSequence([seed, done]).generate_state(2).tolist()
         rows.append((by, m, feature, some.height, *_test_rows(some, feature, permutations=permutations, seeds=seeds)))
     progress("classifier tests", len(tasks), len(tasks))
@@ -167,19 +173,27 @@ class _Trial:
         self._fold = place % _FOLDS
         self._partners = [shuffle_within(stratum * _FOLDS + self._fold, rng) for _ in range(_SHUFFLES)]
 
-    def run(self, y: Floats) -> tuple[float, float]:
-        """Return how far held-out scores of real pairs lie above those of shuffled ones, and the accuracy."""
-        real = _products(self._x, y)
-        shuffled = np.stack([_products(self._x, y[partner]) for partner in self._partners])
-        scores_real, scores_shuffled = np.empty(len(y)), np.empty((_SHUFFLES, len(y)))
+    def run(self, y: Floats) -> tuple[Floats, Floats]:
+        """Return how far held-out scores of real pairs lie above those of shuffled ones, and the accuracy.
+
+        Parameters
+        ----------
+        y
+            Functions of y in several orders, shape (p, n, k); each order is a trial of its own.
+        """
+        real = _products(self._x, y)[:, None]
+        shuffled = np.stack([_products(self._x, y[:, partner]) for partner in self._partners], axis=1)
+        scores_real, scores_shuffled = np.empty(real.shape[:3]), np.empty(shuffled.shape[:3])
         for fold in range(_FOLDS):
             seen, held = self._fold != fold, self._fold == fold
-            weights = _discriminant(real[seen], shuffled[:, seen])
-            scores_real[held], scores_shuffled[:, held] = real[held] @ weights, shuffled[:, held] @ weights
-        spread = np.sqrt((scores_real.var() + scores_shuffled.var()) / 2)
-        apart = (scores_real.mean() - scores_shuffled.mean()) / max(spread, np.finfo(float).tiny)
-        above = np.sign(scores_real).mean() - np.sign(scores_shuffled).mean()
-        return float(apart), float(0.5 + above / 4)
+            weights = _discriminant(real[:, :, seen], shuffled[:, :, seen])[:, None, :, None]
+            scores_real[:, :, held] = (real[:, :, held] @ weights)[..., 0]
+            scores_shuffled[:, :, held] = (shuffled[:, :, held] @ weights)[..., 0]
+        among = (1, 2)
+        spread = np.sqrt((scores_real.var(axis=among) + scores_shuffled.var(axis=among)) / 2)
+        apart = scores_real.mean(axis=among) - scores_shuffled.mean(axis=among)
+        above = np.sign(scores_real).mean(axis=among) - np.sign(scores_shuffled).mean(axis=among)
+        return np.asarray(apart / np.maximum(spread, np.finfo(float).tiny)), np.asarray(0.5 + above / 4)
 
 
 def _basis(values: Floats, *, period: float | None) -> Floats:
@@ -196,16 +210,16 @@ def _basis(values: Floats, *, period: float | None) -> Floats:
 
 def _products(x: Floats, y: Floats) -> Floats:
     """Return every product of a function of x and one of y: by themselves, x and y are alike in both kinds of pair."""
-    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
+    return (x[:, :, None] * y[..., None, :]).reshape(*y.shape[:-1], -1)
 
 
 def _discriminant(real: Floats, shuffled: Floats) -> Floats:
     """Return the weights of Fisher's linear discriminant with a ridge, both kinds of pair weighing the same.
 
-    The border is at 0: the products have mean 0 in shuffled pairs, up to chance.
+    The border is at 0: the products have mean 0 in shuffled pairs, up to chance. Shapes (p, copies, n, columns).
     """
-    columns = real.shape[1]
-    flat = shuffled.reshape(-1, columns)
-    within = real.T @ real / len(real) + flat.T @ flat / len(flat)
-    weights: Floats = np.linalg.solve(within + _RIDGE * np.eye(columns), real.mean(0) - flat.mean(0))
-    return weights
+    columns = real.shape[-1]
+    real, shuffled = (pairs.reshape(len(pairs), -1, columns) for pairs in (real, shuffled))
+    within = sum(pairs.transpose(0, 2, 1) @ pairs / pairs.shape[1] for pairs in (real, shuffled))
+    apart = real.mean(axis=1) - shuffled.mean(axis=1)
+    return np.asarray(np.linalg.solve(within + _RIDGE * np.eye(columns), apart[..., None])[..., 0])

@@ -76,8 +76,9 @@ def difference_table(findings: pl.DataFrame) -> pl.DataFrame:
     """Test whether p-values and effects differ between hours, between speeds and between regions (Kruskal and Wallis).
 
     Each group of a combined grouping is one observation, so an hour has many: one for each speed and region. "Given n"
-    is the same on what ranks leave after a straight line in log n. Both are adjusted after Benjamini and Hochberg over
-    the features and orders of one grouping and outcome. Values of a feature with a single group are left out.
+    is the same on what ranks leave after a straight line in the ranks of n. Both are adjusted after Benjamini and
+    Hochberg over the features and orders of one grouping and outcome. Values of a feature with a single group are left
+    out.
     """
     schema = {name: kind for name, kind in _DIFFERENCES.items() if not name.endswith("adjusted")}
     tested = findings.filter((pl.col("status") == "tested") & pl.col("by").str.contains("+", literal=True))
@@ -120,9 +121,8 @@ def _compare(
         return levels, part.height, None, None, None
     level = part[column].to_numpy()
     raw = _kruskal(values, level)
-    log_n = np.log(part["n"].to_numpy().astype(np.float64))
     ranks = stats.rankdata(values)
-    design = np.column_stack([np.ones(len(ranks)), log_n])
+    design = np.column_stack([np.ones(len(ranks)), stats.rankdata(part["n"].to_numpy())])
     left = np.round(ranks - design @ np.linalg.lstsq(design, ranks, rcond=None)[0], 9)
     given = _kruskal(left, level) if np.ptp(left) > 0 else None
     return levels, part.height, float(raw.statistic), float(raw.pvalue), None if given is None else float(given.pvalue)
