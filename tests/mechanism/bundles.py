@@ -19,7 +19,7 @@ from geoblanket.mechanism.bundle import BundledMechanism, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
-MAGIC = b"GBBUNDL1"
+MAGIC = b"GBBUNDL2"
 DOMAIN = "ab" * 32
 PLACES_E7 = np.array([[410000000 + 90000 * i, -86000000 + 50000 * i * i] for i in range(5)], np.int32)
 """Five places, about a kilometre from one to the next."""

@@ -4,15 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from geoblanket.errors import MismatchError, OutputError, ParameterError
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle import BundledMechanism, load_bundle, save_bundle
 from geoblanket.mechanism.bundle_picture import draw_bundle
+from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
 from tests.mechanism.bundles import (
@@ -20,6 +23,7 @@ from tests.mechanism.bundles import (
     OUTPUT_PLACES,
     PLACES_E7,
     distance_km,
+    forge,
     located,
     save_located,
     save_plain,
@@ -263,3 +267,68 @@ def test_pictures_with_and_without_coordinates(tmp_path: Path) -> None:
     assert len(draw_bundle(load_bundle(save_located(tmp_path / "a.bundle"))).axes) == 2
     figure = draw_bundle(load_bundle(save_plain(tmp_path / "b.bundle")))
     assert len(figure.axes[0].images) == 1
+
+
+CLOCK = Clock(30_000, "Europe/Lisbon", (("day", tuple(range(6, 22))), ("night", (0, 1, 2, 3, 4, 5, 22, 23))))
+
+
+def with_clock(path: Path, *, regimes: tuple[str, ...] = ("day", "night", "start"), zones: str = "ab") -> None:
+    parts = [located(tight(), zone=zone, regime=regime) for zone in zones for regime in regimes]
+    save_bundle(path, parts, version=1, places_e7=PLACES_E7, clock=CLOCK)
+
+
+def test_a_clock_tells_which_regime_is_used_when(tmp_path: Path) -> None:
+    with_clock(tmp_path / "a.bundle")
+    clock = load_bundle(tmp_path / "a.bundle").clock
+    assert clock == CLOCK
+    assert clock is not None
+    assert [clock.regime(hour) for hour in (0, 5, 6, 21, 22)] == ["night", "night", "day", "day", "night"]
+    assert (clock.interval_s, clock.start, clock.names) == (30.0, "start", {"day", "night", "start"})
+    assert load_bundle(save_plain(tmp_path / "b.bundle")).clock is None
+
+
+def test_every_zone_needs_a_mechanism_for_each_regime_of_the_clock(tmp_path: Path) -> None:
+    for regimes in (("day", "night"), ("day", "start"), ("day", "dusk", "night", "start")):
+        with pytest.raises(ParameterError, match="one mechanism for each regime"):
+            with_clock(tmp_path / "a.bundle", regimes=regimes)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "regimes", "words"),
+    [
+        (0, (("day", tuple(range(24))),), "interval"),
+        (30_000, (("day", tuple(range(23))),), "every hour"),
+        (30_000, (("day", tuple(range(24))), ("night", (0,))), "every hour"),
+        (30_000, (("day", tuple(range(23, -1, -1))),), "ascend"),
+        (30_000, (("night", tuple(range(12))), ("day", tuple(range(12, 24)))), "order of their names"),
+        (30_000, (("day", tuple(range(24))), ("night", ())), "must have hours"),
+        (30_000, (("start", tuple(range(24))),), "another name than 'start'"),
+    ],
+)
+def test_a_clock_that_leaves_a_question_open_is_refused(
+    interval_ms: int, regimes: tuple[tuple[str, tuple[int, ...]], ...], words: str
+) -> None:
+    with pytest.raises(ParameterError, match=words):
+        Clock(interval_ms, "UTC", regimes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda clock: clock.update(extra=1),
+        lambda clock: clock.update(interval_ms=30_000.0),
+        lambda clock: clock.update(interval_ms=True),
+        lambda clock: clock.update(time_zone="a\x1b[2J"),
+        lambda clock: clock.update(regimes={"day": list(range(24))}),
+        lambda clock: clock["regimes"][0].append(1),
+        lambda clock: clock["regimes"][0][1].append(3),
+        lambda clock: clock["regimes"][0].__setitem__(0, "dusk"),
+        lambda clock: clock.update(start="beginning"),
+    ],
+)
+def test_a_forged_clock_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    with_clock(tmp_path / "a.bundle")
+    forge(tmp_path / "a.bundle", lambda fields, _: change(fields["clock"]))
+    with pytest.raises(InputError, match="is not a bundle of mechanisms that can be used"):
+        load_bundle(tmp_path / "a.bundle")

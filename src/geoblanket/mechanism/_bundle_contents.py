@@ -11,6 +11,7 @@ import numpy.typing as npt
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism._bundle_domain import Indices, Ints, Rows
 from geoblanket.mechanism._bundle_header import MechanismHeader
+from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -163,6 +164,8 @@ class Bundle:
     """What a report tells besides its output, in words."""
     snapping_radius_mm: int
     """How far a raw coordinate can lie from the place that stands for it, millimetres."""
+    clock: Clock | None
+    """When which regime is used; None: whoever uses the bundle says which."""
     places_e7: Indices
     """Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates."""
     sha256: str

@@ -6,13 +6,17 @@ from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.exponential import MAX_EPSILON_MICRO
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 
-__all__ = ["LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
+__all__ = ["LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
 
 LARGEST_ROWS: Final = 1 << 13
-"""Rows of a mechanism, and histories of known places: their distances take half a gigabyte."""
+"""Rows of a mechanism: their distances take half a gigabyte."""
+LARGEST_HISTORIES: Final = 1 << 16
+"""Histories of a mechanism: row distances are computed from all pairs of them, in a minute at most."""
 
 _LARGEST_OUTPUTS: Final = 1 << 24
 _LONGEST_NAME: Final = 200
@@ -20,6 +24,8 @@ _LONGEST_TEXT: Final = 2000
 _LONGEST_HISTORY: Final = 64
 _LARGEST_VERSION: Final = 1 << 53
 _LARGEST_RADIUS_MM: Final = 10**9
+_LARGEST_INTERVAL_MS: Final = 86_400_000
+_HOURS: Final = 24
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class MechanismHeader:
             history_weights_micro=tuple(
                 _integer({"history_weights_micro": weight}, "history_weights_micro", 0, NEVER_MM) for weight in weights
             ),
-            histories=_integer(values, "histories", 0, LARGEST_ROWS),
+            histories=_integer(values, "histories", 0, LARGEST_HISTORIES),
         )
 
 
@@ -70,6 +76,8 @@ class BundleHeader:
     domain: str
     disclosed: str
     snapping_radius_mm: int
+    clock: Clock | None
+    """When which regime is used; None where the file does not say."""
     mechanisms: tuple[MechanismHeader, ...]
 
     @classmethod
@@ -87,20 +95,56 @@ class BundleHeader:
             domain=domain,
             disclosed=_text(values, "disclosed", _LONGEST_TEXT),
             snapping_radius_mm=_integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
+            clock=None if values["clock"] is None else _clock(values["clock"]),
             mechanisms=tuple(MechanismHeader.parsed(mechanism) for mechanism in mechanisms),
         )
         names = [(mechanism.zone, mechanism.regime) for mechanism in header.mechanisms]
         if any(first >= second for first, second in pairwise(names)):
             raise ValueError("no two mechanisms may have the same zone and regime, and they must be in order")
+        if header.clock is not None:
+            _check_regimes(header.clock, names)
         return header
 
     def as_fields(self) -> dict[str, Any]:
         """Return it as JSON values."""
         result = asdict(self)
+        if self.clock is not None:
+            result["clock"]["regimes"] = [[name, list(hours)] for name, hours in self.clock.regimes]
         result["mechanisms"] = list(result["mechanisms"])
         for mechanism in result["mechanisms"]:
             mechanism["history_weights_micro"] = list(mechanism["history_weights_micro"])
         return result
+
+
+def _clock(values: Any) -> Clock:
+    _check_keys(values, {field.name for field in fields(Clock)})
+    regimes = values["regimes"]
+    if type(regimes) is not list or not all(type(one) is list and len(one) == 2 for one in regimes):
+        raise ValueError("'regimes' must be a list of names with their hours")
+    if not all(type(hours) is list and len(hours) <= _HOURS for _, hours in regimes):
+        raise ValueError(f"the hours of a regime must be a list of at most {_HOURS}")
+    try:
+        return Clock(
+            interval_ms=_integer(values, "interval_ms", 1, _LARGEST_INTERVAL_MS),
+            time_zone=_text(values, "time_zone", _LONGEST_NAME),
+            regimes=tuple(
+                (
+                    _text({"regime": name}, "regime", _LONGEST_NAME),
+                    tuple(_integer({"hour": hour}, "hour", 0, _HOURS - 1) for hour in hours),
+                )
+                for name, hours in regimes
+            ),
+            start=_text(values, "start", _LONGEST_NAME),
+        )
+    except ParameterError as error:
+        raise ValueError(str(error).rstrip(".")) from error
+
+
+def _check_regimes(clock: Clock, names: list[tuple[str, str]]) -> None:
+    """Raise ValueError unless each zone has one mechanism for each regime of the clock."""
+    wanted = {(zone, regime) for zone in {zone for zone, _ in names} for regime in clock.names}
+    if wanted != set(names):
+        raise ValueError("each zone must have one mechanism for each regime of the clock, and no others")
 
 
 def _check_keys(values: Any, names: set[str]) -> None:

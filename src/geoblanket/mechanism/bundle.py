@@ -31,6 +31,7 @@ from geoblanket.mechanism._bundle_domain import (
     unpack,
 )
 from geoblanket.mechanism._bundle_header import BundleHeader, MechanismHeader
+from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.signing import check_signature
 
@@ -39,7 +40,7 @@ __all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_b
 LARGEST_BYTES: Final = 1 << 30
 """The largest bundle that is read unless the caller says otherwise."""
 
-_MAGIC = b"GBBUNDL1"
+_MAGIC = b"GBBUNDL2"
 _KIND = "a bundle of mechanisms"
 _HINT = "Get it again from where it came from"
 _DTYPES: Mapping[str, tuple[str, ...]] = {
@@ -57,6 +58,7 @@ def save_bundle(
     snapping_radius_mm: int = 0,
     places_e7: npt.ArrayLike | None = None,
     domain: str | None = None,
+    clock: Clock | None = None,
 ) -> str:
     """Write mechanisms to one file, wholly or not at all, and return the hash of their domain.
 
@@ -75,6 +77,9 @@ def save_bundle(
         larger than those between these places. None: no coordinates, and no check by those who read it.
     domain
         Without coordinates: SHA-256 (hexadecimal) of whatever fixes the domain. With them it is computed.
+    clock
+        When which regime is used, for a device to choose by itself: every zone then needs a mechanism for each regime
+        of it. None: whoever uses the bundle says which regime.
     """
     ordered = sorted(mechanisms, key=lambda mechanism: (mechanism.zone, mechanism.regime))
     places = np.empty((0, 2), np.int32) if places_e7 is None else whole_numbers(places_e7)
@@ -90,6 +95,7 @@ def save_bundle(
             domain=domain or domain_hash(described, arrays),
             disclosed=disclosed,
             snapping_radius_mm=snapping_radius_mm,
+            clock=clock,
             mechanisms=described,
         )
         BundleHeader.parsed(header.as_fields())
@@ -165,6 +171,7 @@ def load_bundle(
         domain=header.domain,
         disclosed=header.disclosed,
         snapping_radius_mm=header.snapping_radius_mm,
+        clock=header.clock,
         places_e7=places,
         sha256=found["sha256"],
         signed=found["signed"],
