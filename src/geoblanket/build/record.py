@@ -1,0 +1,181 @@
+"""The record of a build: what went in, what came out of each zone, and how good it is proven to be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geoblanket._files import atomic_output
+from geoblanket.build.rows import RowsReport
+from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.errors import InputError
+
+__all__ = ["BuildRecord", "Measured", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
+
+_LARGEST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The mean loss over steps of walks that were held out."""
+
+    steps: int
+    vehicles: int
+    loss: float
+    """Expected over what the mechanism may report, mean over the steps, in the unit of the loss."""
+    low: float
+    high: float
+    """The 95 % confidence interval; vehicles, not steps, count as independent."""
+
+
+@dataclass(frozen=True)
+class ZoneRecord:
+    """What was built for one zone and regime."""
+
+    zone: str
+    """The zone's name in the bundle."""
+    number: int
+    """The zone's number among all zones."""
+    regime: str
+    rows: RowsReport
+    """The sizes before and after the reduction."""
+    epsilon: float
+    """ε per kilometre."""
+    eta_km: float
+    history_weights: tuple[float, ...]
+    """What each earlier place counts in distances."""
+    share: float
+    """Of all training steps, the share in this zone and regime."""
+    unit: str
+    """Of all losses here."""
+    loss: float
+    """Expected loss in design: where vehicles move as in training."""
+    lower_bound: float
+    """No mechanism for these rows has a smaller one."""
+    gap: float
+    """(loss − lower bound) / loss."""
+    loss_error: float
+    """The largest standard error among the losses of places; 0 if all tasks were counted."""
+    outputs_used: int
+    """How many outputs carry more than a thousandth of the probability."""
+    outcome: str
+    """Why the search ended."""
+    seconds: float
+    """Wall-clock time of the whole task."""
+    peak_memory_mb: float
+    """Largest resident size of the process that did it, megabytes."""
+    held_out: Measured | None
+    """Loss on walks that were held out; None where there are none here."""
+    context_free_loss: float | None
+    """The least expected loss without context, to the same gap, in design; None if it was not compared."""
+    context_free_bound: float | None
+    """No mechanism without context has a smaller one."""
+    context_free_held_out: Measured | None
+    notes: tuple[str, ...]
+    """What a reader should know, in words."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The whole city: means over zones and regimes, weighted by the steps in them."""
+
+    mechanisms: int
+    rows: int
+    variables: int
+    variables_before: int
+    constraints: int
+    constraints_before: int
+    loss: float
+    """In design; weighted by `ZoneRecord.share`."""
+    lower_bound: float
+    gap: float
+    """(loss − lower bound) / loss of these totals."""
+    largest_gap: float
+    """The largest gap of a zone and regime."""
+    context_free_loss: float | None
+    gain: float | None
+    """1 − loss / loss without context, in design."""
+    held_out: Measured | None
+    context_free_held_out: Measured | None
+    held_out_gain: float | None
+    """1 − loss / loss without context, on walks that were held out."""
+    held_out_gain_low: float | None
+    held_out_gain_high: float | None
+    """The 95 % confidence interval of that gain; vehicles count as independent."""
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """All of a build, as it is kept beside the bundle."""
+
+    bundle: str
+    """The bundle's file name."""
+    bundle_sha256: str
+    bundle_bytes: int
+    config: dict[str, Any]
+    """Every parameter, by section."""
+    inputs: dict[str, str]
+    """What identifies each input: SHA-256 of files, identities of roads, places and zones."""
+    software: dict[str, str]
+    """Versions."""
+    loss: str
+    """What is lost, in words."""
+    unit: str
+    interval_s: float
+    """Seconds between the places of a history."""
+    spacing_m: float
+    """The smallest distance between two places, metres."""
+    snapping_radius_m: float
+    """How far a point of a road can lie from its place, metres."""
+    places: int
+    zones: tuple[ZoneRecord, ...]
+    """In order of zones' names and regimes, as in the bundle."""
+    totals: Totals
+    seconds: float
+    """Wall-clock time of this run, without what an interrupted one had finished."""
+    peak_memory_mb: float
+    """Largest resident size of the main process, megabytes."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values; "inf" stands for infinity."""
+        result: dict[str, Any] = as_json(self)
+        return result
+
+    @classmethod
+    def from_dict(cls, values: Any) -> BuildRecord:
+        """Return the record that `as_dict` gave; raise ValueError if a key is missing or unknown, or a type wrong."""
+        return read_dataclass(cls, values)
+
+
+def record_path(bundle: str | Path) -> Path:
+    """Return where the record of a bundle lies: beside it."""
+    return Path(f"{bundle}.build.json")
+
+
+def write_record(record: BuildRecord, bundle: str | Path) -> Path:
+    """Write the record of a bundle beside it, wholly or not at all, and return where."""
+    path = record_path(bundle)
+    with atomic_output(path) as temporary:
+        temporary.write_text(json.dumps(record.as_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def read_record(path: str | Path) -> BuildRecord:
+    """Read the record of a build.
+
+    Raises
+    ------
+    InputError
+        If the file is not one, or was changed so that it cannot be.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("no such file", path=path)
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise ValueError(f"it has more than {_LARGEST_BYTES} bytes")  # noqa: TRY301 - told like the others
+        return BuildRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, OSError, RecursionError) as error:
+        raise InputError(f"is not the record of a build ({error})", path=path, hint="Build again") from error
