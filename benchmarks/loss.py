@@ -1,12 +1,14 @@
 """Tables of utility losses, against the formula written down with NetworkX and NumPy.
 
 Run `python -m benchmarks.loss`. It uses the paper's road graph of Porto where it is in ../shared/data, and a synthetic
-city. Times leave imports and loading out; each line is a process of its own. Every peer's table is compared with ours,
-number by number.
+city. Times leave imports and loading out; each line is a process of its own. Every peer's table is compared with ours
+of the same tasks, number by number. Peers take a few tasks only and are compared by the time for each task, since
+theirs grows with the tasks; `--full` gives NetworkX all tasks.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import Measured, measure, show
+from geoblanket.loss.tasks import TaskPrior
 from geoblanket.roads.graph import RoadGraph
 
 PORTO = Path(__file__).parents[2] / "shared" / "data" / "porto"
@@ -22,6 +25,7 @@ ZONE = 60
 VEHICLES = 50
 TRIALS = 10_000
 TRIAL_TASKS = 20
+PEER_TASKS = 200
 
 
 def prepare_porto(out: Path) -> str:
@@ -30,7 +34,7 @@ def prepare_porto(out: Path) -> str:
 
     graph, _ = import_roads([PORTO / "nodes.csv", PORTO / "edges.csv"])
     graph.save(out)
-    return f"Porto, all {graph.node_count:,} nodes as tasks"
+    return f"Porto, {graph.node_count:,} nodes"
 
 
 def prepare_city(out: Path) -> str:
@@ -39,29 +43,37 @@ def prepare_city(out: Path) -> str:
 
     graph = make_city("medium").graph
     graph.save(out)
-    return f"the medium city, all {graph.node_count:,} nodes as tasks"
+    return f"the medium city, {graph.node_count:,} nodes"
 
 
-def ours(path: Path, zone: int | None, out: Path, memory_mb: int, workers: int | None) -> tuple[float, tuple[int, int]]:
-    """Save our table of travel costs for all places and the reported ones of a zone; return its seconds and shape."""
+Result = tuple[float, int, tuple[int, ...]]
+"""Seconds, how many tasks, and the shape of the table."""
+
+
+def first_tasks(graph: RoadGraph, count: int | None) -> TaskPrior:
+    """Return some nodes as equally probable tasks, or all."""
+    nodes = np.arange(graph.node_count)[:count]
+    return TaskPrior.from_counts(nodes, np.ones(len(nodes)))
+
+
+def ours(path: Path, out: Path, zone: int | None, tasks: int | None, memory_mb: int) -> Result:
+    """Save our table of travel costs for all places and the reported ones of a zone."""
     from geoblanket.loss.over_tasks import Effort
-    from geoblanket.loss.tasks import TaskPrior
     from geoblanket.loss.travel_cost import TravelCost
     from geoblanket.roads.places import choose_places
 
     graph = RoadGraph.load(path)
     places = choose_places(graph, spacing_m=SPACING_M)
-    tasks = TaskPrior.uniform(graph)
-    reported = np.arange(len(places))[:zone]
+    prior = first_tasks(graph, tasks)
     start = time.perf_counter()
-    loss = TravelCost(graph, places, tasks, effort=Effort(memory_bytes=memory_mb << 20, workers=workers))
-    values = loss(np.arange(len(places)), reported).values
+    loss = TravelCost(graph, places, prior, effort=Effort(memory_bytes=memory_mb << 20))
+    values = loss(np.arange(len(places)), np.arange(len(places))[:zone]).values
     seconds = time.perf_counter() - start
     np.save(out, values)
-    return seconds, (len(places), len(reported))
+    return seconds, len(prior), values.shape
 
 
-def with_networkx(path: Path, zone: int, out: Path) -> tuple[float, tuple[int, int]]:
+def with_networkx(path: Path, out: Path, zone: int, tasks: int | None) -> Result:
     """Do the same by a search of NetworkX for each task, and NumPy for all pairs of places."""
     import networkx as nx
 
@@ -74,37 +86,36 @@ def with_networkx(path: Path, zone: int, out: Path) -> tuple[float, tuple[int, i
         zip(graph.targets.tolist(), graph.sources.tolist(), graph.length_m.tolist(), strict=True)
     )
     reported = nodes[:zone]
+    count = len(first_tasks(graph, tasks))
     start = time.perf_counter()
     values = np.zeros((len(nodes), len(reported)))
-    for task in range(graph.node_count):
+    for task in range(count):
         way = nx.single_source_dijkstra_path_length(backwards, task)
         one = np.array([way[node] for node in nodes])
         other = np.array([way[node] for node in reported])
-        values += np.abs(one[:, None] - other[None, :]) / graph.node_count / 1000
+        values += np.abs(one[:, None] - other[None, :]) / count / 1000
     seconds = time.perf_counter() - start
     np.save(out, values)
-    return seconds, (len(nodes), len(reported))
+    return seconds, count, values.shape
 
 
-def nearest_ours(path: Path, zone: int, task_count: int | None, out: Path) -> tuple[float, tuple[int, int]]:
-    """Save our error rates of finding the nearest of fifty vehicles; return the seconds and the shape."""
+def nearest_ours(path: Path, out: Path, zone: int, tasks: int | None) -> Result:
+    """Save our error rates of finding the nearest of fifty vehicles."""
     from geoblanket.loss.nearest_vehicle import NearestVehicle
-    from geoblanket.loss.tasks import TaskPrior
     from geoblanket.roads.places import choose_places
 
     graph = RoadGraph.load(path)
     places = choose_places(graph, spacing_m=SPACING_M)
-    tasks = np.arange(graph.node_count)[:task_count]
-    prior = np.full(len(places), 1 / len(places))
+    prior = first_tasks(graph, tasks)
+    anywhere = np.full(len(places), 1 / len(places))
     start = time.perf_counter()
-    loss = NearestVehicle(graph, places, TaskPrior.from_counts(tasks, np.ones(len(tasks))), prior, VEHICLES)
-    values = loss(np.arange(len(places)), np.arange(zone)).values
+    values = NearestVehicle(graph, places, prior, anywhere, VEHICLES)(np.arange(len(places)), np.arange(zone)).values
     seconds = time.perf_counter() - start
     np.save(out, values)
-    return seconds, values.shape
+    return seconds, len(prior), values.shape
 
 
-def nearest_by_trials(path: Path, zone: int, task_count: int, out: Path) -> tuple[float, tuple[int, int]]:
+def nearest_by_trials(path: Path, out: Path, zone: int, tasks: int) -> Result:
     """Do the same by trials, and distances by NetworkX."""
     import networkx as nx
 
@@ -119,55 +130,62 @@ def nearest_by_trials(path: Path, zone: int, task_count: int, out: Path) -> tupl
     rng = np.random.default_rng(0)
     start = time.perf_counter()
     values = np.zeros((len(nodes), zone))
-    for task in range(task_count):
+    for task in range(tasks):
         way = nx.single_source_dijkstra_path_length(backwards, task)
         distance = np.array([way[node] for node in nodes])
         shortest = distance[rng.integers(0, len(nodes), (TRIALS, VEHICLES - 1))].min(axis=1)
         wins = distance[:, None] <= shortest
         for reported in range(zone):
-            values[:, reported] += (wins != wins[reported]).mean(axis=1) / task_count
+            values[:, reported] += (wins != wins[reported]).mean(axis=1) / tasks
     seconds = time.perf_counter() - start
     np.save(out, values)
-    return seconds, values.shape
+    return seconds, tasks, values.shape
 
 
-def row(what: str, found: Measured, reference: tuple[float, Path] | None, table: Path) -> tuple[str, ...]:
-    """Format a line; a peer is shown as a multiple of our time, and by how far its numbers are from ours."""
-    seconds, (true, reported) = found.result
-    ratio = apart = ""
+def row(what: str, found: Measured, reference: Measured | None = None, apart: str = "") -> tuple[str, ...]:
+    """Format a line; a peer is shown as a multiple of our time for each task."""
+    seconds, tasks, (true, reported) = found.result
+    ratio = ""
     if reference is not None:
-        ratio = f"{seconds / reference[0]:,.0f} ×"
-        apart = f"{np.abs(np.load(table) - np.load(reference[1])).max():.1e}"
-    return what, f"{true:,} × {reported:,}", f"{seconds:,.2f}", f"{found.peak_mb:,.0f}", ratio, apart
+        ratio = f"{seconds / tasks / (reference.result[0] / reference.result[1]):,.0f} ×"
+    return what, f"{true:,} × {reported:,}", f"{tasks:,}", f"{seconds:,.2f}", f"{found.peak_mb:,.0f}", ratio, apart
 
 
-def travel_rows(path: Path, folder: Path) -> list[tuple[str, ...]]:
+def largest_difference(one: Path, other: Path) -> str:
+    """Return how far the numbers of two tables are apart at most."""
+    return f"{np.abs(np.load(one) - np.load(other)).max():.1e}"
+
+
+def travel_rows(path: Path, folder: Path, peer_tasks: int | None) -> list[tuple[str, ...]]:
     """Measure travel costs for a zone: ours, ours with little memory, and the peer; and ours for all places."""
     table, other = folder / "ours.npy", folder / "peer.npy"
-    first = measure(ours, path, ZONE, table, 256, 1)
-    reference = first.result[0], table
-    rows = [row("travel cost", first, None, table)]
-    rows.append(row("  4 MB for distances", measure(ours, path, ZONE, other, 4, 1), reference, other))
-    rows.append(row("  NetworkX and NumPy", measure(with_networkx, path, ZONE, other), reference, other))
-    rows.append(row("travel cost, all places", measure(ours, path, None, table, 256, 1), None, table))
-    rows.append(row("  all cores", measure(ours, path, None, other, 256, None), None, other))
+    first = measure(ours, path, table, ZONE, None, 256)
+    rows = [row("travel cost", first)]
+    little = measure(ours, path, other, ZONE, None, 4)
+    rows.append(row("  4 MB for distances", little, first, largest_difference(table, other)))
+    measure(ours, path, table, ZONE, peer_tasks, 256)
+    peer = measure(with_networkx, path, other, ZONE, peer_tasks)
+    rows.append(row("  NetworkX and NumPy", peer, first, largest_difference(table, other)))
+    rows.append(row("travel cost, all places", measure(ours, path, table, None, None, 256)))
     return rows
 
 
 def nearest_rows(path: Path, folder: Path) -> list[tuple[str, ...]]:
     """Measure the nearest of fifty vehicles: ours, and trials for a few tasks."""
     table, other = folder / "ours.npy", folder / "peer.npy"
-    rows = [row("nearest of 50 vehicles", measure(nearest_ours, path, ZONE, None, table), None, table)]
-    few = measure(nearest_ours, path, ZONE, TRIAL_TASKS, table)
-    rows.append(row(f"  {TRIAL_TASKS} tasks only", few, None, table))
-    trials = measure(nearest_by_trials, path, ZONE, TRIAL_TASKS, other)
-    rows.append(row(f"  {TRIAL_TASKS} tasks, {TRIALS:,} trials", trials, (few.result[0], table), other))
-    return rows
+    first = measure(nearest_ours, path, table, ZONE, None)
+    measure(nearest_ours, path, table, ZONE, TRIAL_TASKS)
+    trials = measure(nearest_by_trials, path, other, ZONE, TRIAL_TASKS)
+    return [
+        row("nearest of 50 vehicles", first),
+        row(f"  {TRIALS:,} trials for each task", trials, first, largest_difference(table, other)),
+    ]
 
 
 def main() -> None:
     """Measure on each city and print a table."""
-    header = ("", "true × reported", "seconds", "peak MB", "against ours", "largest difference")
+    header = ("", "true × reported", "tasks", "seconds", "peak MB", "against ours", "largest difference")
+    peer_tasks = None if "--full" in sys.argv else PEER_TASKS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cities = [prepare_city]
@@ -178,7 +196,7 @@ def main() -> None:
         for prepare in cities:
             path = folder / "city.roads"
             city = measure(prepare, path).result
-            rows = [*travel_rows(path, folder), *nearest_rows(path, folder)]
+            rows = [*travel_rows(path, folder, peer_tasks), *nearest_rows(path, folder)]
             show(f"Tables of losses ({city})", header, rows)
 
 
