@@ -1,4 +1,4 @@
-"""`geoblanket demo`: the main job, from nothing to walks, as the commands that a user would type."""
+"""`geoblanket demo`: the main job, from nothing to Markov blankets, as the commands that a user would type."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def demo(
         ("The points on the roads, as walks: a place every 30 seconds.",
          ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads", "--out", out / "walks.parquet",
           "--picture", out / "walks.png"]),
+        ("How far back a taxi's next place depends on its past: the Markov blanket, by speed and part of the city.",
+         ["blanket", "discover", "--walks", out / "walks.parquet", "--roads", out / "city.roads",
+          "--out", out / "findings.parquet", "--by", "speed,region"]),
+        ("A small network that predicts the blanket, for devices.",
+         ["blanket", "train", "--findings", out / "findings.parquet", "--out", out / "city.blanket"]),
     ]  # fmt: skip
     root = context.find_root().command
     for number, (title, arguments) in enumerate(steps, 1):
