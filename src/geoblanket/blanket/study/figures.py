@@ -72,7 +72,7 @@ def profile_figure(rows: pl.DataFrame, *, x: str, label: str, width: float, alph
     return figure
 
 
-def _draw_p(axes: Axes, where: np.ndarray, part: pl.DataFrame, alpha: float, *, log_x: bool = False) -> None:
+def _draw_p(axes: Axes, where: np.ndarray, part: pl.DataFrame, alpha: float) -> None:
     p_value = part["p_value"].to_numpy()
     colour = np.where(p_value <= alpha, REJECTED, KEPT)
     size = _areas(part["n"])
@@ -85,8 +85,6 @@ def _draw_p(axes: Axes, where: np.ndarray, part: pl.DataFrame, alpha: float, *, 
     axes.axhline(alpha, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=2)
     axes.set_yscale("log")
     axes.set_ylim(_FLOOR / 1.6, 1.6)
-    if log_x:
-        axes.set_xscale("log")
     _quiet(axes)
 
 
@@ -109,6 +107,7 @@ def _areas(n: pl.Series) -> np.ndarray:
 def _quiet(axes: Axes) -> None:
     axes.grid(color=_GRID, linewidth=0.6)
     axes.set_axisbelow(True)
+    axes.minorticks_off()
     axes.tick_params(labelsize=7, colors=INK)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

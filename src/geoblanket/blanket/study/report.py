@@ -85,8 +85,9 @@ def write_report(
     figures = _figures(study, graph, regions, city)
     for done, (name, figure) in enumerate(figures.items()):
         progress("figures", done, len(figures))
-        for ending in ("png", "svg"):
-            save_figure(figure, folder / f"{name}.{ending}", dpi=130)
+        save_figure(figure, folder / f"{name}.png", dpi=130)
+        figure.set_layout_engine("none")  # it is laid out now; to do it again takes as long as to draw it
+        save_figure(figure, folder / f"{name}.svg", dpi=130)
     progress("figures", len(figures), len(figures))
     claims = check_claims(study, city)
     sentences = summarise(study, claims)

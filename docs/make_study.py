@@ -1,0 +1,106 @@
+"""Run the study on the Porto and Rome samples and renew docs/study.md: `.venv/bin/python docs/make_study.py [FOLDER]`.
+
+The data lie in ../shared/data, beside the project. Everything is kept in FOLDER, if one is given, and an interrupted
+run goes on there; only figures and numbers about groups of 200 samples or more come into the documentation, no traces.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+DOCS = Path(__file__).parent
+DATA = DOCS.parents[1] / "shared" / "data"
+FIGURES = ("p-by-region", "p-by-speed", "p-by-hour", "rejections", "p-by-size", "correlations", "density")
+
+
+class Sample(NamedTuple):
+    """A city's files, and the options that its traces need."""
+
+    roads: tuple[str, ...]
+    traces: str
+    options: tuple[str, ...]
+
+
+SAMPLES = {
+    "porto": Sample(("porto_drive_2022-11.osm.pbf",), "train_sample.csv.gz", ("--format", "porto")),
+    "rome": Sample(
+        ("nodes.csv", "edges.csv.gz"),
+        "trips_sample.csv.gz",
+        ("--format", "table", "--columns", "trip=trip,time=time,lat=lat,lon=lon"),
+    ),
+}
+
+
+def geoblanket(*words: object) -> str:
+    """Run a command; return what it prints."""
+    command = [str(Path(sys.executable).with_name("geoblanket")), *map(str, words)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def run(city: str, folder: Path) -> dict[str, Any]:
+    """Import, match and study one city's sample; return what the study says."""
+    sample, data = SAMPLES[city], DATA / city
+    roads, traces, walks = (folder / f"{city}{ending}" for ending in (".roads", "-traces.parquet", "-walks.parquet"))
+    geoblanket("roads", "import", *(data / name for name in sample.roads), "--out", roads)
+    geoblanket("traces", "import", *sample.options, data / sample.traces, "--out", traces)
+    geoblanket("match", "--traces", traces, "--roads", roads, "--interval", 30, "--out", walks)
+    words = ("--walks", walks, "--roads", roads, "--traces", traces, "--regions", city, "--out", folder / city)
+    result: dict[str, Any] = json.loads(
+        geoblanket("blanket", "study", *words, "--title", f"Markov blankets: the {city.title()} sample", "--json")
+    )
+    return result
+
+
+def shrink(picture: Path, target: Path) -> None:
+    """Write a picture for the documentation: at most 1,100 pixels wide, of few colours."""
+    image = Image.open(picture).convert("RGB")
+    image.thumbnail((1100, 1100), Image.Resampling.LANCZOS)
+    image.quantize(64, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+def section(study: dict[str, Any]) -> str:
+    """Return the sentences and the table of claims of one city, as Markdown."""
+    sentences = "\n".join(f"- {sentence}" for sentence in study["summary"])
+    rows = "\n".join(
+        "| " + " | ".join(claim[key].replace("|", "\\|") for key in ("paper", "measured", "verdict")) + " |"
+        for claim in study["claims"]
+    )
+    return f"{sentences}\n\n| the paper says | we measured | the data say |\n|---|---|---|\n{rows}\n"
+
+
+def renew(page: Path, studies: dict[str, dict[str, Any]]) -> None:
+    """Replace the parts of the page that come from the studies."""
+    text = page.read_text(encoding="utf-8")
+    for city, study in studies.items():
+        begin, end = f"<!-- {city}: made by make_study.py -->", f"<!-- {city}: end -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{section(study)}{end}{after}"
+    page.write_text(text, encoding="utf-8")
+
+
+def main(folder: Path) -> None:
+    """Run both studies and renew the page and its figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    studies = {city: run(city, folder) for city in SAMPLES}
+    for city in SAMPLES:
+        for name in FIGURES:
+            picture = folder / city / f"{name}.png"
+            if picture.exists():
+                shrink(picture, DOCS / "images" / f"study-{city}-{name}.png")
+    renew(DOCS / "study.md", studies)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with TemporaryDirectory() as temporary:
+            main(Path(temporary))

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.cli.main import app
+from geoblanket.errors import InputError, ParameterError
+from tests.blanket.quick_test import use_quick_test
+from tests.blanket.worlds import square, wandering, write_world
+
+QUICK = ["--test", "quick", "--workers", "1", "--largest", "2", "--smallest-group", "60", "--permutations", "19"]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    use_quick_test(monkeypatch)
+    graph = square()
+    walks, roads = write_world(tmp_path, graph, wandering(graph, side=12, walks=300, steps=12, seed=2))
+    return ["--walks", str(walks), "--roads", str(roads), "--out", str(tmp_path / "study")]
+
+
+def test_a_study_from_the_command_line(files: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--paper", "rome", "--json"])
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert summary["summary"][0].startswith("300 walks")
+    assert (tmp_path / "study" / "report.html").is_file()
+    assert "Report written to" in result.stderr
+    assert "correlation with speed" in {claim["topic"] for claim in summary["claims"]}
+
+
+def test_wrong_files_and_cities_are_errors(files: list[str], tmp_path: Path) -> None:
+    assert isinstance(
+        CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--paper", "paris"]).exception, ParameterError
+    )
+    swapped = ["--walks", files[3], "--roads", files[1], *files[4:]]
+    assert isinstance(CliRunner().invoke(app, ["blanket", "study", *swapped, *QUICK]).exception, InputError)
+    assert not (tmp_path / "study").exists()
