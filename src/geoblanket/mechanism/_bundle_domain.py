@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash
-from geoblanket._geodesy import haversine_m
 from geoblanket.mechanism._bundle_header import MechanismHeader
 from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.row_distances import row_distance_mm
 
 __all__ = [
     "Rows",
@@ -23,18 +23,15 @@ __all__ = [
     "domain_hash",
     "fits_32_bits",
     "pack",
-    "row_distance_mm",
     "triangle_breaks",
     "triangle_size",
     "unpack",
 ]
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 
 _NEVER_32 = 2**32 - 1
-_DEGREE_E7 = 1e-7
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
 _ROUNDING_MM = 1
 
@@ -80,46 +77,6 @@ def triangle_breaks(distance_mm: Ints) -> int:
 
 def _above_diagonal(rows: int) -> npt.NDArray[np.bool_]:
     return ~np.tri(rows, dtype=bool)
-
-
-def row_distance_mm(
-    places_e7: Indices, histories: Indices, history_rows: Indices, weights_micro: Sequence[int]
-) -> Floats:
-    """Return the distances of rows in millimetres, the smallest between their histories; `inf` for none.
-
-    Parameters
-    ----------
-    places_e7
-        Latitude and longitude of each place in 1e-7 degrees, shape (P, 2).
-    histories
-        The place at t, t − 1, ... of each history, shape (N, 1 + Γ); −1 stands for any place: it adds no distance.
-    history_rows
-        The row that each history uses, shape (N,); every row has one or more.
-    weights_micro
-        What each earlier place counts, in millionths, Γ values; `NEVER_MM` for a past that is known (differing pasts
-        are infinitely far apart).
-    """
-    order = np.argsort(history_rows, kind="stable")
-    starts = np.flatnonzero(np.diff(history_rows[order], prepend=-1))
-    distance = _history_distance_mm(places_e7, histories[order], weights_micro)
-    if len(starts) < len(order):
-        distance = np.minimum.reduceat(np.minimum.reduceat(distance, starts, axis=0), starts, axis=1)
-    return distance
-
-
-def _history_distance_mm(places_e7: Indices, histories: Indices, weights_micro: Sequence[int]) -> Floats:
-    total = np.zeros((len(histories), len(histories)))
-    for column, weight in zip(histories.T, (10**6, *weights_micro), strict=True):
-        used, inverse = np.unique(column, return_inverse=True)
-        lat, lon = (places_e7[used] * _DEGREE_E7).T
-        between = haversine_m(lat[:, None], lon[:, None], lat, lon) * 1000
-        between[used < 0] = between[:, used < 0] = 0.0
-        if weight == NEVER_MM:
-            between[between > 0] = np.inf
-        else:
-            between *= weight / 1e6
-        total += between[inverse][:, inverse]
-    return total
 
 
 @dataclass(frozen=True, eq=False)

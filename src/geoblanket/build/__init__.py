@@ -1,0 +1,1 @@
+"""From roads and walks to problems, and from problems to a verified bundle."""

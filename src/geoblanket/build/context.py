@@ -1,0 +1,50 @@
+"""What of the past decides how a location is perturbed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mobility.histories import LONGEST_PAST
+
+__all__ = ["DEFAULT_HISTORY_WEIGHTS", "Context", "weights_in_micro"]
+
+DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
+"""What the places at t − 1, t − 2 and t − 3 count in the distance of two histories."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What of the past decides; read one from its name with `Context.parsed`."""
+
+    kind: Literal["none", "markov", "blanket", "full"]
+    """`none`: the present place only; `markov`: a fixed number of earlier places; `blanket`: as many as the Markov
+    blanket has; `full`: all, and every history that was seen has a row of its own."""
+    order: int = 0
+    """How many earlier places `markov` looks at."""
+
+    @classmethod
+    def parsed(cls, text: str) -> Context:
+        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`."""
+        kind, _, order = text.partition(":")
+        if kind in ("none", "blanket", "full") and text == kind:
+            return cls(kind)  # type: ignore[arg-type]  # mypy does not narrow by membership
+        if kind == "markov" and order in [str(number) for number in range(1, LONGEST_PAST + 1)]:
+            return cls("markov", int(order))
+        raise ParameterError(
+            f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. Got {text[:20]!r} instead."
+        )
+
+    def __str__(self) -> str:
+        return f"markov:{self.order}" if self.kind == "markov" else self.kind
+
+
+def weights_in_micro(history_weights: Sequence[float]) -> tuple[int, ...]:
+    """Return weights in millionths, rounded down as a bundle does: histories are then nearer, the promise stronger."""
+    if len(history_weights) > LONGEST_PAST or not all(weight >= 0 for weight in history_weights):
+        raise ParameterError(f"history_weights must be at most {LONGEST_PAST} numbers of 0 or more.")
+    return tuple(NEVER_MM if weight == math.inf else int(weight * 10**6) for weight in history_weights)

@@ -1,0 +1,94 @@
+"""How good a mechanism is on walks that it was not made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from geoblanket._geodesy import Floats
+from geoblanket.build.record import Measured
+from geoblanket.build.rows import ZoneRows
+from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mobility.histories import Steps
+from geoblanket.roads.graph import Ints
+
+__all__ = ["VehicleLosses", "measure", "ratio_interval", "vehicle_losses"]
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class VehicleLosses:
+    """Losses summed over the steps of each vehicle: what is needed for means with honest intervals."""
+
+    vehicle: Ints
+    """A number for each vehicle, ascending, shape (V,)."""
+    steps: Floats
+    """How many steps each has, shape (V,)."""
+    loss: Floats
+    """Sum of the expected losses of its steps, shape (V,)."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[VehicleLosses]) -> VehicleLosses:
+        """Add up the losses of the same vehicles in several zones or regimes."""
+        if not parts:
+            return cls(np.empty(0, np.int32), np.empty(0), np.empty(0))
+        vehicle, which = np.unique(np.concatenate([part.vehicle for part in parts]), return_inverse=True)
+        steps, loss = (
+            np.bincount(which, np.concatenate([getattr(part, name) for part in parts]), len(vehicle)).astype(np.float64)
+            for name in ("steps", "loss")
+        )
+        return cls(vehicle.astype(np.int32), steps, loss)
+
+
+def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, loss: PlaceLoss, steps: Steps) -> VehicleLosses:
+    """Return the expected losses of a mechanism on steps that are in its zone at present.
+
+    Parameters
+    ----------
+    mechanism
+        Its outputs are the places of the zone, in order.
+    rows
+        Its rows, and the rule from histories to them.
+    loss
+        What it costs to report a place where another is true.
+    steps
+        Steps with their past, and where each vehicle was when the service used the report.
+    """
+    later, which = np.unique(steps.next_place, return_inverse=True)
+    if not len(later):
+        return VehicleLosses.joined([])
+    expected = mechanism.probabilities @ loss(later, rows.zone).values.T
+    of_step = expected[rows.row_of(steps.histories), which]
+    vehicle, whose = np.unique(steps.vehicle, return_inverse=True)
+    return VehicleLosses(
+        vehicle.astype(np.int32), np.bincount(whose).astype(np.float64), np.bincount(whose, of_step).astype(np.float64)
+    )
+
+
+def measure(losses: VehicleLosses) -> Measured | None:
+    """Return the mean loss of a step with its 95 % confidence interval; None without steps."""
+    if not len(losses.vehicle):
+        return None
+    loss, low, high = ratio_interval(losses.loss, losses.steps)
+    return Measured(
+        steps=int(losses.steps.sum()), vehicles=len(losses.vehicle), loss=loss, low=max(0.0, low), high=high
+    )
+
+
+def ratio_interval(above: npt.NDArray[np.float64], below: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return Σ above / Σ below over independent units, with its 95 % confidence interval (of one unit: all numbers)."""
+    ratio = float(above.sum() / below.sum())
+    units = len(above)
+    if units < 2:
+        return ratio, -math.inf, math.inf
+    residual = above - ratio * below
+    error = math.sqrt(units / (units - 1) * float(residual @ residual)) / float(below.sum())
+    half = float(student.ppf((1 + _LEVEL) / 2, units - 1)) * error
+    return ratio, ratio - half, ratio + half

@@ -1,0 +1,210 @@
+"""Which histories have rows of their own, and which row each reachable history uses.
+
+Rows grow as a tree: a place at t; below it, the places at t − 1 that are nearest to it; below these, where the blanket
+is long enough, the places at t − 2 that were seen with them most often; and so on. Every other reachable history is
+listed with the row of the nearest place that has one.
+
+Why the nearest places at t − 1, and not those seen most often: histories that share a row bring all rows near them
+closer together, also those of frequent histories. If all that lies beyond some radius of x_t is lumped together, two
+vehicles that stand at places d apart are protected as if they were no further apart than twice the radius plus d, and
+what context is worth ends there. So the radius must be as large as the number of rows allows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.build.reach import Reach
+from geoblanket.mechanism.row_distances import Indices
+from geoblanket.mobility.histories import HistoryCounts
+
+__all__ = ["Branches", "Lengths", "ListedHistories", "choose_branches", "every_branch", "list_histories"]
+
+Counts = npt.NDArray[np.int64]
+Chosen = npt.NDArray[np.bool_]
+Lengths = Callable[[Indices, Indices], npt.ArrayLike]
+"""How long the blanket is, 1 to Γ, for many pairs of the place at t and the place at t − 1."""
+
+Branches = Callable[[tuple[int, ...]], Indices]
+"""The earlier places that have rows of their own below the beginning of a history, the most important first."""
+
+_FIRST_SHARE: Final = 0.85
+"""Of the rows, where some blanket is longer than 1, the share for places at t − 1."""
+_NONE: Final[Indices] = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedHistories:
+    """All histories that are told apart, and their rows."""
+
+    histories: Indices
+    """Shape (N, 1 + Γ), −1 for any place."""
+    rows: Indices
+    """Shape (N,)."""
+    anchors: Indices
+    """The history after which each row is called, −1 for any place, shape (S, 1 + Γ)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Different beginnings (x_t, ..., x_{t-k}) of the histories that were seen."""
+
+    prefixes: Indices
+    count: Counts
+    parent: npt.NDArray[np.intp]
+    """The position of each one's own beginning in the level above."""
+
+
+def choose_branches(
+    zone: Indices,
+    counts: HistoryCounts,
+    reach: Reach,
+    *,
+    largest: int,
+    lengths: Lengths,
+    max_rows: int,
+    min_count: int,
+) -> Branches:
+    """Choose the histories that have rows of their own.
+
+    Parameters
+    ----------
+    zone
+        The places of the zone, ascending.
+    counts
+        Histories of the zone, within reach.
+    largest
+        Γ: how many earlier places are looked at.
+    lengths
+        See `Lengths`.
+    max_rows
+        How many rows there may be; each place has one at least.
+    min_count
+        How often a history must have been seen, to be told apart by places at t − 2 and before.
+    """
+    levels = _levels(counts, largest)
+    allowed = [np.ones(len(levels[0].count), bool)] if levels else []
+    for lag, level in enumerate(levels[1:], start=2):
+        longer = np.asarray(lengths(level.prefixes[:, 0], level.prefixes[:, 1])) >= lag
+        allowed.append(longer & (level.count >= min_count) & allowed[-1][level.parent])
+    deeper = any(ok.any() for ok in allowed[1:])
+    nearest = _nearest(zone, reach, int(max_rows * _FIRST_SHARE) if deeper else max_rows) if largest else {}
+    below: dict[tuple[int, ...], list[int]] = {}
+    if deeper:
+        own = {(now, before) for now, places in nearest.items() for before in places.tolist()}
+        allowed[0] = np.array([tuple(prefix) in own for prefix in levels[0].prefixes.tolist()])
+        below = _frequent(levels, allowed, max_rows - len(own), min_count)
+
+    def branches(prefix: tuple[int, ...]) -> Indices:
+        return nearest[prefix[0]] if len(prefix) == 1 else np.array(below.get(prefix, _NONE), np.int32)
+
+    return branches
+
+
+def every_branch(reach: Reach) -> Branches:
+    """Return all that can be reached: every history has a row of its own."""
+    return lambda prefix: reach.of(prefix[-1])
+
+
+def _nearest(zone: Indices, reach: Reach, max_rows: int) -> dict[int, Indices]:
+    """Return the places within a radius of each place of the zone, as large as the number of rows allows."""
+    within = [reach.of(place) for place in zone.tolist()]
+    distance_m = [reach.distance_m(place, places) for place, places in zip(zone.tolist(), within, strict=True)]
+    ordered = np.sort(np.concatenate(distance_m))
+    # All at the same distance, or none of them.
+    radius_m = ordered[max_rows] if max_rows < len(ordered) else np.inf
+    return {
+        place: places[np.argsort(distance, kind="stable")][: max(1, int((distance < radius_m).sum()))]
+        for place, places, distance in zip(zone.tolist(), within, distance_m, strict=True)
+    }
+
+
+def _levels(counts: HistoryCounts, largest: int) -> list[_Level]:
+    """Return the beginnings with one earlier place, with two, ..."""
+    levels = []
+    node = counts.histories[:, 0].astype(np.int64)
+    for lag in range(1, largest + 1):
+        keys = np.column_stack([node, counts.histories[:, lag]])
+        different, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        node = inverse.ravel()
+        count = np.bincount(node, counts.count, len(different)).astype(np.int64)
+        levels.append(_Level(counts.histories[first, : lag + 1], count, different[:, 0].astype(np.intp)))
+    return levels
+
+
+def _frequent(
+    levels: list[_Level], allowed: list[Chosen], more_rows: int, min_count: int
+) -> dict[tuple[int, ...], list[int]]:
+    """Return the places at t − 2 and before with rows of their own, for at most `more_rows` rows more than before."""
+    allowed = [allowed[0], *allowed[1:]]
+    for lag in range(1, len(levels)):
+        allowed[lag] = allowed[lag] & allowed[lag - 1][levels[lag].parent]
+    found = np.unique(np.concatenate([level.count[ok] for level, ok in zip(levels[1:], allowed[1:], strict=True)]))
+    # Rows get fewer as the least count grows; beyond all counts there are none more.
+    steps = [min_count, *found[found > min_count].tolist(), int(found.max(initial=min_count)) + 1]
+    least = steps[bisect_left(steps, True, key=lambda count: _more_rows(levels, allowed, count) <= more_rows)]
+    below: dict[tuple[int, ...], list[int]] = {}
+    for level, ok in zip(levels[1:], allowed[1:], strict=True):
+        kept = np.flatnonzero(ok & (level.count >= least))
+        for index in kept[np.argsort(-level.count[kept], kind="stable")]:
+            *before, place = level.prefixes[index].tolist()
+            below.setdefault(tuple(before), []).append(place)
+    return below
+
+
+def _more_rows(levels: list[_Level], allowed: list[Chosen], least: int) -> int:
+    """Return how many rows come on top if histories seen so often have rows of their own."""
+    rows = np.ones(len(levels[-1].count), np.int64)
+    for upper, level, ok in zip(levels[-2::-1], levels[:0:-1], allowed[:0:-1], strict=True):
+        kept = ok & (level.count >= least)
+        rows = np.maximum(1, np.bincount(level.parent[kept], rows[kept], len(upper.count)).astype(np.int64))
+    return int(rows.sum()) - len(rows)
+
+
+def list_histories(zone: Indices, branches: Branches, reach: Reach, *, largest: int) -> ListedHistories:
+    """List every reachable history with its row: that of the nearest branch at each place of it."""
+    listing = _Listing(branches, reach, 1 + largest)
+    for place in zone.tolist():
+        listing.add((place,))
+    return ListedHistories(
+        np.concatenate(listing.histories),
+        np.concatenate(listing.rows).astype(np.int32),
+        np.array(listing.anchors, np.int32).reshape(-1, 1 + largest),
+    )
+
+
+class _Listing:
+    def __init__(self, branches: Branches, reach: Reach, width: int) -> None:
+        self._branches, self._reach, self._width = branches, reach, width
+        self.histories: list[Indices] = []
+        self.rows: list[Indices] = []
+        self.anchors: list[list[int]] = []
+
+    def add(self, prefix: tuple[int, ...]) -> int:
+        """List the histories that begin so, and return the row of the most important of them."""
+        below = self._branches(prefix) if len(prefix) < self._width else _NONE
+        if len(prefix) == self._width or (len(prefix) > 1 and len(below) < 2):
+            # One branch only would tell nothing apart.
+            row = len(self.anchors)
+            self.anchors.append([*prefix, *[-1] * (self._width - len(prefix))])
+            self._list(prefix, None, np.array([row]))
+            return row
+        rows = np.array([self.add((*prefix, place)) for place in below.tolist()], np.int32)
+        others = np.setdiff1d(self._reach.of(prefix[-1]), below)
+        if len(others):
+            self._list(prefix, others, rows[self._reach.nearest(others, below)])
+        return int(rows[0])
+
+    def _list(self, prefix: tuple[int, ...], places: Indices | None, rows: npt.NDArray[np.integer]) -> None:
+        histories = np.full((len(rows), self._width), -1, np.int32)
+        histories[:, : len(prefix)] = prefix
+        if places is not None:
+            histories[:, len(prefix)] = places
+        self.histories.append(histories)
+        self.rows.append(rows.astype(np.int32))

@@ -1,0 +1,317 @@
+"""The rows of a zone: which histories share one, how probable each is, where it leads, and how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
+from geoblanket.build.history_table import HistoryTable
+from geoblanket.build.reach import Reach, coordinates_e7
+from geoblanket.build.row_tree import (
+    Branches,
+    Lengths,
+    ListedHistories,
+    choose_branches,
+    every_branch,
+    list_histories,
+)
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.row_distances import Indices, row_distance_mm
+from geoblanket.mobility.histories import HistoryCounts
+from geoblanket.mobility.next_places import Distributions, backed_off, near_places
+from geoblanket.roads.places import Places
+
+__all__ = ["MAX_ROWS", "RowsReport", "ZoneRows", "make_rows"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MAX_ROWS = 900
+"""Rows of a zone, by default: more make the loss smaller, and the search longer."""
+
+_MIN_COUNT = 2
+_MOST_ROWS = 5_000
+_PSEUDO_COUNT = 0.1
+"""Steps that each place is taken to have seen besides those that it has."""
+_TYPICAL_M = 300.0
+
+
+@dataclass(frozen=True)
+class RowsReport:
+    """What became of the histories of a zone."""
+
+    context: str
+    places: int
+    """Places of the zone, which are its outputs too."""
+    steps: int
+    """Steps of the training walks in the zone."""
+    unseen_places: int
+    """Places of the zone where none of them was."""
+    histories_reachable: int
+    """How many histories of the full order there are: the rows that the unreduced problem would have."""
+    histories_seen: int
+    """How many different ones were seen."""
+    histories_listed: int
+    """How many are told apart in the table."""
+    rows: int
+
+    @property
+    def variables(self) -> int:
+        """Probabilities to find."""
+        return self.rows * self.places
+
+    @property
+    def variables_before(self) -> int:
+        """Probabilities that the unreduced problem would have."""
+        return self.histories_reachable * self.places
+
+    @property
+    def constraints(self) -> int:
+        """Inequalities between rows, for all pairs and outputs."""
+        return self.rows * (self.rows - 1) * self.places
+
+    @property
+    def constraints_before(self) -> int:
+        """Inequalities that the unreduced problem would have."""
+        return self.histories_reachable * (self.histories_reachable - 1) * self.places
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneRows:
+    """The rows of a zone and regime; made by `make_rows`."""
+
+    places_e7: Indices
+    """Latitude and longitude of all places in 1e-7 degrees, shape (P, 2)."""
+    zone: Indices
+    """The places of the zone, ascending: the outputs."""
+    history_weights: tuple[float, ...]
+    """What each earlier place counts in distances, Γ values."""
+    histories: Indices
+    """The place at t, t − 1, ... of all histories that are told apart, −1 for any, shape (N, 1 + Γ)."""
+    history_rows: Indices
+    """The row of each of them, shape (N,)."""
+    anchors: Indices
+    """The history after which each row is called, shape (S, 1 + Γ)."""
+    prior: Floats
+    """How probable each row is, shape (S,)."""
+    next_place: Distributions
+    """Where a vehicle is after the delay, shape (S, P)."""
+    distance_mm: Ints
+    """Row distances in millimetres, rounded down; `NEVER_MM` for infinitely far; shape (S, S)."""
+    report: RowsReport
+
+    def __len__(self) -> int:
+        return len(self.prior)
+
+    @property
+    def distance_km(self) -> Floats:
+        """Row distances in kilometres, of which a `Problem` makes the same millimetres, shape (S, S)."""
+        # The next float: what is divided must not fall below the millimetre when it is multiplied again.
+        kilometres = np.nextafter(self.distance_mm / 1e6, np.inf)
+        kilometres[self.distance_mm == 0] = 0.0
+        kilometres[self.distance_mm == NEVER_MM] = np.inf
+        return kilometres
+
+    @cached_property
+    def table(self) -> HistoryTable:
+        """The public rule from histories to rows."""
+        return HistoryTable(self.places_e7, self.histories, self.history_rows)
+
+    def row_of(self, histories: npt.ArrayLike) -> Indices:
+        """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
+        return self.table.row_of(histories)
+
+
+def make_rows(
+    places: Places,
+    zone: npt.ArrayLike,
+    counts: HistoryCounts,
+    *,
+    reach_m: float,
+    context: str = "blanket",
+    lengths: Lengths | None = None,
+    history_weights: Sequence[float] = DEFAULT_HISTORY_WEIGHTS,
+    max_rows: int = MAX_ROWS,
+    min_count: int = _MIN_COUNT,
+) -> ZoneRows:
+    """Make the rows of a zone.
+
+    Without any step in the zone every place is as probable as another, and vehicles go to places near by; the report
+    tells.
+
+    Parameters
+    ----------
+    places
+        All places.
+    zone
+        The places of the zone.
+    counts
+        Histories of training walks, of one regime; those elsewhere are left out.
+    reach_m
+        How far apart the places of a history can be, metres; see `reach_radius_m`.
+    context
+        See `Context`.
+    lengths
+        With the context "blanket": how long the blanket is; see `Lengths`.
+    history_weights
+        What earlier places count in distances, the latest first; `inf` for a past that is known.
+    max_rows
+        The most rows, except with the context "full"; never fewer than places.
+    min_count
+        How often a history must have been seen to be told apart from others by its places at t − 2 and before.
+    """
+    found = Context.parsed(context)
+    zone = np.unique(np.asarray(zone, np.int32))
+    _check(places, zone, max_rows, min_count)
+    largest = _largest(found, history_weights, counts)
+    weights = tuple(history_weights[:largest])
+    coordinates = coordinates_e7(places)
+    reach = Reach(coordinates, reach_m)
+    here = counts.where(np.isin(counts.histories[:, 0], zone))
+    seen = HistoryCounts(
+        reach.project(here.histories[:, : largest + 1]), here.depth, here.regime, here.next_place, here.count
+    )
+    before = _reachable(zone, reach, largest)
+    branches = (
+        _unreduced(reach, before)
+        if found.kind == "full"
+        else choose_branches(
+            zone,
+            seen,
+            reach,
+            largest=largest,
+            lengths=_lengths(found, lengths, largest),
+            max_rows=max_rows,
+            min_count=min_count,
+        )
+    )
+    listed = list_histories(zone, branches, reach, largest=largest)
+    of_seen = HistoryTable(coordinates, listed.histories, listed.rows).row_of(seen.histories)
+    on_map = row_distance_mm(coordinates, listed.histories, listed.rows, weights_in_micro(weights))
+    never = np.isinf(on_map)
+    return ZoneRows(
+        places_e7=coordinates,
+        zone=zone,
+        history_weights=weights,
+        histories=listed.histories,
+        history_rows=listed.rows,
+        anchors=listed.anchors,
+        prior=_prior(listed.anchors[:, 0], np.bincount(of_seen, seen.count, len(listed.anchors)).astype(np.float64)),
+        next_place=_next_places(places, listed.anchors, of_seen, seen, reach_m),
+        distance_mm=np.where(never, NEVER_MM, np.floor(np.where(never, 0.0, on_map)).astype(np.int64)),
+        report=_report(found, zone, seen, before, listed),
+    )
+
+
+def _check(places: Places, zone: Indices, max_rows: int, min_count: int) -> None:
+    problems = []
+    if not len(zone) or zone[0] < 0 or zone[-1] >= len(places):
+        problems.append("the zone must have one place or more, all of them among the places")
+    if max_rows < 1:
+        problems.append(f"max_rows must be at least 1, got {max_rows}")
+    if min_count < 1:
+        problems.append(f"min_count must be at least 1, got {min_count}")
+    if problems:
+        raise ParameterError("Rows cannot be made: " + "; ".join(problems) + ".")
+
+
+def _largest(context: Context, history_weights: Sequence[float], counts: HistoryCounts) -> int:
+    """Return Γ, how many earlier places a context looks at."""
+    if context.kind == "none":
+        return 0
+    largest = min(len(history_weights), counts.largest)
+    needed = context.order if context.kind == "markov" else 1
+    if largest < needed:
+        raise ParameterError(
+            f"The context {context} needs {needed} history weight(s), and histories with as many earlier places. "
+            f"Got {len(history_weights)} and {counts.largest} instead."
+        )
+    return context.order if context.kind == "markov" else largest
+
+
+def _lengths(context: Context, lengths: Lengths | None, largest: int) -> Lengths:
+    if context.kind != "blanket":
+        return lambda now, _: np.full(len(now), largest)
+    if lengths is None:
+        raise ParameterError("The context 'blanket' needs lengths: how long the blanket is.")
+    return lengths
+
+
+def _prior(present: Indices, seen: Floats) -> Floats:
+    """Return the probabilities of rows: as they were seen, and a little for each place, whether seen or not.
+
+    No row has none: the loss of such a row would not count at all, and the search for the optimum would lose its hold.
+    """
+    _, place = np.unique(present, return_inverse=True)
+    mass = seen + _PSEUDO_COUNT / np.bincount(place)[place]
+    prior: Floats = mass / mass.sum()
+    return prior
+
+
+def _next_places(
+    places: Places, anchors: Indices, of_seen: Indices, seen: HistoryCounts, reach_m: float
+) -> Distributions:
+    """Return where each row leads: its own counts, backed off to those of the histories that begin alike."""
+    shape = (len(anchors), len(places))
+    counts = csr_array((seen.count.astype(np.float64), (of_seen, seen.next_place)), shape=shape)
+    result = near_places(places, anchors[:, 0], reach_m=reach_m, typical_m=_TYPICAL_M)
+    size = np.full(len(anchors), 0)
+    for lag in range(anchors.shape[1]):
+        _, group = np.unique(anchors[:, : lag + 1], axis=0, return_inverse=True)
+        group = group.ravel()
+        rows = np.bincount(group)[group]
+        together = csr_array((np.ones(len(group)), (group, np.arange(len(group)))))
+        finer = backed_off(csr_array((together @ counts)[group]), result)
+        # A group that is all of the larger one would count its steps twice.
+        result = _chosen(rows != size, finer, result)
+        size = rows
+    return result
+
+
+def _chosen(which: npt.NDArray[np.bool_], one: Distributions, other: Distributions) -> Distributions:
+    """Return the rows of `one` where `which`, else those of `other`."""
+    pick = which.astype(np.float64)
+    return csr_array(one.multiply(pick[:, None]) + other.multiply(1 - pick[:, None]))
+
+
+def _reachable(zone: Indices, reach: Reach, largest: int) -> int:
+    """Return how many histories there are: the rows of the unreduced problem."""
+    ways = dict.fromkeys(zone.tolist(), 1)
+    for _ in range(largest):
+        further: dict[int, int] = {}
+        for place, number in ways.items():
+            for other in reach.of(place).tolist():
+                further[other] = further.get(other, 0) + number
+        ways = further
+    return sum(ways.values())
+
+
+def _unreduced(reach: Reach, rows: int) -> Branches:
+    if rows > _MOST_ROWS:
+        raise ParameterError(
+            f"The context 'full' would need {rows:,} rows here, more than {_MOST_ROWS:,}. Take a smaller zone, a wider "
+            "spacing of places, a slower largest speed or fewer history weights, or the context 'blanket'."
+        )
+    return every_branch(reach)
+
+
+def _report(
+    context: Context, zone: Indices, seen: HistoryCounts, reachable: int, listed: ListedHistories
+) -> RowsReport:
+    return RowsReport(
+        context=str(context),
+        places=len(zone),
+        steps=int(seen.count.sum()),
+        unseen_places=int(len(zone) - len(np.unique(seen.histories[:, 0]))),
+        histories_reachable=reachable,
+        histories_seen=len(np.unique(seen.histories, axis=0)),
+        histories_listed=len(listed.histories),
+        rows=len(listed.anchors),
+    )

@@ -1,0 +1,320 @@
+"""Histories: where vehicles were at t, t − 1, ..., and where they were some steps later; from walks, streamed.
+
+Walks are read in parts, so that tens of millions of steps need memory only for what is kept of them: the counts of
+different histories, or the steps held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from geoblanket._progress import Progress, silent
+from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.mobility.splitting import Part, Split, WalkParts, split_walks
+from geoblanket.mobility.walk_batches import walk_batches
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import Ints
+from geoblanket.roads.places import Places
+
+__all__ = ["LONGEST_PAST", "HistoryCounts", "Regimes", "Steps", "collect_steps", "count_histories"]
+
+LONGEST_PAST: Final = 3
+"""Γ: no history looks further back."""
+
+_HOURS = 24
+
+Counts = npt.NDArray[np.int64]
+Small = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Regimes:
+    """Hours of the day in named groups; what is public anyway has a mechanism of its own.
+
+    Parameters
+    ----------
+    hours
+        The hours (0 to 23) of each regime, by name; every hour in exactly one.
+    time_zone
+        An IANA name, in which hours are told.
+    """
+
+    hours: Mapping[str, Sequence[int]]
+    time_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        listed = [hour for hours in self.hours.values() for hour in hours]
+        if sorted(listed) != list(range(_HOURS)):
+            raise ParameterError("Regimes must hold every hour from 0 to 23 exactly once.")
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ParameterError(
+                "The time zone of the regimes must be an IANA name, such as 'Europe/Lisbon'."
+            ) from error
+
+    @classmethod
+    def all_day(cls) -> Regimes:
+        """Return one regime for all hours."""
+        return cls({"all day": range(_HOURS)})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(self.hours)
+
+    @property
+    def of_hour(self) -> Small:
+        """The number of the regime of each hour, shape (24,)."""
+        result = np.empty(_HOURS, np.uint8)
+        for number, hours in enumerate(self.hours.values()):
+            result[list(hours)] = number
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Steps of walks with their past, and where each vehicle was later; made by `collect_steps`."""
+
+    histories: Ints
+    """The place at t, t − 1, ..., t − Γ, shape (n, 1 + Γ). Where a walk does not go so far back, its first place stands
+    for what came before."""
+    depth: Small
+    """How many of the earlier places are known, shape (n,); 0 at the first step of a walk."""
+    regime: Small
+    """The number of the regime, shape (n,)."""
+    next_place: Ints
+    """The place after the delay, shape (n,)."""
+    vehicle: Ints
+    """A number for each vehicle, shape (n,)."""
+
+    def __len__(self) -> int:
+        return len(self.next_place)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Steps:
+        """Return some of the steps."""
+        return Steps(
+            self.histories[chosen],
+            self.depth[chosen],
+            self.regime[chosen],
+            self.next_place[chosen],
+            self.vehicle[chosen],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryCounts:
+    """How often each history was followed by each place; made by `count_histories`, in order of all columns."""
+
+    histories: Ints
+    """As in `Steps`, shape (n, 1 + Γ)."""
+    depth: Small
+    regime: Small
+    next_place: Ints
+    count: Counts
+    """How often, shape (n,)."""
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def largest(self) -> int:
+        """Γ: how many earlier places a history has."""
+        return int(self.histories.shape[1]) - 1
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> HistoryCounts:
+        """Return some of the rows."""
+        return HistoryCounts(
+            self.histories[chosen], self.depth[chosen], self.regime[chosen], self.next_place[chosen], self.count[chosen]
+        )
+
+
+def collect_steps(
+    walks: str | Path,
+    places: Places,
+    *,
+    largest: int = 2,
+    delay: int = 1,
+    part: Part = "held_out",
+    split: Split | None = None,
+    regimes: Regimes | None = None,
+    progress: Progress = silent,
+) -> Steps:
+    """Return each step of walks with its past; the parameters are those of `count_histories`."""
+    reading = _Reading.of(
+        walks,
+        places,
+        largest=largest,
+        delay=delay,
+        part=part,
+        split=split,
+        regimes=regimes,
+        progress=progress,
+    )
+    parts = list(reading.steps())
+    return Steps(
+        *(
+            np.concatenate([getattr(one, name) for one in parts])
+            for name in ("histories", "depth", "regime", "next_place", "vehicle")
+        )
+    )
+
+
+def count_histories(
+    walks: str | Path,
+    places: Places,
+    *,
+    largest: int = 2,
+    delay: int = 1,
+    part: Part = "train",
+    split: Split | None = None,
+    regimes: Regimes | None = None,
+    progress: Progress = silent,
+) -> HistoryCounts:
+    """Count the histories of walks, and the places after them.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match`.
+    places
+        The places it was matched to.
+    largest
+        Γ, how many earlier places a history has, 0 to 3.
+    delay
+        How many steps later the service uses the location.
+    part
+        Which walks: "train", "held_out", or "all", which needs no split.
+    split
+        How walks are split; by default a fifth of the vehicles is held out.
+    regimes
+        Hours in groups; by default one.
+
+    Raises
+    ------
+    MismatchError
+        If the walks were matched to other roads, or with places of another spacing.
+    InputError
+        If the table was changed so that its steps do not follow one another.
+    """
+    reading = _Reading.of(
+        walks,
+        places,
+        largest=largest,
+        delay=delay,
+        part=part,
+        split=split,
+        regimes=regimes,
+        progress=progress,
+    )
+    columns = [f"x{lag}" for lag in range(largest + 1)] + ["depth", "regime", "next"]
+    counted = pl.concat([_counted(steps, columns) for steps in reading.steps()])
+    frame = counted.group_by(columns).agg(pl.col("count").sum()).sort(columns)
+    return HistoryCounts(
+        histories=frame.select(columns[: largest + 1]).to_numpy().astype(np.int32).reshape(-1, largest + 1),
+        depth=frame["depth"].to_numpy(),
+        regime=frame["regime"].to_numpy(),
+        next_place=frame["next"].to_numpy(),
+        count=frame["count"].to_numpy(),
+    )
+
+
+def _counted(steps: Steps, columns: list[str]) -> pl.DataFrame:
+    parts = [*steps.histories.T, steps.depth, steps.regime, steps.next_place]
+    frame = pl.DataFrame(dict(zip(columns, parts, strict=True)))
+    return frame.group_by(columns).agg(pl.len().cast(pl.Int64).alias("count"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """One pass over a table of walks."""
+
+    path: Path
+    rows: pl.LazyFrame
+    place_count: int
+    largest: int
+    delay: int
+    regime_of_hour: Small
+    parts: WalkParts
+    progress: Progress
+
+    @classmethod
+    def of(
+        cls,
+        walks: str | Path,
+        places: Places,
+        *,
+        largest: int,
+        delay: int,
+        part: Part,
+        split: Split | None,
+        regimes: Regimes | None,
+        progress: Progress,
+    ) -> _Reading:
+        if not 0 <= largest <= LONGEST_PAST:
+            raise ParameterError(f"A history has 0 to {LONGEST_PAST} earlier places. Got {largest} instead.")
+        if delay < 1:
+            raise ParameterError(f"The delay must be at least 1 step. Got {delay} instead.")
+        regimes = Regimes.all_day() if regimes is None else regimes
+        frame, about = scan_walks(walks)
+        check_walks(walks, about, places)
+        hour = pl.col("time").dt.convert_time_zone(regimes.time_zone).dt.hour()
+        return cls(
+            path=Path(walks),
+            rows=frame.select("walk", "step", "place", hour=hour),
+            place_count=len(places),
+            largest=largest,
+            delay=delay,
+            regime_of_hour=regimes.of_hour,
+            parts=split_walks(frame, path=walks, part=part, split=split or Split()),
+            progress=progress,
+        )
+
+    def steps(self) -> Iterator[Steps]:
+        """Yield the steps that have a place after the delay, part by part; one part at least."""
+        kept = np.empty((4, 0), np.int64)
+        done = 0
+        yield self._with_past(kept, 0)
+        for batch in walk_batches(self.rows, path=self.path, place_count=self.place_count):
+            if batch["hour"].null_count():
+                raise InputError("some steps have no time", path=self.path, hint="Match the traces again")
+            fresh = np.stack([batch[name].to_numpy().astype(np.int64) for name in ("walk", "step", "place", "hour")])
+            columns = np.concatenate([kept, fresh], axis=1)
+            yield self._with_past(columns, kept.shape[1])
+            done += batch.height
+            kept = columns[:, -(self.largest + self.delay) :]
+            self.progress("reading walks", done, self.parts.steps)
+
+    def _with_past(self, columns: Counts, before: int) -> Steps:
+        """Return the steps whose later place is among the columns from `before` on."""
+        walk, step, place, hour = columns
+        now = np.arange(max(0, before - self.delay), max(0, len(walk) - self.delay))
+        vehicle, chosen = self.parts.of(walk[now])
+        now, vehicle = (each[chosen & (walk[now] == walk[now + self.delay])] for each in (now, vehicle))
+        lag = np.minimum(np.arange(self.largest + 1), step[now, None])
+        return Steps(
+            histories=place[now[:, None] - lag].astype(np.int32),
+            depth=np.minimum(step[now], self.largest).astype(np.uint8),
+            regime=self.regime_of_hour[hour[now]],
+            next_place=place[now + self.delay].astype(np.int32),
+            vehicle=vehicle,
+        )
+
+
+def check_walks(path: str | Path, about: Mapping[str, Any], places: Places) -> None:
+    """Raise MismatchError unless walks were matched to these places."""
+    if about.get("roads") != places.roads_identity:
+        raise MismatchError(f"{path} was matched to other roads. Give the roads that it was matched to.")
+    if about.get("spacing_m") != places.spacing_m:
+        raise MismatchError(
+            f"{path} was matched to places at {about.get('spacing_m')} m, not at {places.spacing_m:g} m. Choose the "
+            "places with the spacing of the walks, or match again."
+        )
