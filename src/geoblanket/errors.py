@@ -10,6 +10,7 @@
     ├── OutputError       a result cannot be written
     ├── MechanismError    weights and distances that cannot be a mechanism
     │   └── GuaranteeViolation  a mechanism does not keep its promise: says which rows and output, and by how much
+    ├── WorkerError       processes that did some of the work died: says which work
     ├── RandomnessError   the operating system gives no randomness, so nothing is drawn
     └── MissingExtraError an optional feature needs a package that is not installed
 
@@ -19,6 +20,7 @@ end up in logs, and a true location in a log is a leak.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -34,6 +36,7 @@ __all__ = [
     "ParameterError",
     "RandomnessError",
     "UntestableError",
+    "WorkerError",
 ]
 
 
@@ -138,6 +141,26 @@ class GuaranteeViolation(MechanismError):  # noqa: N818 - it names what was foun
 
     def __reduce__(self) -> tuple[type[GuaranteeViolation], tuple[int, int | None, int | None, int, str]]:
         return type(self), (self.row, self.other_row, self.output, self.excess, self.problem)
+
+
+class WorkerError(GeoblanketError):
+    """Worker processes died, again and again, at the same tasks.
+
+    Parameters
+    ----------
+    tasks
+        The tasks that are not finished, in words.
+    """
+
+    def __init__(self, tasks: Sequence[str]) -> None:
+        self.tasks = tuple(tasks)
+        super().__init__(
+            f"The worker processes of {len(self.tasks)} task(s) died, each more than once: {'; '.join(self.tasks)}. "
+            "They may have needed more memory than there is. All other tasks are finished and kept."
+        )
+
+    def __reduce__(self) -> tuple[type[WorkerError], tuple[tuple[str, ...]]]:
+        return type(self), (self.tasks,)
 
 
 class RandomnessError(GeoblanketError):

@@ -283,7 +283,7 @@ def test_a_clock_tells_which_regime_is_used_when(tmp_path: Path) -> None:
     assert clock == CLOCK
     assert clock is not None
     assert [clock.regime(hour) for hour in (0, 5, 6, 21, 22)] == ["night", "night", "day", "day", "night"]
-    assert (clock.interval_s, clock.start, clock.names) == (30.0, "start", {"day", "night", "start"})
+    assert (clock.interval_s, clock.start, clock.names) == (30.0, "start", frozenset({"day", "night", "start"}))
     assert load_bundle(save_plain(tmp_path / "b.bundle")).clock is None
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 
 from geoblanket.errors import MismatchError, OutputError
 
-__all__ = ["Journal", "journal_path"]
+__all__ = ["Journal", "check_same", "journal_path"]
 
 
 def journal_path(out: str | Path) -> Path:
@@ -58,7 +58,8 @@ class Journal:
             if path.exists():
                 if not resume:
                     raise OutputError(
-                        f"{path}: an interrupted run left what it had finished. Resume it (--resume), or remove the file first."
+                        f"{path}: an interrupted run left what it had finished. Resume it (--resume), or remove the "
+                        "file first."
                     )
                 self._recover(about)
             self._file: IO[bytes] = path.open("ab")
@@ -103,16 +104,17 @@ class Journal:
                 values.append(json.loads(text))
                 end += len(line)
         if values:
-            _check_same(values[0], about, self.path)
+            check_same(values[0], about, self.path)
         with self.path.open("r+b") as file:
             file.truncate(end)
         self.records = values[1:]
 
 
-def _check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
+def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
+    """Raise MismatchError, with the names of what differs, if an interrupted run is not the one that is wanted."""
     different = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
     if different:
         raise MismatchError(
             f"{path}: the interrupted run had another {', another '.join(different)}. Resume with what it was started "
-            "with, or remove the file to begin anew."
+            "with, or remove it to begin anew."
         )

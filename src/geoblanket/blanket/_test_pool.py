@@ -10,14 +10,13 @@ from typing import NamedTuple
 import joblib
 from threadpoolctl import ThreadpoolController
 
+from geoblanket._cluster import connect
 from geoblanket._geodesy import Floats
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
-from geoblanket.errors import MissingExtraError, ParameterError, UntestableError
+from geoblanket.errors import UntestableError
 
 __all__ = ["Outcome", "Task", "open_pool"]
-
-_CONNECT_S = 10
 
 
 class Task(NamedTuple):
@@ -70,7 +69,7 @@ def open_pool(*, workers: int, cluster: str | None) -> Iterator[Callable[[Iterab
         if cluster is None:
             stack.enter_context(joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1))
         else:
-            _connect(cluster, stack)
+            connect(cluster, stack)
             stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
         yield _run
 
@@ -80,21 +79,6 @@ def _run(tasks: Iterable[Task]) -> Iterator[Outcome]:
         joblib.delayed(decide)(task) for task in tasks
     )
     return outcomes
-
-
-def _connect(address: str, stack: ExitStack) -> None:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise MissingExtraError("A Dask cluster", "cluster") from None
-    try:
-        client = stack.enter_context(Client(address, timeout=_CONNECT_S))
-        client.wait_for_workers(1, timeout=_CONNECT_S)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise ParameterError(
-            f"No Dask cluster with workers answers at {address} within {_CONNECT_S} s ({type(error).__name__}). "
-            "Give the address that its scheduler prints, such as tcp://HOST:8786."
-        ) from error
 
 
 @cache

@@ -175,7 +175,7 @@ def read_record(path: str | Path) -> BuildRecord:
         raise InputError("no such file", path=path)
     try:
         if path.stat().st_size > _LARGEST_BYTES:
-            raise ValueError(f"it has more than {_LARGEST_BYTES} bytes")  # noqa: TRY301 - told like the others
+            raise ValueError(f"it has more than {_LARGEST_BYTES} bytes")
         return BuildRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, OSError, RecursionError) as error:
         raise InputError(f"is not the record of a build ({error})", path=path, hint="Build again") from error

@@ -38,21 +38,13 @@ def of_type(value: Any, hint: Any) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _one_of(value, arguments)
-    if origin is Literal:
-        if value not in arguments:
-            raise ValueError(f"must be {_listed(arguments)}")
-        return value
-    if origin is tuple:
-        return _tuple(value, arguments)
-    if origin is dict:
-        if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
-            raise ValueError("must be a table of names and values")
-        return {key: of_type(one, arguments[1]) for key, one in value.items()}
+    if origin in (tuple, dict):
+        return _tuple(value, arguments) if origin is tuple else _table(value, arguments[1])
     if is_dataclass(hint) and isinstance(hint, type):
         return read_dataclass(hint, value)
-    if hint is Any:
-        return value
-    return _plain(value, hint)
+    if origin is Literal and value not in arguments:
+        raise ValueError(f"must be {_listed(arguments)}")
+    return value if origin is Literal or hint is Any else _plain(value, hint)
 
 
 def as_json(value: Any) -> Any:
@@ -66,12 +58,18 @@ def as_json(value: Any) -> Any:
     return "inf" if value == math.inf else value
 
 
-def _plain(value: Any, hint: type) -> Any:
+def _plain(value: Any, hint: Any) -> Any:
     if hint is float and (value == "inf" or (type(value) is int and abs(value) < 1 << 53)):
         value = float(value)
     if type(value) is not hint or (hint is float and math.isnan(value)):
         raise ValueError(f"must be {_WORDS[hint]}, not {_WORDS.get(type(value), 'a table or a list')}")
     return value
+
+
+def _table(value: Any, hint: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
+        raise ValueError("must be a table of names and values")
+    return {key: of_type(one, hint) for key, one in value.items()}
 
 
 def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
@@ -86,7 +84,7 @@ def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
 
 def _tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError("must be a list")  # noqa: TRY004 - one kind of error for values from files
+        raise ValueError("must be a list")
     if len(hints) == 2 and hints[1] is Ellipsis:
         return tuple(of_type(one, hints[0]) for one in value)
     if len(value) != len(hints):

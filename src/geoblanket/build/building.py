@@ -1,0 +1,185 @@
+"""A build: from roads and walks to a bundle of verified mechanisms, and the record of how it was made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from geoblanket._files import check_output, sha256_file
+from geoblanket._processes import count_workers
+from geoblanket._progress import Progress, silent
+from geoblanket.build.config import BuildConfig
+from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
+from geoblanket.build.inputs import Inputs, load_inputs, software_versions
+from geoblanket.build.reach import coordinates_e7
+from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
+from geoblanket.build.task_pool import run_tasks
+from geoblanket.build.work_folder import WorkFolder, work_folder_path
+from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
+from geoblanket.mechanism.bundle import save_bundle
+
+__all__ = ["build_bundle"]
+
+_SECONDS_PER_TASK = 10.0
+"""What a zone takes, by estimate, to judge whether more processes pay."""
+
+_PHASE = "zones and regimes"
+
+
+def build_bundle(
+    roads: str | Path,
+    walks: str | Path,
+    out: str | Path,
+    *,
+    config: BuildConfig | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> BuildRecord:
+    """Build the mechanisms of all zones and regimes, verify them, and write them to one bundle.
+
+    The same inputs and parameters give the same bytes, however many workers there are, as long as no search ends by
+    its time limit. What is finished is kept in a folder beside the bundle until all is.
+
+    Parameters
+    ----------
+    roads
+        A road graph, from `geoblanket roads import`.
+    walks
+        Walks on these roads, from `geoblanket match`.
+    out
+        The bundle to write; its record goes beside it (`record_path`).
+    config
+        All parameters of the result.
+    workers
+        Processes; as many as there are cores if None.
+    cluster
+        Address of a Dask scheduler, to work on its workers instead. They need geoblanket installed.
+    resume
+        Go on with an interrupted build with the same `out`, inputs and parameters.
+    progress
+        Called as the work goes on.
+
+    Raises
+    ------
+    InputError, MismatchError
+        If files cannot be used or do not belong together, or another build was interrupted than is resumed.
+    ParameterError
+        If a parameter is out of range.
+    WorkerError
+        If processes died at some tasks; what others finished is kept.
+    OutputError
+        If something cannot be written.
+    """
+    started = time.perf_counter()
+    config = config or BuildConfig()
+    check_output(out)
+    inputs = load_inputs(roads, walks, config, progress=progress)
+    software = software_versions()
+    tasks = {task.name: task for task in inputs.tasks()}
+    folder = WorkFolder(work_folder_path(out), _flat(config, inputs.identities, software), resume=resume)
+    try:
+        _run(tasks, folder, workers=workers, cluster=cluster, progress=progress)
+    finally:
+        folder.close()
+    results = [folder.get(task) for task in tasks.values()]
+    results.sort(key=lambda result: (result.record.zone, result.record.regime))
+    save_bundle(
+        out,
+        [result.bundled for result in results],
+        version=config.version,
+        disclosed="the zone, the regime, and when a report was made",
+        snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
+        places_e7=coordinates_e7(inputs.places),
+        clock=inputs.clock,
+    )
+    record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)
+    write_record(record, out)
+    folder.remove()
+    return record
+
+
+def _flat(config: BuildConfig, identities: Mapping[str, str], software: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that a result depends on, by name."""
+    parameters = {name: value for section in config.as_dict().values() for name, value in section.items()}
+    return {**parameters, **{f"{name} (input)": value for name, value in identities.items()}, **software}
+
+
+def _run(
+    tasks: Mapping[str, ZoneTask], folder: WorkFolder, *, workers: int | None, cluster: str | None, progress: Progress
+) -> None:
+    left = {name: task for name, task in tasks.items() if not folder.has(task)}
+    done = len(tasks) - len(left)
+    progress(_PHASE, done, len(tasks))
+    if not left:
+        return
+    processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
+    for name, result in run_tasks(build_zone, left, workers=processes, cluster=cluster):
+        folder.add(tasks[name], result)
+        done += 1
+        progress(_PHASE, done, len(tasks))
+
+
+def _record(
+    out: str | Path, inputs: Inputs, software: dict[str, str], results: Sequence[ZoneResult], *, seconds: float
+) -> BuildRecord:
+    return BuildRecord(
+        bundle=Path(out).name,
+        bundle_sha256=sha256_file(out),
+        bundle_bytes=Path(out).stat().st_size,
+        config=inputs.config.as_dict(),
+        inputs=inputs.identities,
+        software=software,
+        loss=inputs.loss.name,
+        unit=inputs.loss.unit,
+        interval_s=inputs.clock.interval_s,
+        spacing_m=inputs.places.spacing_m,
+        snapping_radius_m=inputs.snapping_radius_m,
+        places=len(inputs.places),
+        zones=tuple(result.record for result in results),
+        totals=_totals(results, compare=inputs.config.compare),
+        seconds=seconds,
+        peak_memory_mb=peak_memory_mb(),
+    )
+
+
+def _totals(results: Sequence[ZoneResult], *, compare: bool) -> Totals:
+    zones = [result.record for result in results]
+    loss, bound = _mean(zones, "loss"), _mean(zones, "lower_bound")
+    losses = VehicleLosses.joined([result.losses for result in results])
+    plain_loss = _mean(zones, "context_free_loss") if compare else None
+    plain = VehicleLosses.joined([result.context_free for result in results])
+    gain = low = high = None
+    if compare and plain.loss.any():
+        ratio, least, most = ratio_interval(losses.loss, plain.loss)
+        gain, low, high = 1 - ratio, 1 - most, 1 - least
+    return Totals(
+        mechanisms=len(zones),
+        rows=sum(zone.rows.rows for zone in zones),
+        variables=sum(zone.rows.variables for zone in zones),
+        variables_before=sum(zone.rows.variables_before for zone in zones),
+        constraints=sum(zone.rows.constraints for zone in zones),
+        constraints_before=sum(zone.rows.constraints_before for zone in zones),
+        loss=loss,
+        lower_bound=bound,
+        gap=(loss - bound) / loss if loss > 0 else 0.0,
+        largest_gap=max(zone.gap for zone in zones),
+        context_free_loss=plain_loss,
+        gain=1 - loss / plain_loss if plain_loss else None,
+        held_out=measure(losses),
+        context_free_held_out=measure(plain) if compare else None,
+        held_out_gain=gain,
+        held_out_gain_low=low,
+        held_out_gain_high=high,
+    )
+
+
+def _mean(zones: Sequence[ZoneRecord], name: str) -> float:
+    """Return the mean of a figure over zones and regimes, weighted by the steps in them (alike if there are none)."""
+    weight = sum(zone.share for zone in zones)
+    if not weight:
+        return float(sum(getattr(zone, name) for zone in zones) / len(zones))
+    return float(sum(zone.share * getattr(zone, name) for zone in zones) / weight)

@@ -1,0 +1,192 @@
+"""What a build starts from: roads, places, zones, counts of histories, the loss, the lengths of blankets."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from geoblanket import __version__
+from geoblanket._files import sha256_file
+from geoblanket._progress import Progress
+from geoblanket.build.blanket_lengths import FixedLengths, PredictedLengths, check_predictor, regions_of_predictor
+from geoblanket.build.config import BuildConfig
+from geoblanket.build.reach import reach_radius_m
+from geoblanket.build.row_tree import Lengths
+from geoblanket.build.zone_task import ZoneTask
+from geoblanket.errors import MismatchError
+from geoblanket.loss.nearest_vehicle import NearestVehicle
+from geoblanket.loss.over_tasks import Effort
+from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.tasks import TaskPrior
+from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.mechanism.clock import Clock
+from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import Places, choose_places
+from geoblanket.roads.zones import Zones, partition_zones, read_zones
+
+__all__ = ["Inputs", "load_inputs", "software_versions"]
+
+_DEFAULT_MAX_PLACES = 100
+_PACKAGES = ("numpy", "scipy", "polars")
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """All that the tasks of a build are cut from."""
+
+    config: BuildConfig
+    graph: RoadGraph
+    places: Places
+    zones: Zones
+    clock: Clock
+    counts: HistoryCounts
+    """Of the training walks."""
+    steps: Steps
+    """Of the held-out walks."""
+    loss: PlaceLoss
+    lengths: Callable[[tuple[int, ...]], Lengths]
+    """The lengths of blankets in a regime with these hours."""
+    snapping_radius_m: float
+    identities: dict[str, str]
+    """What identifies each input."""
+
+    def tasks(self) -> Iterator[ZoneTask]:
+        """Yield a task for each zone and regime, that of reports without history last."""
+        total = max(1, int(self.counts.count.sum()))
+        with_past, with_past_held_out = self.counts.depth > 0, self.steps.depth > 0
+        regimes = [
+            (
+                name,
+                hours,
+                (self.counts.regime == number) & with_past,
+                (self.steps.regime == number) & with_past_held_out,
+            )
+            for number, (name, hours) in enumerate(self.clock.regimes)
+        ]
+        regimes.append((self.clock.start, tuple(range(24)), ~with_past, ~with_past_held_out))
+        for name, hours, chosen, chosen_held_out in regimes:
+            for number, zone in enumerate(self.zones.ids):
+                members = self.zones.members(number)
+                here = self.zones.zone[self.counts.histories[:, 0]] == number
+                here_held_out = self.zones.zone[self.steps.histories[:, 0]] == number
+                counts = self.counts.where(chosen & here)
+                yield ZoneTask(
+                    zone=zone,
+                    number=number,
+                    regime=name,
+                    context="none" if name == self.clock.start else self.config.context,
+                    members=members,
+                    places=self.places,
+                    counts=counts,
+                    steps=self.steps.where(chosen_held_out & here_held_out),
+                    lengths=self.lengths(hours),
+                    loss=self.loss,
+                    config=self.config,
+                    reach_m=reach_radius_m(
+                        interval_s=self.clock.interval_s,
+                        snapping_radius_m=self.snapping_radius_m,
+                        max_speed_m_s=self.config.max_speed_m_s,
+                    ),
+                    share=int(counts.count.sum()) / total,
+                    process=os.getpid(),
+                )
+
+
+def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, progress: Progress) -> Inputs:
+    """Read everything, and check that it belongs together.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be used.
+    MismatchError
+        If walks, zones or the predictor belong to other roads, places or times.
+    """
+    graph = RoadGraph.load(roads)
+    _, about = scan_walks(walks)
+    if about.get("roads") != graph.identity:
+        raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
+    places = choose_places(graph, spacing_m=about["spacing_m"])
+    zones = (
+        partition_zones(graph, places, max_places=config.max_places or _DEFAULT_MAX_PLACES)
+        if config.zones is None
+        else read_zones(config.zones, places)
+    )
+    interval_s = float(about["interval_s"])
+    identities = {
+        "roads": graph.identity,
+        "walks": sha256_file(walks),
+        "places": places.identity,
+        "zones": zones.identity,
+    }
+    if config.predictor is not None:
+        identities["predictor"] = sha256_file(config.predictor)
+    lengths = _lengths(config, places, zones, interval_s)
+    options = {
+        "largest": config.largest,
+        "delay": config.delay,
+        "split": config.walk_split,
+        "regimes": config.regime_hours,
+        "progress": progress,
+    }
+    counts = count_histories(walks, places, part="train", **options)  # type: ignore[arg-type]  # options of many types
+    steps = collect_steps(walks, places, part="held_out", **options)  # type: ignore[arg-type]  # options of many types
+    return Inputs(
+        config=config,
+        graph=graph,
+        places=places,
+        zones=zones,
+        clock=config.clock(interval_s),
+        counts=counts,
+        steps=steps,
+        loss=_loss(config, graph, places, walks, counts),
+        lengths=lengths,
+        snapping_radius_m=places.snapping_radius_m(graph),
+        identities=identities,
+    )
+
+
+def software_versions() -> dict[str, str]:
+    """Return the versions of what a result depends on."""
+    return {
+        "geoblanket": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in _PACKAGES},
+    }
+
+
+def _loss(config: BuildConfig, graph: RoadGraph, places: Places, walks: str | Path, counts: HistoryCounts) -> PlaceLoss:
+    if config.loss == "straight":
+        return StraightLine(places)
+    tasks = (
+        TaskPrior.uniform(graph) if config.tasks == "nodes" else TaskPrior.from_pick_ups(scan_walks(walks)[0], places)
+    ).within_largest_part(graph)
+    effort = Effort(max_tasks=config.max_tasks, seed=config.seed)
+    if config.loss == "nearest":
+        seen = np.bincount(counts.histories[:, 0], counts.count, len(places)).astype(np.float64)
+        prior = seen / seen.sum() if seen.any() else np.full(len(places), 1 / len(places))
+        return NearestVehicle(graph, places, tasks, prior, vehicles=config.vehicles, effort=effort)
+    return TravelCost(graph, places, tasks, by="time" if config.loss == "time" else "length", effort=effort)
+
+
+def _lengths(
+    config: BuildConfig, places: Places, zones: Zones, interval_s: float
+) -> Callable[[tuple[int, ...]], Lengths]:
+    if config.predictor is None:
+        fixed = FixedLengths(config.blanket_order)
+        return lambda _: fixed
+    from geoblanket.blanket.predictor_file import load_predictor
+
+    predictor = load_predictor(config.predictor)
+    check_predictor(predictor, interval_s=interval_s, time_zone=config.time_zone)
+    region = regions_of_predictor(predictor, places, zones)
+    return lambda hours: PredictedLengths(predictor, places, region, hours, interval_s)

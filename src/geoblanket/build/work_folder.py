@@ -1,0 +1,168 @@
+"""The folder of a build that is not finished: one file for each zone and regime that is, so that nothing is lost.
+
+Each file is written wholly or not at all, in the strict container of all our files. Whatever is not whole is built
+again; whatever is, is verified again on its way into the bundle.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket._files import atomic_output
+from geoblanket.blanket._journal import check_same
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.record import ZoneRecord
+from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.build.zone_task import ZoneResult, ZoneTask
+from geoblanket.errors import GeoblanketError, OutputError
+from geoblanket.mechanism.bundle import BundledMechanism
+from geoblanket.mechanism.mechanism import Mechanism
+
+__all__ = ["WorkFolder", "work_folder_path"]
+
+_MAGIC = b"GBZONES1"
+_ABOUT = "about.json"
+
+
+def work_folder_path(out: str | Path) -> Path:
+    """Return where the folder of an unfinished build lies: beside its bundle."""
+    out = Path(out)
+    return out.with_name(f"{out.name}.unfinished")
+
+
+class WorkFolder:
+    """What a build has finished so far.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    about
+        Parameters, inputs and versions, as JSON values.
+    resume
+        Go on with what the folder holds; it may be absent. Otherwise it must not hold anything.
+
+    Raises
+    ------
+    MismatchError
+        If the folder belongs to a build with other parameters or inputs.
+    OutputError
+        If it holds something and `resume` is false, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool) -> None:
+        self.path = path
+        about = json.loads(json.dumps(about))
+        if self._parts() and not resume:
+            raise OutputError(
+                f"{path}: an interrupted build left what it had finished. Resume it (--resume), or remove the folder "
+                "first."
+            )
+        if self._parts():
+            check_same(self._about(), about, path)
+            return
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
+        with atomic_output(path / _ABOUT) as temporary:
+            temporary.write_text(json.dumps(about), encoding="utf-8")
+
+    def add(self, task: ZoneTask, result: ZoneResult) -> None:
+        """Keep a result: it survives the end of this process, however sudden."""
+        one = result.bundled
+        arrays = {
+            "weights": one.mechanism.weights,
+            "distance_mm": one.mechanism.distance_mm,
+            "outputs": one.outputs,
+            "histories": one.histories,
+            "history_rows": one.history_rows,
+            "output_places": one.output_places,
+            **_losses("held_out", result.losses),
+            **_losses("context_free", result.context_free),
+        }
+        numbers = {
+            "output_count": one.output_count,
+            "epsilon_micro": one.mechanism.epsilon_micro,
+            "eta_mm": one.mechanism.eta_mm,
+            "history_weights_micro": list(one.history_weights_micro),
+        }
+        write_arrays(
+            self._file(task), magic=_MAGIC, fields={"record": as_json(result.record), "numbers": numbers}, arrays=arrays
+        )
+
+    def has(self, task: ZoneTask) -> bool:
+        """Whether a result is kept, and whole."""
+        try:
+            self._read(task)
+        except GeoblanketError:
+            return False
+        return True
+
+    def get(self, task: ZoneTask) -> ZoneResult:
+        """Return a result that is kept; its mechanism is verified again."""
+        values, arrays = self._read(task)
+        numbers = values["numbers"]
+        return ZoneResult(
+            record=read_dataclass(ZoneRecord, values["record"]),
+            bundled=BundledMechanism(
+                zone=task.zone,
+                regime=task.regime,
+                mechanism=Mechanism.verified(
+                    arrays["weights"],
+                    distance_mm=arrays["distance_mm"],
+                    epsilon_micro=numbers["epsilon_micro"],
+                    eta_mm=numbers["eta_mm"],
+                ),
+                outputs=arrays["outputs"],
+                output_count=numbers["output_count"],
+                history_weights_micro=tuple(numbers["history_weights_micro"]),
+                histories=arrays["histories"],
+                history_rows=arrays["history_rows"],
+                output_places=arrays["output_places"],
+            ),
+            losses=_read_losses("held_out", arrays),
+            context_free=_read_losses("context_free", arrays),
+        )
+
+    def close(self) -> None:
+        """Remove the folder if nothing was finished."""
+        if not self._parts():
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the folder, once the bundle is written."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.path.glob("*.zone"))
+
+    def _file(self, task: ZoneTask) -> Path:
+        # Regimes have names that files may not have.
+        return self.path / f"{task.number:05d}-{task.regime.encode().hex()}.zone"
+
+    def _read(self, task: ZoneTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        return read_arrays(self._file(task), magic=_MAGIC, kind="a finished zone", hint="It is built again")
+
+    def _about(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.path / _ABOUT).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise OutputError(
+                f"{self.path}: does not say which build it belongs to. Remove the folder to begin anew."
+            ) from error
+        return found
+
+
+def _losses(name: str, losses: VehicleLosses) -> dict[str, Any]:
+    return {f"{name}_{field.name}": getattr(losses, field.name) for field in fields(losses)}
+
+
+def _read_losses(name: str, arrays: Mapping[str, Any]) -> VehicleLosses:
+    return VehicleLosses(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(VehicleLosses)})

@@ -1,0 +1,205 @@
+"""One zone and regime: from counts of histories to a verified mechanism, its record, and its losses on held-out walks.
+
+A task holds all that it needs and nothing is shared, so that it runs in any process of any machine with the same
+result.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.build.config import BuildConfig
+from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
+from geoblanket.build.problems import make_problem
+from geoblanket.build.record import ZoneRecord
+from geoblanket.build.row_tree import Lengths
+from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.loss.place_loss import LossTable, PlaceLoss
+from geoblanket.mechanism.bundle import BundledMechanism
+from geoblanket.mechanism.optimiser import OptimiseResult, Outcome, optimise
+from geoblanket.mobility.histories import HistoryCounts, Steps
+from geoblanket.roads.graph import Ints
+from geoblanket.roads.places import Places
+
+__all__ = ["ZoneResult", "ZoneTask", "build_zone", "peak_memory_mb"]
+
+_BYTES_PER_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneTask:
+    """All that is needed to build one zone and regime."""
+
+    zone: str
+    """The zone's name in the bundle."""
+    number: int
+    regime: str
+    context: str
+    """None for reports without history, whatever the build's context is."""
+    members: Ints
+    """The places of the zone, ascending."""
+    places: Places
+    counts: HistoryCounts
+    """Histories of the training walks in this zone and regime."""
+    steps: Steps
+    """Steps of the held-out walks in this zone and regime."""
+    lengths: Lengths
+    loss: PlaceLoss
+    config: BuildConfig
+    reach_m: float
+    """How far apart the places of a history can be, metres."""
+    share: float
+    """Of all training steps, the share in this zone and regime."""
+    process: int
+    """The process that asks for it."""
+
+    @property
+    def name(self) -> str:
+        """The zone and regime, in words."""
+        return f"zone {self.number} ({self.zone}), regime '{self.regime}'"
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneResult:
+    """What was built, as arrays and numbers."""
+
+    record: ZoneRecord
+    bundled: BundledMechanism
+    losses: VehicleLosses
+    context_free: VehicleLosses
+
+
+def build_zone(task: ZoneTask) -> ZoneResult:
+    """Build one zone and regime: rows, problem, optimum, exact repair and verification, held-out losses."""
+    _leave_ctrl_c_to(task.process)
+    started = time.perf_counter()
+    config = task.config
+    rows = _rows(task, task.context)
+    plain = _rows(task, "none") if config.compare and task.context != "none" else None
+    loss = _known_loss(task, [rows] if plain is None else [rows, plain])
+    found = _optimised(rows, loss, config)
+    losses = vehicle_losses(found.mechanism, rows, loss, task.steps)
+    base, base_losses = (found, losses) if plain is None else _compared(task, plain, loss)
+    compared = config.compare
+    record = ZoneRecord(
+        zone=task.zone,
+        number=task.number,
+        regime=task.regime,
+        rows=rows.report,
+        epsilon=config.epsilon,
+        eta_km=config.eta_km,
+        history_weights=rows.history_weights,
+        share=task.share,
+        unit=task.loss.unit,
+        loss=found.loss,
+        lower_bound=found.lower_bound,
+        gap=found.gap,
+        loss_error=loss.largest_error,
+        outputs_used=found.outputs_used,
+        outcome=found.outcome.value,
+        seconds=time.perf_counter() - started,
+        peak_memory_mb=peak_memory_mb(),
+        held_out=measure(losses),
+        context_free_loss=base.loss if compared else None,
+        context_free_bound=base.lower_bound if compared else None,
+        context_free_held_out=measure(base_losses) if compared else None,
+        notes=tuple(_notes(rows, found, config)),
+    )
+    bundled = BundledMechanism.of(
+        found.mechanism,
+        zone=task.zone,
+        regime=task.regime,
+        history_weights=rows.history_weights,
+        histories=rows.histories,
+        history_rows=rows.history_rows,
+        output_places=rows.zone,
+    )
+    return ZoneResult(record, bundled, losses, base_losses if compared else VehicleLosses.joined([]))
+
+
+def peak_memory_mb() -> float:
+    """Return the largest resident size of this process so far, megabytes; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownLoss:
+    """A loss whose table was computed once, for a zone and all places where its vehicles may be later."""
+
+    true_places: Ints
+    reported: Ints
+    table: LossTable
+    name: str
+    unit: str
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        rows, columns = np.searchsorted(self.true_places, true_places), np.searchsorted(self.reported, reported)
+        return LossTable(self.table.values[np.ix_(rows, columns)])
+
+    @property
+    def largest_error(self) -> float:
+        error = self.table.standard_error
+        return 0.0 if error is None else float(error.max(initial=0.0))
+
+
+def _rows(task: ZoneTask, context: str) -> ZoneRows:
+    return make_rows(
+        task.places,
+        task.members,
+        task.counts,
+        reach_m=task.reach_m,
+        context=context,
+        lengths=task.lengths,
+        history_weights=task.config.history_weights,
+        max_rows=task.config.max_rows,
+        min_count=task.config.min_count,
+    )
+
+
+def _known_loss(task: ZoneTask, several: list[ZoneRows]) -> _KnownLoss:
+    later = np.unique(np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in several)]))
+    later, zone = later.astype(np.int32), several[0].zone
+    return _KnownLoss(later, zone, task.loss(later, zone), task.loss.name, task.loss.unit)
+
+
+def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> OptimiseResult:
+    problem = make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
+    found = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
+    if found.outcome is Outcome.INTERRUPTED:
+        # What was found so far is not what was asked for, and must not count as finished.
+        raise KeyboardInterrupt
+    return found
+
+
+def _compared(task: ZoneTask, plain: ZoneRows, loss: PlaceLoss) -> tuple[OptimiseResult, VehicleLosses]:
+    found = _optimised(plain, loss, task.config)
+    return found, vehicle_losses(found.mechanism, plain, loss, task.steps)
+
+
+def _notes(rows: ZoneRows, found: OptimiseResult, config: BuildConfig) -> list[str]:
+    notes = []
+    if rows.report.steps == 0:
+        notes.append("no data: no training walk was here, so all places count as equally probable")
+    if found.gap > config.gap:
+        notes.append(f"the gap of {config.gap:g} was not reached ({found.outcome.value})")
+    if found.outputs_used == 1 and len(rows.zone) > 1:
+        notes.append("one output is as good as any: reports say little more than the zone")
+    return notes
+
+
+def _leave_ctrl_c_to(process: int) -> None:
+    """Ignore Ctrl-C, which a terminal sends to every process, unless this is the one that acts on it."""
+    if os.getpid() != process and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,231 @@
+"""`geoblanket build`: from roads and walks to a bundle of verified mechanisms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.errors import ParameterError
+
+if TYPE_CHECKING:
+    from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
+
+__all__ = ["build"]
+
+_MOST_ZONES = 40
+
+
+def build(
+    *,
+    roads: Annotated[Path | None, typer.Option(help="The roads.", show_default=False)] = None,
+    walks: Annotated[
+        Path | None, typer.Option(help="Walks on them, from `geoblanket match`.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Parameters, as TOML; flags take their place.")
+    ] = None,
+    init: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a file with all parameters, explained, and end.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε per kilometre.", show_default="2")] = None,
+    eta_km: Annotated[
+        float | None, typer.Option(help="The promise holds up to this distance, km; inf for all.", show_default="5")
+    ] = None,
+    history_weights: Annotated[
+        str | None,
+        typer.Option(metavar="W,...", help="What earlier places count in distances.", show_default="1,0.5,0.25"),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(help="What of the past decides: none, markov:1, blanket or full.", show_default="blanket"),
+    ] = None,
+    predictor: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="How long blankets are, from `geoblanket blanket train`.")
+    ] = None,
+    order: Annotated[
+        int | None, typer.Option(help="Blankets of this length everywhere, instead of a predictor.", show_default="2")
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(help="What a wrong place costs: travel, time, straight or nearest.", show_default="travel"),
+    ] = None,
+    gap: Annotated[
+        float | None, typer.Option(help="The loss may be so much above the least possible.", show_default="0.01")
+    ] = None,
+    time_limit_s: Annotated[
+        float | None, typer.Option(help="Seconds for a zone and regime, at most.", show_default="1800")
+    ] = None,
+    zones: Annotated[Path | None, typer.Option(metavar="FILE", help="Zones, from `geoblanket roads zones`.")] = None,
+    max_places: Annotated[
+        int | None, typer.Option(help="Or cut zones of so many places, at most.", show_default="100")
+    ] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Rows of a zone, at most.", show_default="700")] = None,
+    regimes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=HOURS;...",
+            help="Hours that have mechanisms of their own, such as day=6-21;night=22-23,0-5.",
+            show_default="one for all hours",
+        ),
+    ] = None,
+    time_zone: Annotated[str | None, typer.Option(metavar="NAME", help="Of the hours.", show_default="UTC")] = None,
+    compare: Annotated[
+        bool | None, typer.Option("--compare", help="Also tell what context gains over none.", show_default="no")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; the result does not depend on it.", show_default="all cores")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Work on a Dask cluster: the address of its scheduler.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted build with the same inputs and parameters.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Build the mechanisms of all zones: rows, optimum with a proven gap, exact repair and verification, one bundle.
+
+    What is finished is kept beside the output until all is; an interrupted build goes on with --resume.
+    """
+    from geoblanket.build.config import example_config, read_config
+
+    if init is not None:
+        from geoblanket._files import atomic_output
+
+        with atomic_output(init) as temporary:
+            temporary.write_text(example_config(), encoding="utf-8")
+        say(f"Written to {init}.")
+        return
+    missing = [name for name, value in (("--roads", roads), ("--walks", walks), ("--out", out)) if value is None]
+    if roads is None or walks is None or out is None:
+        raise typer.BadParameter(f"{', '.join(missing)} must be given.")
+    found = read_config(
+        config,
+        epsilon=epsilon,
+        eta_km=eta_km,
+        history_weights=None if history_weights is None else _numbers(history_weights),
+        context=context,
+        predictor=predictor,
+        order=order,
+        loss=loss,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        zones=zones,
+        max_places=max_places,
+        max_rows=max_rows,
+        hours=None if regimes is None else _hours(regimes),
+        time_zone=time_zone,
+        compare=compare,
+    )
+    from geoblanket.build.building import build_bundle
+    from geoblanket.build.work_folder import work_folder_path
+
+    try:
+        with progress_bars() as progress:
+            record = build_bundle(
+                roads, walks, out, config=found, workers=workers, cluster=cluster, resume=resume, progress=progress
+            )
+    except BaseException:
+        if not resume and work_folder_path(out).exists():
+            say(f"What is finished is kept in {work_folder_path(out)}; go on with --resume.")
+        raise
+    if json:
+        print_json(record.as_dict())
+    else:
+        _print_record(record)
+    say(f"Bundle written to {out}, its record to {out}.build.json.")
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ParameterError("--history-weights must be numbers with commas between them, such as 1,0.5.") from None
+
+
+def _hours(text: str) -> dict[str, tuple[int, ...]]:
+    result: dict[str, tuple[int, ...]] = {}
+    try:
+        for one in text.split(";"):
+            name, _, spans = one.partition("=")
+            ends = [[int(end) for end in span.split("-")] for span in spans.split(",")]
+            result[name.strip()] = tuple(hour for span in ends for hour in range(span[0], span[-1] + 1))
+    except ValueError:
+        raise ParameterError("--regimes must be names with hours, such as day=6-21;night=22-23,0-5.") from None
+    return result
+
+
+def _print_record(record: BuildRecord) -> None:
+    totals, unit = record.totals, record.unit
+    rows = [
+        ("mechanisms (zones × regimes)", f"{totals.mechanisms:,}"),
+        ("rows", f"{totals.rows:,}"),
+        ("  variables, and without reduction", f"{totals.variables:,}, {totals.variables_before:,}"),
+        ("  constraints, and without reduction", f"{totals.constraints:,}, {totals.constraints_before:.3g}"),
+        (f"expected loss ({record.loss}), in design", f"{totals.loss:.4g} {unit}"),
+        ("  proven to be at most above the optimum", f"{totals.gap:.2%}"),
+        ("  the worst of a zone and regime", f"{totals.largest_gap:.2%}"),
+        ("  on walks held out", _measured(totals.held_out, unit)),
+    ]
+    if totals.context_free_loss is not None:
+        rows += [
+            ("without context, in design", f"{totals.context_free_loss:.4g} {unit}"),
+            ("  on walks held out", _measured(totals.context_free_held_out, unit)),
+            ("context gains, in design", _share(totals.gain)),
+            ("  on walks held out", _gain(record)),
+        ]
+    rows += [
+        ("size of the bundle", f"{record.bundle_bytes:,} bytes"),
+        ("time", f"{record.seconds:.0f} s"),
+        ("memory of a process, at most", f"{_memory_mb(record):,.0f} MB"),
+    ]
+    print_table(f"Bundle {record.bundle}", rows)
+    if len(record.zones) <= _MOST_ZONES:
+        print_table(
+            "Zones and regimes",
+            [_zone_row(zone) for zone in record.zones],
+            header=("zone", "regime", "places", "rows", "steps", f"loss {unit}", "gap", "held out", "outputs", "s"),
+        )
+    for zone in record.zones:
+        for note in zone.notes:
+            say(f"Zone {zone.number}, regime '{zone.regime}': {note}.")
+
+
+def _zone_row(zone: ZoneRecord) -> tuple[str, ...]:
+    return (
+        str(zone.number),
+        zone.regime,
+        f"{zone.rows.places:,}",
+        f"{zone.rows.rows:,}",
+        f"{zone.rows.steps:,}",
+        f"{zone.loss:.4g}",
+        f"{zone.gap:.2%}",
+        "–" if zone.held_out is None else f"{zone.held_out.loss:.4g}",
+        f"{zone.outputs_used:,}",
+        f"{zone.seconds:.0f}",
+    )
+
+
+def _measured(found: Measured | None, unit: str) -> str:
+    return "–" if found is None else f"{found.loss:.4g} {unit} ({found.low:.4g} to {found.high:.4g})"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _gain(record: BuildRecord) -> str:
+    totals = record.totals
+    if totals.held_out_gain is None:
+        return "–"
+    return f"{totals.held_out_gain:.1%} ({_share(totals.held_out_gain_low)} to {_share(totals.held_out_gain_high)})"
+
+
+def _memory_mb(record: BuildRecord) -> float:
+    return max(record.peak_memory_mb, *(zone.peak_memory_mb for zone in record.zones))
