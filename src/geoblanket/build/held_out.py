@@ -13,6 +13,7 @@ from scipy.stats import t as student
 from geoblanket._geodesy import Floats
 from geoblanket.build.record import Measured
 from geoblanket.build.rows import ZoneRows
+from geoblanket.errors import MismatchError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps
@@ -47,8 +48,8 @@ class VehicleLosses:
         return cls(vehicle.astype(np.int32), steps, loss)
 
 
-def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, loss: PlaceLoss, steps: Steps) -> VehicleLosses:
-    """Return the expected losses of a mechanism on steps that are in its zone at present.
+def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, steps: Steps, loss: PlaceLoss) -> VehicleLosses:
+    """Return the expected losses of a mechanism on steps of walks; those elsewhere than in its zone are left out.
 
     Parameters
     ----------
@@ -56,11 +57,22 @@ def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, loss: PlaceLoss, steps:
         Its outputs are the places of the zone, in order.
     rows
         Its rows, and the rule from histories to them.
-    loss
-        What it costs to report a place where another is true.
     steps
         Steps with their past, and where each vehicle was when the service used the report.
+    loss
+        What it costs to report a place where another is true.
+
+    Raises
+    ------
+    MismatchError
+        If the mechanism has other rows or outputs.
     """
+    if (mechanism.row_count, mechanism.output_count) != (len(rows), len(rows.zone)):
+        raise MismatchError(
+            f"A mechanism of {mechanism.row_count} rows and {mechanism.output_count} outputs does not belong to "
+            f"{len(rows)} rows and {len(rows.zone)} places."
+        )
+    steps = steps.where(np.isin(steps.histories[:, 0], rows.zone))
     later, which = np.unique(steps.next_place, return_inverse=True)
     if not len(later):
         return VehicleLosses.joined([])

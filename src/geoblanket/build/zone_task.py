@@ -86,7 +86,7 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     plain = _rows(task, "none") if config.compare and task.context != "none" else None
     loss = _known_loss(task, [rows] if plain is None else [rows, plain])
     found = _optimised(rows, loss, config)
-    losses = vehicle_losses(found.mechanism, rows, loss, task.steps)
+    losses = vehicle_losses(found.mechanism, rows, task.steps, loss)
     base, base_losses = (found, losses) if plain is None else _compared(task, plain, loss)
     compared = config.compare
     record = ZoneRecord(
@@ -185,7 +185,7 @@ def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> Optimise
 
 def _compared(task: ZoneTask, plain: ZoneRows, loss: PlaceLoss) -> tuple[OptimiseResult, VehicleLosses]:
     found = _optimised(plain, loss, task.config)
-    return found, vehicle_losses(found.mechanism, plain, loss, task.steps)
+    return found, vehicle_losses(found.mechanism, plain, task.steps, loss)
 
 
 def _notes(rows: ZoneRows, found: OptimiseResult, config: BuildConfig) -> list[str]:
