@@ -11,10 +11,12 @@ from typer.core import TyperGroup
 
 from geoblanket import __version__
 from geoblanket.cli import blanket, roads, traces
+from geoblanket.cli.build import build
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.match import match
+from geoblanket.cli.perturb import perturb
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
@@ -24,7 +26,7 @@ class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = ("demo", "city", "traces", "roads", "match", "blanket", "verify", "show")
+        order = ("demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "perturb")
         return sorted(super().list_commands(ctx), key=order.index)
 
 
@@ -43,8 +45,10 @@ app.add_typer(traces.app, name="traces")
 app.add_typer(roads.app, name="roads")
 app.command()(match)
 app.add_typer(blanket.app, name="blanket")
+app.command()(build)
 app.command()(verify)
 app.command()(show)
+app.command()(perturb)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,89 @@
+"""`geoblanket perturb`: walks or traces, reported by the mechanisms of a bundle."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from geoblanket.release.bulk import PerturbSummary
+
+__all__ = ["perturb"]
+
+
+class _Method(StrEnum):
+    HMM = "hmm"
+    NEAREST = "nearest"
+
+
+def perturb(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, from `geoblanket build`.")],
+    *,
+    walks: Annotated[Path | None, typer.Option(help="Walks, from `geoblanket match`.")] = None,
+    traces: Annotated[
+        Path | None, typer.Option(help="Or traces, from `geoblanket traces import`; they are matched first.")
+    ] = None,
+    roads: Annotated[Path, typer.Option(help="The roads of the bundle.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The reports to write (Parquet).", show_default=False)],
+    spacing: Annotated[float, typer.Option(help="With traces: spacing of the bundle's places, metres.")] = 0.0,
+    method: Annotated[_Method, typer.Option(help="With traces: how they are matched.")] = _Method.HMM,
+    workers: Annotated[
+        int | None, typer.Option(help="With traces: processes for matching.", show_default="all cores")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Perturb walks or traces in bulk: a report for every step. Every report spends budget."""
+    from geoblanket._files import check_output
+    from geoblanket.errors import ParameterError
+    from geoblanket.mechanism.bundle import load_bundle
+    from geoblanket.release.bulk import perturb_traces, perturb_walks
+
+    if (walks is None) == (traces is None):
+        raise ParameterError("Give either --walks or --traces.")
+    check_output(out)
+    bundle = load_bundle(file)
+    with progress_bars() as progress:
+        if walks is not None:
+            summary = perturb_walks(walks, roads, out, bundle=bundle, progress=progress)
+        elif traces is not None:
+            summary = perturb_traces(
+                traces,
+                roads,
+                out,
+                bundle=bundle,
+                spacing_m=spacing,
+                method=method.value,
+                workers=workers,
+                progress=progress,
+            )
+    if json:
+        print_json(summary.as_dict())
+    else:
+        _print_summary(summary)
+    say(f"Reports written to {out}.")
+    say(
+        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, ε·(1 + Σw), "
+        f"and an hour of them, one every {summary.interval_s:g} s, adds up to {summary.epsilon_per_hour:,g} per km. "
+        f"The vehicle with the most reports ({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. "
+        "To perturb the same data again spends it again."
+    )
+
+
+def _print_summary(summary: PerturbSummary) -> None:
+    print_table(
+        "Reports",
+        [
+            ("reports", f"{summary.reports:,}"),
+            ("  without history (first of a walk)", f"{summary.reports_without_history:,}"),
+            ("  from places in no zone, taken as the nearest in one", f"{summary.places_outside:,}"),
+            ("vehicles", f"{summary.vehicles:,}"),
+            ("one report every", f"{summary.interval_s:g} s"),
+            ("budget for one report, at most", f"{summary.epsilon_per_location:g} per km"),
+            ("budget for an hour of reports", f"{summary.epsilon_per_hour:,g} per km"),
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Releasing locations by a bundle: the public rule from histories to rows, and traces perturbed in bulk."""

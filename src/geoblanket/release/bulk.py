@@ -1,0 +1,270 @@
+"""Walks perturbed in bulk: a report for every step, by the rule of a bundle.
+
+For data that is to be handed over as a whole. Every report spends budget and nothing here keeps count between runs: the
+summary says what one run spends, and a second one spends it again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from geoblanket._files import check_output
+from geoblanket._progress import Progress, silent
+from geoblanket._tables import lazy_batches, write_table
+from geoblanket.build.reach import coordinates_e7
+from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.clock import Clock
+from geoblanket.mobility.matching import Method, match_traces
+from geoblanket.mobility.walk_batches import walk_batches
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.release.rule import ReleaseRule
+from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.places import choose_places
+
+__all__ = ["RELEASED_SCHEMA", "PerturbSummary", "perturb_traces", "perturb_walks"]
+
+RELEASED_SCHEMA: dict[str, pl.DataType] = {
+    "walk": pl.Int64(),
+    "vehicle": pl.String(),
+    "trip": pl.Int64(),
+    "step": pl.Int32(),
+    "time": pl.Datetime("us", "UTC"),
+    "place": pl.Int32(),
+    "lat": pl.Float64(),
+    "lon": pl.Float64(),
+}
+"""One row a report, in the order of the walks. `place`, `lat` and `lon` are where the vehicle is reported to be; all
+else is as in the walks and not protected. Speeds are left out: they are measured on the true way."""
+
+_SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class PerturbSummary:
+    """What was released, and what it cost."""
+
+    reports: int
+    reports_without_history: int
+    """First reports of walks, which the regime of the start perturbs."""
+    places_outside: int
+    """Reports from places in no zone, which counted as the nearest place in one."""
+    vehicles: int
+    interval_s: float
+    epsilon_per_location: float
+    """What a report costs a location at most, ε·(1 + Σw) per km: as the present, and as the past of later reports."""
+    epsilon_per_hour: float
+    """What the reports of an hour add up to, per km."""
+    most_reports: int
+    """Reports of the vehicle that made the most of them."""
+    epsilon_spent: float
+    """What the reports of that vehicle add up to, per km."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+
+def perturb_walks(
+    walks: str | Path,
+    roads: str | Path,
+    out: str | Path,
+    *,
+    bundle: Bundle,
+    progress: Progress = silent,
+) -> PerturbSummary:
+    """Perturb every step of walks and write the reports, wholly or not at all.
+
+    Memory is bounded, whatever the number of steps.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match`.
+    roads
+        The roads that it was matched to.
+    out
+        The table to write (`RELEASED_SCHEMA`).
+    bundle
+        With a clock and with places.
+
+    Raises
+    ------
+    MismatchError
+        If the bundle is for other places or another clock than the walks.
+    InputError
+        If the walks cannot be read.
+    RandomnessError
+        If the operating system gives no randomness.
+    """
+    check_output(out)
+    frame, about = scan_walks(walks)
+    if Path(out).exists() and Path(out).samefile(walks):
+        raise ParameterError(f"{walks} is both read and written. Choose another name for the result.")
+    clock = _check_fit(bundle, walks, about, RoadGraph.load(roads))
+    run = _Run(bundle, clock, Path(walks), frame, progress)
+    described = {
+        "bundle": bundle.sha256,
+        "domain": bundle.domain,
+        "disclosed": bundle.disclosed,
+        "interval_s": clock.interval_s,
+        "epsilon_per_location": run.epsilon_per_location,
+    }
+    # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
+    with ThreadPoolExecutor(1) as writer:
+        reports = lazy_batches(run.reports(), schema=RELEASED_SCHEMA)
+        written = writer.submit(write_table, reports, out, kind="released locations", about=described)
+        try:
+            written.result()
+        finally:
+            run.stopped = True
+    return run.summary()
+
+
+def perturb_traces(
+    traces: str | Path,
+    roads: str | Path,
+    out: str | Path,
+    *,
+    bundle: Bundle,
+    spacing_m: float = 0.0,
+    method: Method = "hmm",
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> PerturbSummary:
+    """Match traces to roads by the clock of a bundle, then perturb the walks; see `match_traces` and `perturb_walks`.
+
+    Parameters
+    ----------
+    traces
+        A table written by `geoblanket traces import`.
+    spacing_m
+        The spacing of the bundle's places, metres.
+    """
+    check_output(out)
+    if bundle.clock is None:
+        raise _no_clock()
+    with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
+        walks = Path(folder) / "walks.parquet"
+        match_traces(
+            traces,
+            roads,
+            walks,
+            interval_s=bundle.clock.interval_s,
+            method=method,
+            spacing_m=spacing_m,
+            workers=workers,
+            progress=progress,
+        )
+        return perturb_walks(walks, roads, out, bundle=bundle, progress=progress)
+
+
+def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:
+    """Return the clock of the bundle; raise unless walks, roads and bundle belong together."""
+    if bundle.clock is None:
+        raise _no_clock()
+    if about.get("roads") != graph.identity:
+        raise MismatchError(f"{walks} was matched to other roads. Give the roads that it was matched to.")
+    places = choose_places(graph, spacing_m=about["spacing_m"])
+    if not np.array_equal(coordinates_e7(places), bundle.places_e7):
+        raise MismatchError(
+            f"{walks} has {len(places):,} places at {places.spacing_m:g} m on these roads, and the bundle is for "
+            f"{len(bundle.places_e7):,} others. Match with the roads and the spacing that the bundle was built with."
+        )
+    if about.get("interval_s") != bundle.clock.interval_s:
+        raise MismatchError(
+            f"{walks} has a step every {about.get('interval_s'):g} s, and the bundle is for one every "
+            f"{bundle.clock.interval_s:g} s. Match again with that interval."
+        )
+    return bundle.clock
+
+
+def _no_clock() -> MismatchError:
+    return MismatchError("The bundle has no clock, so it does not say which regime is used when. Build it again.")
+
+
+class _Run:
+    """One pass over walks."""
+
+    def __init__(self, bundle: Bundle, clock: Clock, path: Path, frame: pl.LazyFrame, progress: Progress) -> None:
+        self.stopped = False
+        self._bundle, self._clock, self._path, self._frame = bundle, clock, path, frame
+        self._progress = progress
+        self._rule = ReleaseRule(bundle)
+        self._names = (*(name for name, _ in clock.regimes), clock.start)
+        self._of_hour = np.array([self._names.index(clock.regime(hour)) for hour in range(24)], np.uint8)
+        self._by_regime = np.zeros(len(self._names), np.int64)
+        self._outside = 0
+        by_vehicle = frame.group_by(pl.col("vehicle")).len().collect(engine="streaming")["len"]
+        self._reports, self._vehicles = int(by_vehicle.sum()), len(by_vehicle)
+        self._most = int(by_vehicle.max() or 0)  # type: ignore[arg-type]  # a column of lengths holds whole numbers
+        if not self._reports:
+            raise InputError("has no steps", path=path)
+
+    @property
+    def epsilon_per_location(self) -> float:
+        return max(one.epsilon_per_location for one in self._bundle)
+
+    def reports(self) -> Iterator[pl.DataFrame]:
+        """Yield the reports of all steps."""
+        hour = pl.col("time").dt.convert_time_zone(self._clock.time_zone).dt.hour().alias("hour")
+        rows = self._frame.select("walk", "vehicle", "trip", "step", "time", "place", hour)
+        kept: Ints = np.empty(0, np.int32)
+        done = 0
+        lat, lon = (self._bundle.places_e7 * 1e-7).T
+        for batch in walk_batches(rows, path=self._path, place_count=len(self._bundle.places_e7)):
+            if self.stopped:
+                return
+            if batch["time"].null_count():
+                raise InputError("some steps have no time", path=self._path, hint="Match the traces again")
+            places = np.concatenate([kept, batch["place"].to_numpy()])
+            step = batch["step"].to_numpy()
+            reported = self._draw(self._histories(places, len(kept), step), step, batch["hour"].to_numpy())
+            kept = places[max(0, len(places) - self._rule.past) :]
+            done += batch.height
+            self._progress("perturbing", done, self._reports)
+            yield batch.drop("hour").with_columns(
+                place=pl.Series(reported), lat=pl.Series(lat[reported]), lon=pl.Series(lon[reported])
+            )
+
+    def _histories(self, places: Ints, before: int, step: Ints) -> Ints:
+        """Return the places at t, t − 1, ... of the steps after the first `before`, −1 for what is not known."""
+        now = np.arange(before, len(places))
+        histories = np.empty((len(now), 1 + self._rule.past), np.int32)
+        for lag in range(1 + self._rule.past):
+            histories[:, lag] = np.where(step >= lag, places[now - lag], -1)
+        return histories
+
+    def _draw(self, histories: Ints, step: Ints, hour: npt.NDArray[np.int8]) -> Ints:
+        regime = np.where(step == 0, len(self._names) - 1, self._of_hour[hour])
+        result = np.empty(len(step), np.int32)
+        for number, name in enumerate(self._names):
+            some = np.flatnonzero(regime == number)
+            if len(some):
+                chosen = histories[some]
+                result[some] = self._rule.draw(chosen, name)
+                self._by_regime[number] += len(some)
+                self._outside += int(np.count_nonzero(self._rule.outside(chosen[:, 0], name)))
+        return result
+
+    def summary(self) -> PerturbSummary:
+        return PerturbSummary(
+            reports=self._reports,
+            reports_without_history=int(self._by_regime[-1]),
+            places_outside=self._outside,
+            vehicles=self._vehicles,
+            interval_s=self._clock.interval_s,
+            epsilon_per_location=self.epsilon_per_location,
+            epsilon_per_hour=self.epsilon_per_location * _SECONDS_PER_HOUR / self._clock.interval_s,
+            most_reports=self._most,
+            epsilon_spent=self.epsilon_per_location * self._most,
+        )
