@@ -115,6 +115,6 @@ def partial_r_squared(x_left: Floats, y_left: Floats, *, inflation: float = 1.0)
     directions = vectors[:, values > 1e-10 * values[0]]
     if total == 0 or not directions.size:
         return 0.0
-    share = ((directions.T @ x_left) ** 2).sum() / total
+    share = min(1.0, ((directions.T @ x_left) ** 2).sum() / total)
     by_chance = directions.shape[1] * inflation / len(x_left)
     return float((share - by_chance) / (1 - by_chance))

@@ -32,6 +32,9 @@ _FIELD_M = 110.0
 """Root mean square of each component of f, metres."""
 _WAVELENGTH_M = {"smooth": 5_000.0, "rough": 2_500.0}
 _WAVES = 6
+_TURN = 0.6
+"""Root mean square of the angle of R, radians."""
+_WAY_BACK = 0.1
 _DEGREES_OF_FREEDOM = 3.0
 _BURN_IN = 8
 
@@ -82,9 +85,11 @@ def simulate_windows(
     locations = [position]
     for _ in range(_BURN_IN + length):
         east, north, turn, scale = waves(position)
-        step = _FIELD_M * np.stack([east, north], axis=1) + 0.1 * (np.clip(position, -3e3, 3e3) - position)
+        step = _FIELD_M * np.stack([east, north], axis=1) + _WAY_BACK * (
+            np.clip(position, -CITY_SIDE_M / 2, CITY_SIDE_M / 2) - position
+        )
         for memory, past in zip(_MEMORY[order], steps, strict=False):
-            step += memory * _rotated(past, 0.6 * turn)
+            step += memory * _rotated(past, _TURN * turn)
         step += _STEP_M * (1 + 0.4 * np.tanh(scale))[:, None] * _noise(rng, noise, samples)
         moved = position + step * (rng.random((samples, 1)) >= stops)
         if spacing_m:

@@ -96,14 +96,13 @@ def scetbon_test(x: Floats, y: Floats, z: Floats, *, seed: int, optimise: bool =
     widths_squared = np.array([_median_distance(part, rng) ** 2 for part in (x, y, z)])
     locations = np.column_stack([_drawn_locations(part, rng) for part in (x, y, z)])
     length, noise = np.sqrt(widths_squared[2]), n ** (-2 / 3)
-    targets = np.column_stack([_features(x, y, z, locations, widths_squared), x, y])
-    lengths, noises = np.full(targets.shape[1], length), np.full(targets.shape[1], noise)
+    features = _features(x, y, z, locations, widths_squared)
+    lengths, noises = np.full((2, 2 * _LOCATIONS + x.shape[1] + y.shape[1]), [[length], [noise]])
     if optimise:
         some = rng.choice(n, min(n, _ROWS_FOR_LIKELIHOOD), replace=False)
-        squared = cdist(z[some], z[some], "sqeuclidean")
-        for feature in range(2 * _LOCATIONS):
-            lengths[feature], noises[feature] = _optimised(squared, targets[some, feature], length, noise)
-    residuals = _residuals(z, targets, lengths, noises)
+        best = _optimised_ridges(z[some], features[some], length, noise)
+        lengths[: 2 * _LOCATIONS], noises[: 2 * _LOCATIONS] = best
+    residuals = _residuals(z, np.column_stack([features, x, y]), lengths, noises)
     found = _wald(residuals[:, : 2 * _LOCATIONS])
     x_left, y_left = np.split(residuals[:, 2 * _LOCATIONS :], [x.shape[1]], axis=1)
     return CIResult(found.statistic, found.p_value, partial_r_squared(x_left, y_left), n)
@@ -165,7 +164,15 @@ def _drawn_locations(points: Floats, rng: np.random.Generator) -> Floats:
     values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(points, rowvar=False)))
     spread = np.sqrt(np.maximum(values, 0) ** _FLATTENING)
     drawn = rng.standard_normal((_LOCATIONS, points.shape[1]))
-    return np.asarray(points.mean(axis=0) + (drawn * spread) @ vectors.T)
+    return np.asarray(points.mean(axis=0) + drawn @ (vectors * spread) @ vectors.T)
+
+
+def _optimised_ridges(z: Floats, features: Floats, length: float, noise: float) -> tuple[Floats, Floats]:
+    """Return the most likely lengths and noises of the regressions of features on z, searched from the given ones."""
+    squared = cdist(z, z, "sqeuclidean")
+    best = [_optimised(squared, feature, length, noise) for feature in features.T]
+    lengths, noises = np.array(best).T
+    return lengths, noises
 
 
 def _optimised(squared: Floats, target: Floats, length: float, noise: float) -> tuple[float, float]:

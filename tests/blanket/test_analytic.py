@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from geoblanket._geodesy import Floats
+from geoblanket.blanket.analytic import analytic_test, shortened
+from geoblanket.blanket.hypotheses import lagged
+from geoblanket.blanket.independence import CIResult
+from geoblanket.blanket.processes import simulate_windows
+
+ALPHA = 0.05
+REPETITIONS = 40
+
+
+class Kind(NamedTuple):
+    field: Literal["smooth", "rough"]
+    noise: Literal["gaussian", "heavy"]
+    m: int
+
+
+KINDS = [Kind("smooth", "gaussian", 1), Kind("rough", "heavy", 2), Kind("rough", "gaussian", 3)]
+
+
+def results(kind: Kind, samples: int, order: int) -> list[CIResult]:
+    field, noise, m = kind
+    found = []
+    for seed in range(REPETITIONS):
+        windows = simulate_windows(order, samples, field=field, noise=noise, length=m + 2, seed=seed)
+        found.append(analytic_test(*lagged(windows, m), seed=seed))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_true_hypotheses_are_rejected_as_rarely_as_promised(kind: Kind) -> None:
+    found = results(kind, 200, kind.m)
+    rejected = sum(result.p_value <= ALPHA for result in found)
+    assert rejected <= binom.ppf(0.999, REPETITIONS, ALPHA)
+    # A test that never doubts would pass the first check.
+    assert sum(result.p_value <= 0.5 for result in found) >= binom.ppf(0.001, REPETITIONS, 0.4)
+    assert abs(np.mean([result.effect_size for result in found])) < 0.015
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_hypotheses_are_rejected(kind: Kind) -> None:
+    found = results(kind, 300, kind.m + 1)
+    assert sum(result.p_value <= ALPHA for result in found) >= binom.ppf(0.001, REPETITIONS, 0.75)
+    assert np.mean([result.effect_size for result in found]) > 0.02
+
+
+def test_a_dependence_that_skips_a_lag_is_seen_by_the_block_alone() -> None:
+    rng = np.random.default_rng(1)
+    single, block = [], []
+    for seed in range(20):
+        steps = list(rng.normal(size=(3, 300, 2)))
+        for _ in range(8):
+            steps.append(0.6 * steps[-3] + rng.normal(size=(300, 2)))
+        # Starts far apart, so that a position does not tell the sum of the steps before it.
+        start = rng.uniform(-1e3, 1e3, (300, 2))
+        window = (start + np.cumsum(steps, axis=0))[::-1][:6].transpose(1, 0, 2)
+        single.append(analytic_test(*lagged(window, 2), seed=seed).p_value <= ALPHA)
+        block.append(analytic_test(*lagged(window, 2, block=True), seed=seed).p_value <= ALPHA)
+    assert sum(single) <= binom.ppf(0.999, 20, ALPHA)
+    assert sum(block) == 20
+
+
+def test_a_dependence_without_correlation_is_found() -> None:
+    rng = np.random.default_rng(2)
+    z, y = rng.normal(size=(400, 2)), rng.normal(size=(400, 2))
+    x = z + (y**2 - 1) * 0.7 + 0.5 * rng.normal(size=(400, 2))
+    result = analytic_test(x, y, z, seed=0)
+    assert result.p_value < 1e-4
+    assert abs(result.effect_size) < 0.1
+
+
+@settings(max_examples=8)
+@given(
+    angle=st.floats(0.1, 6.0),
+    unit=st.sampled_from([1e-5, 3.28, 1e6]),
+    shift=st.floats(-1e4, 1e4),
+    seed=st.integers(0, 2**31),
+)
+def test_order_of_rows_units_and_axes_do_not_matter(angle: float, unit: float, shift: float, seed: int) -> None:
+    windows = simulate_windows(2, 80, noise="heavy", seed=seed)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    order = np.random.default_rng(seed).permutation(len(windows))
+    one = analytic_test(*lagged(windows, 2), seed=5)
+    shuffled = analytic_test(*lagged(windows[order], 2), seed=5)
+    moved = analytic_test(*lagged(((windows + shift) @ turn.T)[order] * unit, 2), seed=5)
+    assert shuffled == one
+    assert moved.p_value == pytest.approx(one.p_value, rel=1e-4)
+    assert moved.effect_size == pytest.approx(one.effect_size, abs=1e-6)
+
+
+def test_the_order_of_rows_does_not_matter_where_many_are_equal() -> None:
+    windows = simulate_windows(2, 200, spacing_m=500, stops=0.4, seed=3)
+    order = np.random.default_rng(3).permutation(len(windows))
+    assert analytic_test(*lagged(windows[order], 2), seed=1) == analytic_test(*lagged(windows, 2), seed=1)
+
+
+def test_another_seed_gives_another_but_similar_result() -> None:
+    x, y, z = lagged(simulate_windows(3, 300, seed=4), 2)
+    found = [analytic_test(x, y, z, seed=seed).p_value for seed in range(10)]
+    assert len(set(found)) == 10
+    assert sum(p_value <= ALPHA for p_value in found) in (0, 10)
+
+
+def test_shortening_keeps_directions_and_order_of_lengths() -> None:
+    steps = np.random.default_rng(5).standard_t(2, (200, 4)) * np.array([1, 1, 90, 90])
+    steps -= steps.mean(axis=0)
+    short = shortened(steps)
+    for pair in (slice(0, 2), slice(2, 4)):
+        before, after = (np.linalg.norm(part[:, pair], axis=1) for part in (steps, short))
+        assert np.allclose(steps[:, pair] / before[:, None], short[:, pair] / after[:, None])
+        assert np.array_equal(np.argsort(before), np.argsort(after))
+        assert np.allclose(np.sinh(after) * 2 * np.median(before), before)
+
+
+def test_shortening_leaves_those_who_stand_still() -> None:
+    still: Floats = np.zeros((10, 2))
+    assert np.array_equal(shortened(still), still)
