@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from geoblanket.build.task_pool import run_tasks
+from geoblanket.errors import WorkerError
+
+
+def square_or_die(task: tuple[int, Path | None, int]) -> int:
+    """Square a number; die the first `times` that it is asked for with a file to count in."""
+    number, deaths, times = task
+    if deaths is not None:
+        with deaths.open("a") as file:
+            file.write("x")
+        if deaths.stat().st_size <= times:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    from distributed import LocalCluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        with LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
+        ) as cluster:
+            yield cluster.scheduler_address
+
+
+def tasks(count: int, **deaths: tuple[Path, int]) -> dict[str, tuple[int, Path | None, int]]:
+    return {str(number): (number, *deaths.get(f"of_{number}", (None, 0))) for number in range(count)}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_task_is_done_once(workers: int) -> None:
+    found = list(run_tasks(square_or_die, tasks(9), workers=workers, cluster=None))
+    assert sorted(found) == [(str(number), number**2) for number in range(9)]
+
+
+def test_a_worker_that_dies_costs_a_retry(tmp_path: Path) -> None:
+    wanted = tasks(6, of_2=(tmp_path / "deaths", 1))
+    found = list(run_tasks(square_or_die, wanted, workers=2, cluster=None))
+    assert sorted(found) == [(str(number), number**2) for number in range(6)]
+    assert (tmp_path / "deaths").stat().st_size == 2
+
+
+def test_a_task_that_kills_every_worker_is_told_after_all_others_are_done(tmp_path: Path) -> None:
+    wanted = tasks(6, of_2=(tmp_path / "deaths", 99))
+    found = []
+    with pytest.raises(WorkerError, match=r"1 task\(s\) died, each more than once: 2\.") as caught:
+        for one in run_tasks(square_or_die, wanted, workers=2, cluster=None):
+            found.append(one)  # noqa: PERF402 - what comes before the error counts
+    assert sorted(found) == [(str(number), number**2) for number in range(6) if number != 2]
+    assert caught.value.tasks == ("2",)
+
+
+def test_errors_of_a_task_are_not_taken_for_dead_workers() -> None:
+    with pytest.raises(TypeError):
+        list(run_tasks(square_or_die, {"a": ("no number", None, 0), "b": (1, None, 0)}, workers=2, cluster=None))  # type: ignore[dict-item]
+
+
+def test_on_a_cluster(address: str, tmp_path: Path) -> None:
+    wanted = tasks(6, of_2=(tmp_path / "deaths", 1))
+    found = list(run_tasks(square_or_die, wanted, workers=1, cluster=address))
+    assert sorted(found) == [(str(number), number**2) for number in range(6)]
