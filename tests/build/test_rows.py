@@ -1,0 +1,311 @@
+"""Rows: above all, that no two histories are nearer to each other than their rows are said to be."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geoblanket._geodesy import haversine_m
+from geoblanket.build.problems import make_problem
+from geoblanket.build.reach import Reach, coordinates_e7, reach_radius_m
+from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.errors import ParameterError
+from geoblanket.loss.straight_line import StraightLine
+from geoblanket.mechanism import BundledMechanism, load_bundle, optimise, save_bundle
+from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mobility.histories import HistoryCounts
+from geoblanket.roads.places import Places
+from tests.build.worlds import counted, grid, no_steps, places_at, straight_on
+
+TOWN = grid(5, 4)
+ZONE = np.array([5, 6, 7, 8, 10, 11, 12, 13], np.int32)
+COUNTS = counted(straight_on(TOWN, 4000))
+CONTEXTS = ("none", "markov:1", "markov:2", "blanket", "full")
+
+
+def lengths(now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Blankets of 1, 2 or 3, whatever the places."""
+    return np.asarray(1 + (now + before) % 3)
+
+
+def history_distance_mm(places: Places, one: np.ndarray, other: np.ndarray, weights: tuple[float, ...]) -> float:
+    """d(x_t, x'_t) + Σ w d(x_{t-τ}, x'_{t-τ}) in millimetres, place by place."""
+    lat, lon = coordinates_e7(places).T / 1e7
+    total = 0.0
+    for now, then, weight in zip(one, other, (1.0, *weights), strict=True):
+        if now == then:
+            continue
+        apart = 1000 * float(haversine_m(lat[now], lon[now], lat[then], lon[then]))
+        total += apart if weight == 1.0 else (math.inf if weight == math.inf else weight * apart)
+    return total
+
+
+def reachable(places: Places, zone: np.ndarray, reach_m: float, past: int) -> np.ndarray:
+    """Every history of a zone."""
+    reach = Reach(coordinates_e7(places), reach_m)
+    found = [[int(place)] for place in zone]
+    for _ in range(past):
+        found = [[*history, int(place)] for history in found for place in reach.of(history[-1])]
+    return np.array(found)
+
+
+@st.composite
+def zones(draw: st.DrawFn) -> tuple[Places, np.ndarray, HistoryCounts, dict[str, object]]:
+    count = draw(st.integers(2, 9))
+    metres = st.integers(0, 1500)
+    x, y = (draw(st.lists(metres, min_size=count, max_size=count)) for _ in range(2))
+    places = places_at(np.array(x, float), np.array(y, float))
+    zone = draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True))
+    steps = straight_on(places, 60, past=3, seed=draw(st.integers(0, 99))) if count >= 5 else None
+    context = draw(st.sampled_from(["none", "markov:1", "markov:2", "markov:3", "blanket"]))
+    options = {
+        "context": context,
+        "reach_m": float(draw(st.integers(0, 1500))),
+        "history_weights": tuple(draw(st.sampled_from([0.0, 0.25, 1.0, 3.7, math.inf])) for _ in range(3)),
+        "max_rows": draw(st.integers(1, 60)),
+        "min_count": draw(st.integers(1, 4)),
+        "lengths": lengths,
+    }
+    return places, np.array(zone, np.int32), no_steps(3) if steps is None else counted(steps), options
+
+
+@settings(max_examples=150)
+@given(made=zones(), seed=st.integers(0, 2**32 - 1))
+def test_rows_are_never_further_apart_than_any_two_of_their_histories(
+    made: tuple[Places, np.ndarray, HistoryCounts, dict[str, object]], seed: int
+) -> None:
+    places, zone, counts, options = made
+    rows = make_rows(places, zone, counts, **options)  # type: ignore[arg-type]
+    past = len(rows.history_weights)
+    histories = reachable(places, rows.zone, options["reach_m"], past)  # type: ignore[arg-type]
+    row = rows.row_of(histories)
+    rng = np.random.default_rng(seed)
+    for one, other in rng.integers(0, len(histories), (80, 2)):
+        apart = history_distance_mm(places, histories[one], histories[other], rows.history_weights)
+        stated = rows.distance_mm[row[one], row[other]]
+        # Millionths of a weight and the last digit of a sum may round up where the check here rounds down.
+        assert stated <= apart * (1 + 1e-12) or (stated == NEVER_MM and apart == math.inf)
+
+
+@pytest.mark.parametrize("context", ["markov:1", "markov:2", "blanket"])
+@pytest.mark.parametrize("weights", [(1.0, 0.5), (0.3, 2.0), (math.inf, 1.0)])
+def test_distances_are_the_smallest_between_listed_histories(context: str, weights: tuple[float, ...]) -> None:
+    zone = np.array([6, 7, 11], np.int32)
+    rows = make_rows(
+        TOWN, zone, COUNTS, reach_m=500.0, context=context, history_weights=weights, max_rows=14, lengths=lengths
+    )
+    expected = np.full((len(rows), len(rows)), np.inf)
+    used = rows.history_weights
+    pairs = itertools.product(zip(rows.histories, rows.history_rows, strict=True), repeat=2)
+    for (one, row), (other, other_row) in pairs:
+        # Any place adds nothing.
+        same = np.where((one < 0) | (other < 0), one, other)
+        apart = history_distance_mm(TOWN, one, same, used)
+        expected[row, other_row] = min(expected[row, other_row], apart)
+    never = np.isinf(expected)
+    assert ((rows.distance_mm == NEVER_MM) == never).all()
+    np.testing.assert_allclose(rows.distance_mm[~never], np.floor(expected[~never]), atol=1)
+    assert (rows.distance_mm[~never] <= expected[~never] + 1e-6).all()
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_reachable_history_is_covered(context: str) -> None:
+    zone = ZONE[:3]
+    rows = make_rows(TOWN, zone, COUNTS, reach_m=500.0, context=context, max_rows=40, lengths=lengths)
+    past = len(rows.history_weights)
+    assert past == {"none": 0, "markov:1": 1, "markov:2": 2, "blanket": 2, "full": 2}[context]
+    listed = {
+        tuple(history): row for history, row in zip(rows.histories.tolist(), rows.history_rows.tolist(), strict=True)
+    }
+    assert len(listed) == len(rows.histories)
+    histories = reachable(TOWN, zone, 500.0, past)
+    assert rows.report.histories_reachable == len(histories)
+    for history, row in zip(histories.tolist(), rows.row_of(histories).tolist(), strict=True):
+        beginnings = [tuple(history[:known] + [-1] * (past + 1 - known)) for known in range(1, past + 2)]
+        matching = [listed[beginning] for beginning in beginnings if beginning in listed]
+        assert matching == [row]
+    assert set(rows.history_rows.tolist()) == set(range(len(rows)))
+    assert len(rows) <= (40 if context != "full" else len(histories))
+    known = rows.anchors[(rows.anchors >= 0).all(axis=1)]
+    assert np.array_equal(rows.anchors[rows.row_of(known)], known)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_distributions_and_prior_sum_to_1(context: str) -> None:
+    rows = make_rows(TOWN, ZONE, COUNTS, reach_m=500.0, context=context, max_rows=60, lengths=lengths)
+    np.testing.assert_allclose(rows.next_place.sum(axis=1), 1.0)
+    assert rows.next_place.min() >= 0
+    assert rows.prior.sum() == pytest.approx(1.0)
+    assert (rows.prior > 0).all()
+
+
+def test_the_prior_and_where_rows_lead_are_those_of_the_counts() -> None:
+    rows = make_rows(TOWN, ZONE, COUNTS, reach_m=2000.0, context="markov:1", max_rows=50)
+    row = rows.row_of(COUNTS.histories[np.isin(COUNTS.histories[:, 0], ZONE)])
+    inside = COUNTS.where(np.isin(COUNTS.histories[:, 0], ZONE))
+    seen = np.bincount(row, inside.count, len(rows))
+    np.testing.assert_allclose(rows.prior, seen / seen.sum(), atol=1e-3)
+    frequent = int(seen.argmax())
+    of_row = inside.where(row == frequent)
+    observed = np.bincount(of_row.next_place, of_row.count, len(TOWN)) / of_row.count.sum()
+    np.testing.assert_allclose(rows.next_place[[frequent]].toarray()[0], observed, atol=0.05)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_bundle_of_a_zone_passes_its_own_check(context: str, tmp_path: Path) -> None:
+    zone = ZONE[[0, 1, 4]]
+    rows = make_rows(TOWN, zone, COUNTS, reach_m=450.0, context=context, max_rows=30, lengths=lengths)
+    problem = make_problem(rows, StraightLine(TOWN), epsilon=2.0, eta_km=5.0)
+    assert np.array_equal(problem.distance_mm, rows.distance_mm)
+    mechanism = optimise(problem, gap=0.05).mechanism
+    part = BundledMechanism.of(
+        mechanism,
+        zone="0",
+        regime="all day",
+        history_weights=rows.history_weights,
+        histories=rows.histories,
+        history_rows=rows.history_rows,
+        output_places=rows.zone,
+    )
+    save_bundle(tmp_path / "b", [part], version=1, places_e7=rows.places_e7)
+    loaded = load_bundle(tmp_path / "b").get("0", "all day")
+    assert np.array_equal(loaded.mechanism.distance_mm, rows.distance_mm)
+
+
+def solved(rows: ZoneRows, gap: float = 0.002) -> tuple[float, float]:
+    result = optimise(make_problem(rows, StraightLine(TOWN), epsilon=4.0), gap=gap)
+    assert result.gap <= gap
+    return result.lower_bound, result.loss
+
+
+def test_more_context_loses_less() -> None:
+    zone = ZONE[:4]
+    found = {
+        context: solved(
+            make_rows(
+                TOWN,
+                zone,
+                COUNTS,
+                reach_m=450.0,
+                context=context,
+                max_rows=60,
+                lengths=lambda now, _: np.full(len(now), 2),
+            )
+        )
+        for context in ("none", "markov:1", "blanket", "full")
+    }
+    order = ["full", "blanket", "markov:1", "none"]
+    for less, more in itertools.pairwise(order):
+        assert found[less][0] <= found[more][1] * 1.005
+    assert found["blanket"][1] < 0.96 * found["none"][0]
+
+
+def test_a_past_that_counts_nothing_is_no_context() -> None:
+    none = solved(make_rows(TOWN, ZONE, COUNTS, reach_m=450.0, context="none"))
+    weightless = make_rows(TOWN, ZONE, COUNTS, reach_m=450.0, context="markov:1", history_weights=(0.0,), max_rows=60)
+    assert len(weightless) > len(ZONE)
+    problem = make_problem(weightless, StraightLine(TOWN), epsilon=4.0)
+    assert problem.merged().row_count == len(ZONE)
+    low, high = solved(weightless)
+    assert low <= none[1] * 1.01
+    assert none[0] <= high * 1.01
+
+
+def test_a_known_past_costs_least() -> None:
+    def loss(weight: float) -> tuple[float, float]:
+        rows = make_rows(
+            TOWN, ZONE[:4], COUNTS, reach_m=450.0, context="markov:1", history_weights=(weight,), max_rows=500
+        )
+        return solved(rows)
+
+    found = [loss(weight) for weight in (0.0, 0.5, 1.0, 4.0, math.inf)]
+    for less, more in itertools.pairwise(reversed(found)):
+        assert less[0] <= more[1]
+    assert found[-1][1] < found[0][0]
+
+
+def test_vehicles_that_cross_the_border_are_covered() -> None:
+    rows = make_rows(TOWN, ZONE, COUNTS, reach_m=700.0, context="markov:1", max_rows=60)
+    outside = np.setdiff1d(np.arange(len(TOWN)), ZONE)
+    crossing = rows.histories[np.isin(rows.histories[:, 1], outside)]
+    assert len(crossing)
+    entering = np.array([[5, 0], [13, 19]])
+    assert np.isin(rows.anchors[rows.row_of(entering), 1], outside).all()
+    assert set(rows.zone.tolist()) == set(ZONE.tolist())
+
+
+def test_a_zone_without_data_is_uniform_and_says_so() -> None:
+    rows = make_rows(TOWN, ZONE, no_steps(), reach_m=500.0, context="markov:1", max_rows=40)
+    assert (rows.report.steps, rows.report.unseen_places) == (0, len(ZONE))
+    by_place = np.bincount(rows.anchors[:, 0], rows.prior)[ZONE]
+    np.testing.assert_allclose(by_place, 1 / len(ZONE))
+    np.testing.assert_allclose(rows.next_place.sum(axis=1), 1.0)
+    nearest = rows.next_place[[0]].toarray()[0].argmax()
+    assert nearest == rows.anchors[0, 0]
+    low, high = solved(rows)
+    assert 0 < low <= high
+
+
+def test_rows_are_the_nearest_places_first() -> None:
+    rows = make_rows(TOWN, ZONE, COUNTS, reach_m=2000.0, context="markov:1", max_rows=40)
+    lat, lon = TOWN.lat, TOWN.lon
+    now, before = rows.anchors.T
+    own = haversine_m(lat[now], lon[now], lat[before], lon[before])
+    assert len(ZONE) < len(rows) <= 40
+    chosen = {tuple(anchor) for anchor in rows.anchors.tolist()}
+    left_out = [pair for pair in itertools.product(ZONE.tolist(), range(len(TOWN))) if pair not in chosen]
+    apart = [float(haversine_m(lat[one], lon[one], lat[other], lon[other])) for one, other in left_out]
+    assert own.max() <= min(apart)
+
+
+def test_the_unreduced_problem_must_be_small() -> None:
+    with pytest.raises(ParameterError, match="'full' would need 531,441 rows"):
+        make_rows(grid(9, 9), np.arange(81), no_steps(), reach_m=5000.0, context="full")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"context": "markov"},
+        {"context": "markov:4"},
+        {"context": "none:1"},
+        {"context": "blanket"},
+        {"history_weights": (-1.0,)},
+        {"history_weights": (math.nan,)},
+        {"history_weights": ()},
+        {"history_weights": (1.0,), "context": "markov:2"},
+        {"max_rows": 0},
+        {"min_count": 0},
+        {"reach_m": -1.0},
+        {"reach_m": math.nan},
+    ],
+)
+def test_options_out_of_range(options: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        make_rows(TOWN, ZONE, COUNTS, **{"reach_m": 500.0, "context": "markov:1", **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zone", [[], [-1], [20]])
+def test_a_zone_of_no_places(zone: list[int]) -> None:
+    with pytest.raises(ParameterError, match="zone must have"):
+        make_rows(TOWN, zone, COUNTS, reach_m=500.0, context="none")
+
+
+def test_reach_is_speed_and_snapping() -> None:
+    assert reach_radius_m(interval_s=30.0, snapping_radius_m=100.0) == 1250.0
+    for wrong in ({"interval_s": 0.0}, {"snapping_radius_m": -1.0}, {"max_speed_m_s": math.inf}):
+        with pytest.raises(ParameterError):
+            reach_radius_m(**{"interval_s": 30.0, "snapping_radius_m": 0.0, **wrong})
+
+
+def test_what_is_out_of_reach_counts_as_the_nearest_within() -> None:
+    line = places_at(np.arange(8) * 300.0, np.zeros(8))
+    reach = Reach(coordinates_e7(line), 650.0)
+    histories = np.array([[0, 5, 6], [4, 3, 0], [7, 7, 7]], np.int32)
+    assert reach.project(histories).tolist() == [[0, 2, 4], [4, 3, 1], [7, 7, 7]]
