@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from geoblanket._tables import scan_table, write_table
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, RandomnessError
+from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.mobility import walk_batches
+from geoblanket.release.bulk import RELEASED_SCHEMA, perturb_traces, perturb_walks
+from geoblanket.traces.table import TRACES_SCHEMA
+from tests.release.worlds import CLOCK, GRAPH, PLACES, report, save_certain, save_walks
+from tests.roads.graphs import grid_graph
+
+NO_ZONE = {5: 4, 11: 10, 17: 16, 23: 22}
+"""Places in no zone, and the nearest in one."""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return load_bundle(save_certain(tmp_path_factory.mktemp("bundle") / "a.bundle"))
+
+
+@pytest.fixture
+def roads(tmp_path: Path) -> Path:
+    GRAPH.save(tmp_path / "a.roads")
+    return tmp_path / "a.roads"
+
+
+def some_walks(count: int, seed: int = 0) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 24, rng.integers(1, 9)).tolist() for _ in range(count)]
+
+
+def expected_reports(walks: list[list[int]]) -> list[int]:
+    """What is reported, by a plain loop."""
+    result = []
+    for walk, places in enumerate(walks):
+        regime = CLOCK.regime((walk % 24 + 9) % 24)
+        for step, place in enumerate(places):
+            now = NO_ZONE.get(place, place)
+            result.append(report("start", now, 0) if step == 0 else report(regime, now, places[step - 1]))
+    return result
+
+
+@pytest.mark.parametrize("rows", [5, 1_000_000])
+def test_each_step_is_reported_by_its_own_history(
+    tmp_path: Path, roads: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(walk_batches, "_ROWS_AT_A_TIME", rows)
+    walks = some_walks(200)
+    summary = perturb_walks(save_walks(tmp_path / "w.parquet", walks), roads, tmp_path / "out.parquet", bundle=bundle)
+    frame, about = scan_table(tmp_path / "out.parquet", kind="released locations", schema=RELEASED_SCHEMA)
+    reports = frame.collect()
+    assert reports["place"].to_list() == expected_reports(walks)
+    assert np.allclose(reports["lat"], PLACES.lat[reports["place"]], atol=1e-7)
+    assert np.allclose(reports["lon"], PLACES.lon[reports["place"]], atol=1e-7)
+    assert about["bundle"] == bundle.sha256
+    places = [place for walk in walks for place in walk]
+    assert summary.reports == len(places)
+    assert summary.reports_without_history == len(walks)
+    assert summary.places_outside == sum(place in NO_ZONE for place in places)
+
+
+def test_what_is_public_stays_and_what_is_measured_on_the_true_way_goes(
+    tmp_path: Path, roads: Path, bundle: Bundle
+) -> None:
+    walks = save_walks(tmp_path / "w.parquet", some_walks(30))
+    perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
+    before, after = pl.read_parquet(walks), pl.read_parquet(tmp_path / "out.parquet")
+    public = ["walk", "vehicle", "trip", "step", "time"]
+    assert after.columns == [*public, "place", "lat", "lon"]
+    assert after.select(public).equals(before.select(public))
+
+
+def test_the_cost_is_that_of_all_reports(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
+    walks = save_walks(tmp_path / "w.parquet", [[0] * 10, [1] * 3, *[[2]] * 5, [3] * 4])
+    summary = perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
+    assert summary.epsilon_per_location == 2000  # ε = 1000, and the place before counts once more
+    assert summary.epsilon_per_hour == 2000 * 120
+    assert (summary.vehicles, summary.most_reports) == (7, 14)  # vehicle 0 has walks 0 and 7
+    assert summary.epsilon_spent == 14 * 2000
+
+
+def test_another_city_spacing_or_clock_is_refused(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
+    out = tmp_path / "out.parquet"
+    for problem, about in (
+        ("was matched to other roads", {"roads": "0" * 64}),
+        ("24 others", {"spacing_m": 150.0}),
+        ("every 15 s", {"interval_s": 15.0}),
+    ):
+        walks = save_walks(tmp_path / "w.parquet", some_walks(3), **about)
+        with pytest.raises(MismatchError, match=problem):
+            perturb_walks(walks, roads, out, bundle=bundle)
+    other = grid_graph(4, 6, lat=42.0)
+    other.save(tmp_path / "b.roads")
+    walks = save_walks(tmp_path / "w.parquet", some_walks(3), roads=other.identity)
+    with pytest.raises(MismatchError, match="24 others"):
+        perturb_walks(walks, tmp_path / "b.roads", out, bundle=bundle)
+    assert not out.exists()
+
+
+def test_a_bundle_that_does_not_say_when_or_where_is_refused(tmp_path: Path, roads: Path) -> None:
+    bundle = load_bundle(save_certain(tmp_path / "a.bundle", clock=None))
+    walks = save_walks(tmp_path / "w.parquet", some_walks(3))
+    with pytest.raises(MismatchError, match="no clock"):
+        perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
+    with pytest.raises(MismatchError, match="no clock"):
+        perturb_traces(walks, roads, tmp_path / "out.parquet", bundle=bundle)
+
+
+def test_damaged_walks_are_refused_and_nothing_is_written(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
+    out = tmp_path / "out.parquet"
+    walks = save_walks(tmp_path / "w.parquet", [[0, 24]])
+    with pytest.raises(InputError, match="step 2 of the table has a place that the roads do not have"):
+        perturb_walks(walks, roads, out, bundle=bundle)
+    with pytest.raises(InputError, match="has no steps"):
+        perturb_walks(save_walks(tmp_path / "w.parquet", []), roads, out, bundle=bundle)
+    with pytest.raises(ParameterError, match="both read and written"):
+        perturb_walks(save_walks(out, [[0]]), roads, out, bundle=bundle)
+    with pytest.raises(OutputError, match="does not exist"):
+        perturb_walks(walks, roads, tmp_path / "absent" / "out.parquet", bundle=bundle)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.roads", "w.parquet", "out.parquet"}
+
+
+def test_without_randomness_nothing_is_written(
+    tmp_path: Path, roads: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> bytes:
+        raise OSError("no entropy")
+
+    walks = save_walks(tmp_path / "w.parquet", some_walks(3))
+    monkeypatch.setattr("geoblanket.mechanism.sampling.os.urandom", fail)
+    with pytest.raises(RandomnessError):
+        perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_traces_are_matched_by_the_clock_of_the_bundle(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
+    """A vehicle along the southern street, 100 m in 30 s, seen every 15 s."""
+    position = np.arange(9) / 2
+    traces = pl.DataFrame(
+        {
+            "vehicle": ["a"] * 9,
+            "trip": [0] * 9,
+            "time": 15_000_000 * np.arange(9),
+            "lat": np.full(9, 41.0),
+            "lon": -8.6 + 1e-3 * position,
+        }
+    ).cast(dict(TRACES_SCHEMA))
+    write_table(traces, tmp_path / "t.parquet", kind="traces", about={})
+    summary = perturb_traces(tmp_path / "t.parquet", roads, tmp_path / "out.parquet", bundle=bundle, workers=1)
+    assert summary.reports == 5
+    reported = pl.read_parquet(tmp_path / "out.parquet")["place"].to_list()
+    # Nine o'clock in Tokyo is day.
+    assert reported == [report("start", 0, 0), *(report("day", now, now - 1) for now in range(1, 5))]
+    assert {path.name for path in tmp_path.iterdir()} == {"a.roads", "t.parquet", "out.parquet"}
+
+
+def test_the_command_says_that_every_report_spends_budget(tmp_path: Path, roads: Path) -> None:
+    save_certain(tmp_path / "a.bundle")
+    save_walks(tmp_path / "w.parquet", some_walks(5))
+    command = [sys.executable, "-c", "from geoblanket.cli import main; main()", "perturb", "a.bundle"]
+    files = ["--roads", str(roads), "--out", "out.parquet"]
+    done = subprocess.run(
+        [*command, *files, "--walks", "w.parquet"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Every report spent budget: a location pays up to 2000 per km" in done.stderr
+    assert "240,000 per km" in done.stdout
+    done = subprocess.run([*command, *files], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "either --walks or --traces" in done.stderr
