@@ -143,7 +143,7 @@ def test_the_same_inputs_give_the_same_bytes(
 ) -> None:
     again = tmp_path / "again.bundle"
     where = {"workers": 2} if how == "two processes" else {"cluster": address}
-    build_bundle(town.roads, town.walks, again, config=CONFIG, **where)  # type: ignore[arg-type]
+    build_bundle(town.roads, town.walks, again, config=CONFIG, **where)
     assert again.read_bytes() == built[0].read_bytes()
 
 

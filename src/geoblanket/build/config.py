@@ -111,7 +111,7 @@ class BuildConfig:
     )
     max_places: int | None = field(
         default=None,
-        metadata=_about("zones", "The largest number of places in a zone (100 if no zones are given).", example="100"),
+        metadata=_about("zones", "The largest number of places in a zone (40 if no zones are given).", example="40"),
     )
     time_zone: str = field(
         default="UTC", metadata=_about("regimes", "IANA name of the time zone of the hours.", example='"Europe/Lisbon"')
@@ -262,7 +262,14 @@ def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
     problems: list[str] = []
     if path is not None:
         values, problems = _checked(_parsed(Path(path)), Path(path).parent)
-    values |= {name: value for name, value in flags.items() if value is not None}
+    hints = get_type_hints(BuildConfig)
+    for name, value in flags.items():
+        if value is None:
+            continue
+        try:
+            values[name] = value if isinstance(value, Path) else of_type(value, hints[name])
+        except ValueError as error:
+            problems.append(f"{name} {error}")
     # A flag takes the place of what excludes it.
     for one, other in (
         ("predictor", "order"),

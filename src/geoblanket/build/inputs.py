@@ -35,7 +35,7 @@ from geoblanket.roads.zones import Zones, partition_zones, read_zones
 
 __all__ = ["Inputs", "load_inputs", "software_versions"]
 
-_DEFAULT_MAX_PLACES = 100
+_DEFAULT_MAX_PLACES = 40
 _PACKAGES = ("numpy", "scipy", "polars")
 
 

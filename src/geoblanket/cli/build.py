@@ -63,9 +63,9 @@ def build(
     ] = None,
     zones: Annotated[Path | None, typer.Option(metavar="FILE", help="Zones, from `geoblanket roads zones`.")] = None,
     max_places: Annotated[
-        int | None, typer.Option(help="Or cut zones of so many places, at most.", show_default="100")
+        int | None, typer.Option(help="Or cut zones of so many places, at most.", show_default="40")
     ] = None,
-    max_rows: Annotated[int | None, typer.Option(help="Rows of a zone, at most.", show_default="700")] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Rows of a zone, at most.", show_default="900")] = None,
     regimes: Annotated[
         str | None,
         typer.Option(
@@ -190,7 +190,7 @@ def _print_record(record: BuildRecord) -> None:
         print_table(
             "Zones and regimes",
             [_zone_row(zone) for zone in record.zones],
-            header=("zone", "regime", "places", "rows", "steps", f"loss {unit}", "gap", "held out", "outputs", "s"),
+            header=("zone", "regime", "places", "rows", f"loss, {unit}", "gap", "held out", "outputs"),
         )
     for zone in record.zones:
         for note in zone.notes:
@@ -203,12 +203,10 @@ def _zone_row(zone: ZoneRecord) -> tuple[str, ...]:
         zone.regime,
         f"{zone.rows.places:,}",
         f"{zone.rows.rows:,}",
-        f"{zone.rows.steps:,}",
         f"{zone.loss:.4g}",
         f"{zone.gap:.2%}",
         "–" if zone.held_out is None else f"{zone.held_out.loss:.4g}",
         f"{zone.outputs_used:,}",
-        f"{zone.seconds:.0f}",
     )
 
 

@@ -12,6 +12,7 @@ from geoblanket.errors import GeoblanketError
 
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle import Bundle, BundledMechanism
+    from geoblanket.mechanism.clock import Clock
 
 __all__ = ["show", "verify"]
 
@@ -106,8 +107,32 @@ def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
         "disclosed": bundle.disclosed,
         "snapping_radius_m": bundle.snapping_radius_mm / 1000,
         "places": len(bundle.places_e7),
+        "clock": None if bundle.clock is None else _clock_facts(bundle.clock),
         "mechanisms": [_mechanism_facts(one) for one in bundle],
     }
+
+
+def _clock_facts(clock: Clock) -> dict[str, Any]:
+    return {
+        "interval_s": clock.interval_s,
+        "time_zone": clock.time_zone,
+        "regimes": {name: list(hours) for name, hours in clock.regimes},
+        "start": clock.start,
+    }
+
+
+def _clock_rows(clock: dict[str, Any] | None) -> list[tuple[str, str]]:
+    from rich.markup import escape
+
+    if clock is None:
+        return []
+    hours = [(f"  {escape(name)}", ", ".join(map(str, listed))) for name, listed in clock["regimes"].items()]
+    return [
+        ("a place of the history every", f"{clock['interval_s']:g} s"),
+        ("hours of the regimes, in the time zone", escape(clock["time_zone"])),
+        *hours,
+        ("regime without history", escape(clock["start"])),
+    ]
 
 
 def _mechanism_facts(one: BundledMechanism) -> dict[str, Any]:
@@ -142,6 +167,7 @@ def _print_facts(facts: dict[str, Any], file: Path) -> None:
             ("places with coordinates", f"{facts['places']:,}"),
             ("snapping radius", f"{facts['snapping_radius_m']:,.9g} m"),
             ("disclosed", escape(facts["disclosed"])),
+            *_clock_rows(facts["clock"]),
             ("domain", facts["domain"][:16]),
             ("SHA-256", facts["sha256"][:16]),
         ],

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.build.config import BuildConfig, read_config
+from geoblanket.cli.main import app
+from geoblanket.errors import ParameterError
+from tests.blanket.worlds import square, wandering, write_world
+
+WALKS, ROADS = 0, 1
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    graph = square()
+    return write_world(tmp_path_factory.mktemp("world"), graph, wandering(graph, side=12, walks=300, steps=12, seed=3))
+
+
+def run(*arguments: object) -> tuple[int, str, str, BaseException | None]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr, result.exception
+
+
+def test_init_writes_every_parameter(tmp_path: Path) -> None:
+    code, _, talk, _ = run("build", "--init", tmp_path / "city.toml")
+    assert code == 0
+    assert "Written to" in talk
+    assert read_config(tmp_path / "city.toml") == BuildConfig()
+
+
+def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "city.toml").write_text(
+        '[privacy]\nepsilon = 3.0\n[loss]\nloss = "straight"\n[search]\ngap = 0.2\n[zones]\nmax_places = 50\n'
+    )
+    given = ("build", "--config", tmp_path / "city.toml", "--walks", world[WALKS], "--roads", world[ROADS])
+    flags = ("--epsilon", 4, "--order", 1, "--max-rows", 60, "--regimes", "day=6-21;night=22-23,0-5", "--workers", 1)
+    out = tmp_path / "city.bundle"
+    code, result, talk, _ = run(*given, *flags, "--history-weights", "0.5", "--out", out, "--json")
+    assert code == 0, talk
+    facts = json.loads(result)
+    assert facts["config"]["privacy"] == {"epsilon": 4.0, "eta_km": 5.0, "history_weights": [0.5]}
+    assert {zone["regime"] for zone in facts["zones"]} == {"day", "night", "start"}
+    assert facts == json.loads((tmp_path / "city.bundle.build.json").read_text())
+    code, result, _, _ = run("verify", out)
+    assert code == 0
+    assert "ε = 4 per km" in result
+    code, result, _, _ = run("show", out, "--json")
+    assert json.loads(result)["clock"] == {
+        "interval_s": 30.0,
+        "time_zone": "UTC",
+        "regimes": {"day": list(range(6, 22)), "night": [0, 1, 2, 3, 4, 5, 22, 23]},
+        "start": "start",
+    }
+
+
+def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
+    code, result, talk, _ = run(
+        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--order", 1,
+        "--max-rows", 60, "--max-places", 80, "--gap", 0.2, "--loss", "straight", "--compare", "--workers", 1,
+    )  # fmt: skip
+    assert code == 0, talk
+    for words in ("expected loss", "without context", "context gains", "Zones and regimes", "all day"):
+        assert words in result
+    assert "its record to" in talk
+
+
+def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Path) -> None:
+    code, _, talk, _ = run("build", "--walks", world[WALKS])
+    assert code == 2
+    assert "--roads, --out" in talk
+    given = ("build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle")
+    for flags, words in (
+        (("--history-weights", "1;2"), "numbers with commas"),
+        (("--regimes", "day=six"), "names with hours"),
+        (("--regimes", "day=6-21"), "every hour"),
+        (("--loss", "money"), "loss must be travel, time, straight or nearest"),
+        (("--context", "none", "--order", 1, "--gap", 2), "order needs the context blanket"),
+        (("--context", "none", "--order", 1, "--gap", 2), "gap must be"),
+    ):
+        *_, error = run(*given, *flags)
+        assert isinstance(error, ParameterError)
+        assert words in str(error)
+    assert list(tmp_path.iterdir()) == []
