@@ -9,10 +9,11 @@ import pytest
 
 import geoblanket
 
+PACKAGES = ["geoblanket", *(f"geoblanket.{name}" for name in ("blanket", "build", "loss", "mechanism", "release"))]
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("package", ["geoblanket", "geoblanket.mechanism"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_listed_sorted_and_importable(package: str) -> None:
     module = importlib.import_module(package)
     assert module.__all__ == sorted(module.__all__, key=lambda name: (not name.isupper(), name))
@@ -21,7 +22,7 @@ def test_every_public_name_is_listed_sorted_and_importable(package: str) -> None
         assert getattr(module, name) is not None
 
 
-@pytest.mark.parametrize("package", ["geoblanket", "geoblanket.mechanism"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_hides_a_public_name(package: str) -> None:
     module = importlib.import_module(package)
     assert not {found.name for found in pkgutil.iter_modules(module.__path__)} & set(module.__all__)
@@ -30,11 +31,13 @@ def test_no_module_hides_a_public_name(package: str) -> None:
 def test_public_surface_is_locked() -> None:
     """Changing this list is a decision about what users may rely on: note it in CHANGELOG.md."""
     assert geoblanket.__all__ == [
+        "BuildConfig",
         "Bundle",
         "BundledMechanism",
         "Certificate",
         "City",
         "Cleaning",
+        "Discovery",
         "GeoblanketError",
         "GuaranteeViolation",
         "InputError",
@@ -47,24 +50,32 @@ def test_public_surface_is_locked() -> None:
         "OutputError",
         "ParameterError",
         "Places",
+        "Predictor",
         "Problem",
         "RandomnessError",
         "RoadGraph",
         "Zones",
         "__version__",
+        "build_bundle",
         "choose_places",
+        "discover",
         "import_roads",
         "import_traces",
         "load_bundle",
+        "load_predictor",
         "make_city",
         "match_traces",
         "optimise",
         "partition_zones",
+        "perturb_traces",
+        "perturb_walks",
         "repair",
         "road_distances",
         "save_bundle",
+        "scan_findings",
         "scan_traces",
         "scan_walks",
+        "train",
         "verify",
     ]
 

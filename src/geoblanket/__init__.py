@@ -21,6 +21,13 @@ from geoblanket.errors import (
 )
 
 if TYPE_CHECKING:
+    from geoblanket.blanket.discovery import Discovery, discover
+    from geoblanket.blanket.findings import scan_findings
+    from geoblanket.blanket.predictor import Predictor
+    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.training import train
+    from geoblanket.build.building import build_bundle
+    from geoblanket.build.config import BuildConfig
     from geoblanket.city.model import City, make_city
     from geoblanket.mechanism.bundle import Bundle, BundledMechanism, load_bundle, save_bundle
     from geoblanket.mechanism.mechanism import Mechanism
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
     from geoblanket.mobility.walks import scan_walks
+    from geoblanket.release.bulk import perturb_traces, perturb_walks
     from geoblanket.roads.distances import road_distances
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.importer import import_roads
@@ -41,11 +49,13 @@ if TYPE_CHECKING:
     from geoblanket.traces.table import scan_traces
 
 __all__ = [
+    "BuildConfig",
     "Bundle",
     "BundledMechanism",
     "Certificate",
     "City",
     "Cleaning",
+    "Discovery",
     "GeoblanketError",
     "GuaranteeViolation",
     "InputError",
@@ -58,55 +68,73 @@ __all__ = [
     "OutputError",
     "ParameterError",
     "Places",
+    "Predictor",
     "Problem",
     "RandomnessError",
     "RoadGraph",
     "Zones",
     "__version__",
+    "build_bundle",
     "choose_places",
+    "discover",
     "import_roads",
     "import_traces",
     "load_bundle",
+    "load_predictor",
     "make_city",
     "match_traces",
     "optimise",
     "partition_zones",
+    "perturb_traces",
+    "perturb_walks",
     "repair",
     "road_distances",
     "save_bundle",
+    "scan_findings",
     "scan_traces",
     "scan_walks",
+    "train",
     "verify",
 ]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "BuildConfig": "geoblanket.build.config",
     "Bundle": "geoblanket.mechanism.bundle",
     "BundledMechanism": "geoblanket.mechanism.bundle",
     "Certificate": "geoblanket.mechanism.verifier",
     "City": "geoblanket.city.model",
     "Cleaning": "geoblanket.traces.cleaning",
+    "Discovery": "geoblanket.blanket.discovery",
     "MapMatcher": "geoblanket.mobility.map_matcher",
     "Mechanism": "geoblanket.mechanism.mechanism",
     "OptimiseResult": "geoblanket.mechanism.optimiser",
     "Places": "geoblanket.roads.places",
+    "Predictor": "geoblanket.blanket.predictor",
     "Problem": "geoblanket.mechanism.problem",
     "RoadGraph": "geoblanket.roads.graph",
     "Zones": "geoblanket.roads.zones",
+    "build_bundle": "geoblanket.build.building",
     "choose_places": "geoblanket.roads.places",
+    "discover": "geoblanket.blanket.discovery",
     "import_roads": "geoblanket.roads.importer",
     "import_traces": "geoblanket.traces.importing",
     "load_bundle": "geoblanket.mechanism.bundle",
+    "load_predictor": "geoblanket.blanket.predictor_file",
     "make_city": "geoblanket.city.model",
     "match_traces": "geoblanket.mobility.matching",
     "optimise": "geoblanket.mechanism.optimiser",
     "partition_zones": "geoblanket.roads.zones",
+    "perturb_traces": "geoblanket.release.bulk",
+    "perturb_walks": "geoblanket.release.bulk",
     "repair": "geoblanket.mechanism.repairer",
     "road_distances": "geoblanket.roads.distances",
     "save_bundle": "geoblanket.mechanism.bundle",
+    "scan_findings": "geoblanket.blanket.findings",
     "scan_traces": "geoblanket.traces.table",
     "scan_walks": "geoblanket.mobility.walks",
+    "train": "geoblanket.blanket.training",
     "verify": "geoblanket.mechanism.verifier",
 }
 """The module that defines each public name that is loaded on first use."""

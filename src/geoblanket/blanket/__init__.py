@@ -1,1 +1,56 @@
 """Markov blankets: which past locations a vehicle's next one depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geoblanket._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from geoblanket.blanket.discovery import Discovery, discover
+    from geoblanket.blanket.findings import FINDINGS_SCHEMA, scan_findings
+    from geoblanket.blanket.hypotheses import lagged
+    from geoblanket.blanket.independence import CIResult, IndependenceTest, find_test
+    from geoblanket.blanket.predictor import Predictor
+    from geoblanket.blanket.predictor_file import load_predictor, save_predictor
+    from geoblanket.blanket.processes import simulate_windows
+    from geoblanket.blanket.scetbon import scetbon_statistic
+    from geoblanket.blanket.training import TrainResult, train
+
+__all__ = [
+    "FINDINGS_SCHEMA",
+    "CIResult",
+    "Discovery",
+    "IndependenceTest",
+    "Predictor",
+    "TrainResult",
+    "discover",
+    "find_test",
+    "lagged",
+    "load_predictor",
+    "save_predictor",
+    "scan_findings",
+    "scetbon_statistic",
+    "simulate_windows",
+    "train",
+]
+
+_HOME = {
+    "FINDINGS_SCHEMA": "geoblanket.blanket.findings",
+    "CIResult": "geoblanket.blanket.independence",
+    "Discovery": "geoblanket.blanket.discovery",
+    "IndependenceTest": "geoblanket.blanket.independence",
+    "Predictor": "geoblanket.blanket.predictor",
+    "TrainResult": "geoblanket.blanket.training",
+    "discover": "geoblanket.blanket.discovery",
+    "find_test": "geoblanket.blanket.independence",
+    "lagged": "geoblanket.blanket.hypotheses",
+    "load_predictor": "geoblanket.blanket.predictor_file",
+    "save_predictor": "geoblanket.blanket.predictor_file",
+    "scan_findings": "geoblanket.blanket.findings",
+    "scetbon_statistic": "geoblanket.blanket.scetbon",
+    "simulate_windows": "geoblanket.blanket.processes",
+    "train": "geoblanket.blanket.training",
+}
+
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -1,1 +1,38 @@
 """From roads and walks to problems, and from problems to a verified bundle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geoblanket._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from geoblanket.build.building import build_bundle
+    from geoblanket.build.config import BuildConfig, read_config
+    from geoblanket.build.problems import make_problem
+    from geoblanket.build.record import BuildRecord, read_record
+    from geoblanket.build.rows import ZoneRows, make_rows
+
+__all__ = [
+    "BuildConfig",
+    "BuildRecord",
+    "ZoneRows",
+    "build_bundle",
+    "make_problem",
+    "make_rows",
+    "read_config",
+    "read_record",
+]
+
+_HOME = {
+    "BuildConfig": "geoblanket.build.config",
+    "BuildRecord": "geoblanket.build.record",
+    "ZoneRows": "geoblanket.build.rows",
+    "build_bundle": "geoblanket.build.building",
+    "make_problem": "geoblanket.build.problems",
+    "make_rows": "geoblanket.build.rows",
+    "read_config": "geoblanket.build.config",
+    "read_record": "geoblanket.build.record",
+}
+
+__getattr__, __dir__ = on_first_use(__name__, _HOME)
