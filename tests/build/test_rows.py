@@ -252,6 +252,14 @@ def test_a_zone_without_data_is_uniform_and_says_so() -> None:
     assert 0 < low <= high
 
 
+def test_a_past_that_tells_nothing_apart_is_not_paid_for() -> None:
+    rows = make_rows(
+        TOWN, ZONE, COUNTS, reach_m=500.0, context="blanket", max_rows=60, lengths=lambda now, _: np.ones(len(now), int)
+    )
+    assert rows.history_weights == (1.0,)
+    assert rows.histories.shape[1] == rows.anchors.shape[1] == 2
+
+
 def test_rows_are_the_nearest_places_first() -> None:
     rows = make_rows(TOWN, ZONE, COUNTS, reach_m=2000.0, context="markov:1", max_rows=40)
     lat, lon = TOWN.lat, TOWN.lon

@@ -34,8 +34,8 @@ Lengths = Callable[[Indices, Indices], npt.ArrayLike]
 Branches = Callable[[tuple[int, ...]], Indices]
 """The earlier places that have rows of their own below the beginning of a history, the most important first."""
 
-_FIRST_SHARE: Final = 0.85
-"""Of the rows, where some blanket is longer than 1, the share for places at t − 1."""
+_FIRST_SHARE: Final = 0.95
+"""Of the rows, where some blanket is longer than 1, the share for places at t − 1: a row lowers the loss more there."""
 _NONE: Final[Indices] = np.empty(0, np.int32)
 
 
@@ -49,6 +49,11 @@ class ListedHistories:
     """Shape (N,)."""
     anchors: Indices
     """The history after which each row is called, −1 for any place, shape (S, 1 + Γ)."""
+
+    def trimmed(self) -> ListedHistories:
+        """Leave out the oldest places if none of them is told apart: they would count in the budget for nothing."""
+        used = np.flatnonzero((self.histories >= 0).any(axis=0))[-1] + 1
+        return ListedHistories(self.histories[:, :used], self.rows, self.anchors[:, :used])
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,7 +171,6 @@ def make_rows(
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows, min_count)
     largest = _largest(found, history_weights, counts)
-    weights = tuple(history_weights[:largest])
     coordinates = coordinates_e7(places)
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
@@ -192,7 +191,8 @@ def make_rows(
             min_count=min_count,
         )
     )
-    listed = list_histories(zone, branches, reach, largest=largest)
+    listed = list_histories(zone, branches, reach, largest=largest).trimmed()
+    weights = tuple(history_weights[: listed.histories.shape[1] - 1])
     of_seen = HistoryTable(coordinates, listed.histories, listed.rows).row_of(seen.histories)
     on_map = row_distance_mm(coordinates, listed.histories, listed.rows, weights_in_micro(weights))
     never = np.isinf(on_map)
