@@ -34,10 +34,10 @@ def test_init_writes_every_parameter(tmp_path: Path) -> None:
 
 def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "city.toml").write_text(
-        '[privacy]\nepsilon = 3.0\n[loss]\nloss = "straight"\n[search]\ngap = 0.2\n[zones]\nmax_places = 50\n'
+        '[privacy]\nepsilon = 3.0\n[loss]\nloss = "straight"\n[search]\ngap = 0.2\n[zones]\nmax_places = 20\n'
     )
     given = ("build", "--config", tmp_path / "city.toml", "--walks", world[WALKS], "--roads", world[ROADS])
-    flags = ("--epsilon", 4, "--order", 1, "--max-rows", 60, "--regimes", "day=6-21;night=22-23,0-5", "--workers", 1)
+    flags = ("--epsilon", 4, "--order", 1, "--max-rows", 25, "--regimes", "day=6-21;night=22-23,0-5", "--workers", 1)
     out = tmp_path / "city.bundle"
     code, result, talk, _ = run(*given, *flags, "--history-weights", "0.5", "--out", out, "--json")
     assert code == 0, talk
@@ -60,7 +60,7 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
 def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
     code, result, talk, _ = run(
         "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--order", 1,
-        "--max-rows", 60, "--max-places", 80, "--gap", 0.2, "--loss", "straight", "--compare", "--workers", 1,
+        "--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--compare", "--workers", 1,
     )  # fmt: skip
     assert code == 0, talk
     for words in ("expected loss", "without context", "context gains", "Zones and regimes", "all day"):
