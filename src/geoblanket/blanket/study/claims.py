@@ -20,6 +20,12 @@ __all__ = ["Claim", "Verdict", "check_claims", "correlation_rows"]
 _CLEAR = 0.01
 """The level of a trend, stricter because several are looked at."""
 
+_WEAK = 0.1
+"""The paper calls correlations below that weak."""
+
+_ENOUGH = 30
+"""Groups for a correlation to be judged."""
+
 _MANY = 100
 """With so many groups, a difference that matters would have been seen."""
 
@@ -29,6 +35,7 @@ class Verdict(StrEnum):
 
     YES = "supported"
     NO = "not supported"
+    MIXED = "depends on |B|"
     UNDECIDED = "cannot be decided"
 
 
@@ -213,28 +220,28 @@ def _orders(orders: list[int]) -> str:
 
 
 def _downtown(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
-    rows = study.found.findings.filter(
-        (pl.col("by") == "region") & (pl.col("status") == "tested") & (pl.col("m") == 1)
-    ).sort("available", descending=True)
     if paper is None:
         return
-    higher = "higher" if paper.downtown_higher else "lower"
+    rows = study.equal.findings.filter(
+        (pl.col("by") == "region") & (pl.col("status") == "tested") & (pl.col("m") == 1)
+    ).sort("available", descending=True)
     measured, verdict = f"{count(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
     if rows.height >= 3:
-        downtown, others = rows["p_value"][0], rows["p_value"][1:]
+        downtown, others = float(rows["p_value"][0]), _median(rows["p_value"][1:])
         measured = (
-            f"p {p_text(downtown)} in the busiest region (n {rows['n'][0]:,}), median {p_text(_median(others))} in the "
-            f"other {len(others)} (n {min(rows['n'][1:].to_list()):,} to {max(rows['n'][1:].to_list()):,})."
+            f"With {rows['n'][0]} samples in every region: p {p_text(downtown)} in the busiest, median "
+            f"{p_text(others)} in the other {rows.height - 1}."
         )
-        if rows["n"].n_unique() == 1:
-            verdict = Verdict.YES if (downtown > _median(others)) == paper.downtown_higher else Verdict.NO
+        if max(downtown, others) > 0.001 and rows.height > 5:
+            verdict = Verdict.YES if (downtown > others) == paper.downtown_higher else Verdict.NO
     yield Claim(
         "downtown",
-        f"{paper.name}: with |B| = 1, p is {higher} downtown than in the suburbs.",
+        f"{paper.name}: with |B| = 1, p is {'higher' if paper.downtown_higher else 'lower'} downtown than in the "
+        "suburbs.",
         measured,
         verdict,
-        "Downtown has the most samples, and more samples make p smaller whatever the movement; unless all regions have "
-        "as many, the comparison tells nothing about movement.",
+        "Downtown has the most samples, and more samples make p smaller whatever the movement; only equally many can "
+        "be compared, in more regions than the sample fills.",
     )
 
 
@@ -260,53 +267,63 @@ def _correlations(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
         return
     for feature, by in study.grouping.items():
         expected = paper.correlations["spearman"][feature]
-        rows = {
-            outcome: row
-            for outcome in OUTCOMES
-            for row in correlation_rows(study.correlations, by, outcome).filter(pl.col("feature") == feature).to_dicts()
-        }
+        table = study.correlations.filter(
+            (pl.col("by") == (by or "")) & (pl.col("feature") == feature) & (pl.col("measure") == "spearman")
+        ).drop_nulls(["coefficient", "given_n"])
         measured, verdict = "Too few groups with enough samples.", Verdict.UNDECIDED
-        if rows:
-            row = rows["p_value"]
+        rows = {
+            outcome: table.filter((pl.col("outcome") == outcome) & pl.col("m").is_not_null()).sort("m")
+            for outcome in OUTCOMES
+        }
+        mean = correlation_rows(table, by, "p_value").to_dicts()
+        if mean and not rows["p_value"].is_empty():
             measured = (
-                f"{number(row['coefficient'])} (p {p_text(row['p_value'])}), given n {number(row['given_n'])} "
-                f"(p {p_text(row['p_given_n'])}), {count(row['groups'], 'group')} by {by}."
+                f"Of the mean p of a group {number(mean[0]['coefficient'], digits=2)} "
+                f"(p {p_text(mean[0]['p_value'])}), given n {number(mean[0]['given_n'], digits=2)} "
+                f"(p {p_text(mean[0]['p_given_n'])}), {count(mean[0]['groups'], 'group')} by {by}. Given n, by |B|: "
+                f"{_series(rows['p_value'])}. Of the effect instead of p: {_series(rows['effect_size'])}."
             )
-            if "effect_size" in rows:
-                measured += (
-                    f" With the effect instead of p: {number(rows['effect_size']['given_n'])} given n "
-                    f"(p {p_text(rows['effect_size']['p_given_n'])})."
-                )
-            verdict = _same_correlation(expected, row["given_n"], row["p_given_n"], row["groups"])
+            verdict = _same_correlation(expected, rows["p_value"])
         yield Claim(
             f"correlation with {feature}",
             f"Spearman's correlation of p with {feature}: {number(expected)}.",
             measured,
             verdict,
-            "Ours is of the mean p of a group over all orders, with at most "
-            f"{study.about['largest_sample']:,} samples a group; which groups and orders the paper pools is not said.",
+            f"A group has at most {study.about['largest_sample']:,} samples here, and each |B| its own correlation; "
+            "which groups and |B| the paper pools is not said.",
         )
 
 
-def correlation_rows(table: pl.DataFrame, by: str | None, outcome: str) -> pl.DataFrame:
-    """Return Spearman's correlations with the mean over all orders in one grouping, where they are known."""
+def _series(rows: pl.DataFrame) -> str:
+    """Return correlations given n in the order of |B|, marked where they are significant after correction."""
+    if rows.is_empty():
+        return "–"
+    marks = stats.false_discovery_control(rows["p_given_n"].to_numpy()) <= 0.05
+    values = [f"{value:+.2f}{'*' if mark else ''}" for value, mark in zip(rows["given_n"], marks, strict=True)]
+    return ", ".join(values) + (" (* at 5 %, Benjamini and Hochberg)" if marks.any() else "")
+
+
+def _same_correlation(expected: float, rows: pl.DataFrame) -> Verdict:
+    """Compare the signs of what is significant with the paper's; a weak one of the paper's agrees with weak ones."""
+    if max(rows["groups"].to_list()) < _ENOUGH:
+        return Verdict.UNDECIDED
+    found = rows["given_n"].to_numpy()[stats.false_discovery_control(rows["p_given_n"].to_numpy()) <= 0.05]
+    if abs(expected) < _WEAK:
+        return Verdict.YES if np.all(np.abs(found) < 2 * _WEAK) else Verdict.NO
+    if not len(found):
+        return Verdict.UNDECIDED
+    same = np.sign(found) == np.sign(expected)
+    return Verdict.YES if same.all() else Verdict.MIXED if same.any() else Verdict.NO
+
+
+def correlation_rows(table: pl.DataFrame, by: str | None, outcome: str, *, m: int | None = None) -> pl.DataFrame:
+    """Return Spearman's correlations at an order (None: with the mean over all) in one grouping, where known."""
     return table.filter(
         (pl.col("by") == (by or ""))
         & (pl.col("outcome") == outcome)
-        & pl.col("m").is_null()
+        & pl.col("m").eq_missing(pl.lit(m, pl.Int8))
         & (pl.col("measure") == "spearman")
     ).drop_nulls(["coefficient", "given_n"])
-
-
-def _same_correlation(expected: float, found: float | None, p_value: float | None, groups: int) -> Verdict:
-    """Compare signs where the paper's is not near 0, and otherwise whether ours is near 0 too."""
-    if found is None or p_value is None or groups < 30:
-        return Verdict.UNDECIDED
-    if abs(expected) < 0.1:
-        return Verdict.YES if abs(found) < 0.1 else Verdict.NO if p_value <= 0.05 else Verdict.UNDECIDED
-    if p_value > 0.05:
-        return Verdict.UNDECIDED
-    return Verdict.YES if np.sign(found) == np.sign(expected) else Verdict.NO
 
 
 def _density(study: Study, paper: PaperCity | None) -> Iterator[Claim]:

@@ -92,15 +92,22 @@ def _equal(study: Study) -> Iterator[str]:
 
 
 def _strongest(study: Study) -> Iterator[str]:
-    for outcome, name in (("p_value", "p"), ("effect_size", "the effect (which hardly depends on size)")):
+    for outcome, m, name in (
+        ("p_value", 1, "p at |B| = 1"),
+        ("p_value", None, "the mean p of a group over all |B|"),
+        ("effect_size", 1, "the effect (which hardly depends on size) at |B| = 1"),
+    ):
         rows = [
             row
             for feature, by in study.grouping.items()
-            for row in correlation_rows(study.correlations, by, outcome).filter(pl.col("feature") == feature).to_dicts()
+            for row in correlation_rows(study.correlations, by, outcome, m=m)
+            .filter(pl.col("feature") == feature)
+            .to_dicts()
         ]
         each = "; ".join(
-            f"{row['feature']} {number(row['coefficient'])}, given the number of samples {number(row['given_n'])} "
-            f"(p {p_text(row['p_given_n'])}, {count(row['groups'], 'group')} by {row['by']})"
+            f"{row['feature']} {number(row['coefficient'], digits=2)}, given the number of samples "
+            f"{number(row['given_n'], digits=2)} (p {p_text(row['p_given_n'])}, {count(row['groups'], 'group')} by "
+            f"{row['by']})"
             for row in sorted(rows, key=lambda row: -abs(row["given_n"]))
         )
         yield f"Rank correlations of {name} with the features: {each or 'too few groups for any'}."
