@@ -152,7 +152,7 @@ def test_traces_are_matched_by_the_clock_of_the_bundle(tmp_path: Path, roads: Pa
             "lat": np.full(9, 41.0),
             "lon": -8.6 + 1e-3 * position,
         }
-    ).cast(dict(TRACES_SCHEMA))
+    ).cast(pl.Schema(TRACES_SCHEMA))
     write_table(traces, tmp_path / "t.parquet", kind="traces", about={})
     summary = perturb_traces(tmp_path / "t.parquet", roads, tmp_path / "out.parquet", bundle=bundle, workers=1)
     assert summary.reports == 5

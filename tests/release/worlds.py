@@ -46,7 +46,8 @@ def certain(regime: str, zone: str, *, epsilon: float = EPSILON) -> BundledMecha
     histories = np.array([(now, before) for now in ZONES[zone].tolist() for before in earlier], np.int32)
     past = 0 if regime == "start" else 1
     wanted = [list(ZONES[zone]).index(report(regime, now, before)) for now, before in histories.tolist()]
-    mm = row_distance_mm(coordinates_e7(PLACES), histories[:, : past + 1], np.arange(len(histories)), [10**6] * past)
+    rows = np.arange(len(histories), dtype=np.int32)
+    mm = row_distance_mm(coordinates_e7(PLACES), histories[:, : past + 1], rows, [10**6] * past)
     loss = 1.0 - np.eye(len(ZONES[zone]))[wanted]
     problem = Problem(loss, np.full(len(loss), 1 / len(loss)), np.floor(mm) / 1e6, epsilon=epsilon)
     return BundledMechanism.of(

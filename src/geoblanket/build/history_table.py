@@ -5,6 +5,7 @@ The table is all there is to the rule, and a bundle holds it, so that a device n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,19 @@ from geoblanket.mechanism.row_distances import Indices
 __all__ = ["HistoryTable"]
 
 Keys = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """One place of histories: the different parts of the table up to it."""
+
+    lag: int
+    keys: Keys
+    """Number of the part before it and place, as one number, ascending."""
+    first: npt.NDArray[np.intp]
+    """The first key of each part before it."""
+    any_place: npt.NDArray[np.bool_]
+    """Whether that key lists −1, and is then the only one."""
 
 
 class HistoryTable:
@@ -56,8 +70,8 @@ class HistoryTable:
         """
         asked = self._filled(np.asarray(histories))
         node = np.zeros(len(asked), np.int64)
-        for level, keys in enumerate(self._levels):
-            node = self._step(keys, node, asked[:, level], level)
+        for level, places in zip(self._levels, asked.T, strict=True):
+            node = self._step(level, node, places)
         return self._rows[node]
 
     def _filled(self, asked: npt.NDArray[np.int64] | Indices) -> Keys:
@@ -73,33 +87,32 @@ class HistoryTable:
         return filled
 
     @cached_property
-    def _levels(self) -> list[Keys]:
-        """For each place of a history: the keys (number of the part before, place) of the table's different parts."""
-        levels = []
+    def _levels(self) -> list[_Level]:
+        levels: list[_Level] = []
         node = np.zeros(len(self._histories), np.int64)
         for column in self._histories.T:
+            parts = np.arange(int(node[-1]) + 1)
             keys, node = np.unique(self._key(node, column), return_inverse=True)
-            levels.append(keys)
+            first = np.searchsorted(keys, self._key(parts, np.array(-1)))
+            levels.append(_Level(len(levels), keys, first, keys[first] == self._key(parts, np.array(-1))))
         return levels
 
     def _key(self, node: Keys, place: npt.NDArray[np.integer]) -> Keys:
         return node * (len(self._places_e7) + 1) + place + 1
 
-    def _step(self, keys: Keys, node: Keys, place: Keys, level: int) -> Keys:
-        """Return the position among `keys` of each place after the parts `node`."""
-        any_place = self._key(node, np.array(-1))
-        found = np.searchsorted(keys, any_place)
-        # What lists −1 has no other key, so that the first one at or after it tells.
-        exact = keys[np.minimum(found, len(keys) - 1)] != any_place
-        wanted = self._key(node, place)
-        found = np.where(exact, np.searchsorted(keys, wanted), found)
-        missing = keys[np.minimum(found, len(keys) - 1)] != np.where(exact, wanted, any_place)
+    def _step(self, level: _Level, node: Keys, place: Keys) -> Keys:
+        """Return the position among the level's keys of each place after the parts `node`."""
+        keys, found = level.keys, level.first[node]
+        asked = np.flatnonzero(~level.any_place[node])
+        wanted = self._key(node[asked], place[asked])
+        found[asked] = np.searchsorted(keys, wanted)
+        missing = keys[np.minimum(found[asked], len(keys) - 1)] != wanted
         if not missing.any():
             return found
-        if level == 0:
+        if level.lag == 0:
             raise ParameterError("Some histories are not in the zone at present, so that it has no row for them.")
         unlisted, which = np.unique(wanted[missing], return_inverse=True)
-        found[missing] = np.array([self._nearest(keys, key) for key in unlisted.tolist()])[which]
+        found[asked[missing]] = np.array([self._nearest(keys, key) for key in unlisted.tolist()])[which]
         return found
 
     def _nearest(self, keys: Keys, wanted: int) -> int:

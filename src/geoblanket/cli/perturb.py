@@ -67,8 +67,9 @@ def perturb(
         _print_summary(summary)
     say(f"Reports written to {out}.")
     say(
-        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, ε·(1 + Σw), "
-        f"and an hour of them, one every {summary.interval_s:g} s, adds up to {summary.epsilon_per_hour:,g} per km. "
+        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, "
+        f"ε·(1 + Σw), and an hour of them, one every {summary.interval_s:g} s, adds up to "
+        f"{summary.epsilon_per_hour:,g} per km. "
         f"The vehicle with the most reports ({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. "
         "To perturb the same data again spends it again."
     )

@@ -51,7 +51,8 @@ def draw_many(weights: Ints, rows: Ints) -> Ints:
 
 def outputs_of_words(weights: Ints, rows: Ints, words: Ints) -> Ints:
     """Return the output to which each word leads from its row: the number of cumulative weights ≤ the word."""
-    order = np.argsort(rows, kind="stable")
+    # NumPy sorts 16 bits ten times as fast, by their digits.
+    order = np.argsort(rows.astype(np.uint16) if len(weights) <= 1 << 16 else rows, kind="stable")
     used, starts = np.unique(rows[order], return_index=True)
     sorted_words = words[order]
     found = np.empty(len(rows), np.int64)

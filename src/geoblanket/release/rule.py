@@ -62,7 +62,8 @@ class ReleaseRule:
 
     def outside(self, places: Indices, regime: str) -> npt.NDArray[np.bool_]:
         """Return which present places are in no zone of the regime, so that they count as another one."""
-        return self._regime(regime).stand_in[places] != places
+        result: npt.NDArray[np.bool_] = self._regime(regime).stand_in[places] != places
+        return result
 
     def _regime(self, name: str) -> _Regime:
         if name not in self._regimes:
@@ -83,7 +84,8 @@ class _Regime:
     def draw(self, histories: Indices) -> Indices:
         histories = histories.copy()
         histories[:, 0] = self.stand_in[histories[:, 0]]
-        zone = self._zone[histories[:, 0]]
+        # NumPy sorts 16 bits ten times as fast, by their digits.
+        zone = self._zone[histories[:, 0]].astype(np.int16)
         order = np.argsort(zone, kind="stable")
         ends = np.searchsorted(zone[order], np.arange(len(self.mechanisms) + 1))
         result = np.empty(len(histories), np.int32)
