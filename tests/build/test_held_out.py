@@ -50,7 +50,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     held = 0
     for _ in range(400):
         losses = 1.0 + rng.normal(0, 0.3, 40)[vehicle] + rng.normal(0, 0.5, len(vehicle))
-        _, low, high = ratio_interval(np.bincount(vehicle, losses), steps.astype(np.float64))
+        _, low, high = ratio_interval(np.bincount(vehicle, losses).astype(np.float64), steps.astype(np.float64))
         held += low <= 1.0 <= high
     # 95 % of 400, within three standard deviations and a little for few vehicles.
     assert 360 <= held <= 393

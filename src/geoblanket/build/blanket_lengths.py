@@ -1,27 +1,67 @@
-"""How long the blanket of a location is, for the rows of a zone: by a predictor, or the same everywhere."""
+"""How long the blanket of a location is, for the rows of a zone: predicted, as it was found, or the same everywhere."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._geodesy import haversine_m
+from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS
+from geoblanket.blanket.findings import blanket_sizes, scan_findings
 from geoblanket.blanket.groups import MPH_M_S
 from geoblanket.blanket.place_regions import find_regions
-from geoblanket.errors import MismatchError
+from geoblanket.errors import InputError, MismatchError
 from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import Zones
 
-if TYPE_CHECKING:
-    from geoblanket.blanket.predictor import Predictor
+__all__ = [
+    "FixedLengths",
+    "FoundBlankets",
+    "KnownLengths",
+    "LengthSource",
+    "SourceOrigin",
+    "check_source",
+    "read_found_blankets",
+    "regions_of_source",
+]
 
-__all__ = ["FixedLengths", "PredictedLengths", "check_predictor", "regions_of_predictor"]
+
+class SourceOrigin(Protocol):
+    """What blankets were found for."""
+
+    @property
+    def by(self) -> str:
+        """The features that define the groups, joined by +."""
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between locations."""
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone of the hours."""
+
+    @property
+    def regions(self) -> str:
+        """What the numbers of the regions stand for, as JSON."""
+
+
+class LengthSource(Protocol):
+    """What tells lengths of blankets: a predictor, or findings."""
+
+    @property
+    def origin(self) -> SourceOrigin:
+        """What it was made for."""
+
+    def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return how many earlier places the blanket has; arrays are broadcast against each other."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +76,17 @@ class FixedLengths:
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedLengths:
-    """The lengths that a predictor gives for the speed between two places and the region of the present one.
+class KnownLengths:
+    """The lengths that a source gives for the speed between two places and the region of the present one.
 
     A regime has several hours; the longest blanket of them counts, since a shorter one would leave out a place that
     matters at one of them.
     """
 
-    predictor: Predictor
+    source: LengthSource
     places: Places
     region: Ints
-    """The predictor's region of each place, −1 for none, shape (P,)."""
+    """The source's region of each place, −1 for none, shape (P,)."""
     hours: tuple[int, ...]
     interval_s: float
 
@@ -54,37 +94,90 @@ class PredictedLengths:
         """Return the length for each pair of the place at t and the place at t − 1."""
         lat, lon = self.places.lat, self.places.lon
         speed_mph = haversine_m(lat[now], lon[now], lat[before], lon[before]) / (self.interval_s * MPH_M_S)
-        lengths = [
-            self.predictor.lengths(hour=hour, speed_mph=speed_mph, region=self.region[now]) for hour in self.hours
-        ]
+        lengths = [self.source.lengths(hour=hour, speed_mph=speed_mph, region=self.region[now]) for hour in self.hours]
         result: npt.NDArray[np.int64] = np.max(np.broadcast_arrays(*lengths), axis=0)
         return np.broadcast_to(result, now.shape)
 
 
-def check_predictor(predictor: Predictor, *, interval_s: float, time_zone: str) -> None:
-    """Raise MismatchError unless a predictor was trained for this interval and, if hours matter, time zone."""
-    origin = predictor.origin
+@dataclass(frozen=True)
+class FoundOrigin:
+    """What findings were made for; see `SourceOrigin`."""
+
+    by: str
+    interval_s: float
+    time_zone: str
+    regions: str
+
+
+@dataclass(frozen=True, eq=False)
+class FoundBlankets:
+    """Blankets as they were found, group by group; 1 where nothing was found."""
+
+    table: npt.NDArray[np.int64]
+    """Lengths by hour, speed bin and region, the last of which is any other; shape (24, 24, regions + 1)."""
+    origin: FoundOrigin
+
+    def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return how many earlier places the blanket has; arrays are broadcast against each other."""
+        speed = np.minimum(np.asarray(speed_mph) // SPEED_BIN_MPH, SPEED_BINS - 1).astype(np.intp)
+        numbers, other = np.asarray(region), self.table.shape[2] - 1
+        column = np.where((numbers >= 0) & (numbers < other), numbers, other)
+        result: npt.NDArray[np.int64] = self.table[np.asarray(hour), speed, column]
+        return result
+
+
+def read_found_blankets(path: str | Path) -> FoundBlankets:
+    """Read the blankets of findings written by `geoblanket blanket discover`, with one grouping.
+
+    Raises
+    ------
+    InputError
+        If there are several groupings: which of them counts would be a guess.
+    """
+    frame, about = scan_findings(path)
+    sizes = blanket_sizes(frame.collect()).drop_nulls("order")
+    by = sizes["by"].unique().to_list()
+    if len(by) != 1:
+        raise InputError(
+            f"has findings by {len(by)} groupings, and one is needed", path=path, hint="Discover by one grouping"
+        )
+    regions = int(sizes["region"].max() or -1) + 1  # type: ignore[arg-type]  # a column of integers
+    table = np.ones((HOURS, SPEED_BINS, regions + 1), np.int64)
+    for hour, speed_mph, region, order in sizes.select("hour", "speed_mph", "region", "order").iter_rows():
+        # A feature that does not define the groups is null: the finding holds for all its values.
+        table[
+            slice(None) if hour is None else hour,
+            slice(None) if speed_mph is None else speed_mph // SPEED_BIN_MPH,
+            slice(None) if region is None else region,
+        ] = order
+    origin = FoundOrigin(by[0], float(about["interval_s"]), about["time_zone"], json.dumps(about["regions"]))
+    return FoundBlankets(table, origin)
+
+
+def check_source(source: LengthSource, *, interval_s: float, time_zone: str) -> None:
+    """Raise MismatchError unless blankets were found for this interval and, if hours matter, time zone."""
+    origin = source.origin
     if origin.interval_s != interval_s:
         raise MismatchError(
-            f"The predictor was trained on locations every {origin.interval_s:g} s, the walks have one every "
-            f"{interval_s:g} s. Train one on these walks."
+            f"Blankets were found for locations every {origin.interval_s:g} s, the walks have one every "
+            f"{interval_s:g} s. Find them on these walks."
         )
     if "hour" in origin.by.split("+") and origin.time_zone != time_zone:
         raise MismatchError(
-            f"The predictor tells hours in the time zone {origin.time_zone}, the regimes in {time_zone}. "
-            "Give the regimes the predictor's time zone."
+            f"Blankets were found by hours in the time zone {origin.time_zone}, the regimes are in {time_zone}. "
+            "Give the regimes that time zone."
         )
 
 
-def regions_of_predictor(predictor: Predictor, places: Places, zones: Zones) -> Ints:
-    """Return the predictor's region of each place, −1 for none, shape (P,).
+def regions_of_source(source: LengthSource, places: Places, zones: Zones) -> Ints:
+    """Return the source's region of each place, −1 for none, shape (P,).
 
     Raises
     ------
     MismatchError
         If the regions are zones, and not those of the build.
     """
-    about = json.loads(predictor.origin.regions)
+    about = json.loads(source.origin.regions)
     if about is None:
         return np.full(len(places), -1, np.int32)
     if about["kind"] == "grid":
@@ -92,6 +185,6 @@ def regions_of_predictor(predictor: Predictor, places: Places, zones: Zones) -> 
     if about.get("identity") == zones.identity:
         return zones.zone
     raise MismatchError(
-        "The predictor was trained for other regions than the zones of this build. Give the zones that its findings "
-        "were made with, or train one on a grid of regions."
+        "Blankets were found for other regions than the zones of this build. Give the zones that the findings were "
+        "made with, or discover on a grid of regions."
     )

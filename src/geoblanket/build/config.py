@@ -24,6 +24,8 @@ LossKind = Literal["travel", "time", "straight", "nearest"]
 
 _LARGEST_BYTES: Final = 1 << 20
 _DEFAULT_ORDER: Final = 2
+_LENGTHS: Final = ("predictor", "findings", "order")
+"""What tells how long blankets are, one of them at most."""
 
 
 def _about(section: str, text: str, *, example: str | None = None) -> dict[str, str | None]:
@@ -64,6 +66,14 @@ class BuildConfig:
             "context",
             "With the context blanket: how long blankets are, a file from `geoblanket blanket train`.",
             example='"city.predictor"',
+        ),
+    )
+    findings: Path | None = field(
+        default=None,
+        metadata=_about(
+            "context",
+            "With the context blanket, instead of a predictor: findings from `geoblanket blanket discover`.",
+            example='"findings.parquet"',
         ),
     )
     order: int | None = field(
@@ -155,13 +165,13 @@ class BuildConfig:
     def largest(self) -> int:
         """Γ: how many earlier places histories have."""
         context = Context.parsed(self.context)
-        if context.kind == "blanket" and self.predictor is None:
+        if context.kind == "blanket" and self.predictor is None and self.findings is None:
             return self.blanket_order
         return {"none": 0, "markov": context.order}.get(context.kind, len(self.history_weights))
 
     @property
     def blanket_order(self) -> int:
-        """How long blankets are where no predictor tells."""
+        """How long blankets are where neither a predictor nor findings tell."""
         return min(self.order or _DEFAULT_ORDER, len(self.history_weights))
 
     @property
@@ -215,11 +225,11 @@ class BuildConfig:
         needed = {"none": 0, "markov": context.order}.get(context.kind, 1)
         if len(self.history_weights) < needed:
             yield f"the context {self.context} needs {needed} history weight(s), got {len(self.history_weights)}"
-        for name in ("predictor", "order"):
-            if context.kind != "blanket" and getattr(self, name) is not None:
-                yield f"{name} needs the context blanket, got the context {self.context}"
-        if self.predictor is not None and self.order is not None:
-            yield "predictor and order exclude each other: both tell how long blankets are"
+        given = [name for name in _LENGTHS if getattr(self, name) is not None]
+        if context.kind != "blanket":
+            yield from (f"{name} needs the context blanket, got the context {self.context}" for name in given)
+        if len(given) > 1:
+            yield f"{' and '.join(given)} exclude each other: each tells how long blankets are"
         if self.order is not None and self.order > len(self.history_weights):
             yield f"order {self.order} needs as many history weights, got {len(self.history_weights)}"
 
@@ -271,14 +281,11 @@ def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
         except ValueError as error:
             problems.append(f"{name} {error}")
     # A flag takes the place of what excludes it.
-    for one, other in (
-        ("predictor", "order"),
-        ("order", "predictor"),
-        ("zones", "max_places"),
-        ("max_places", "zones"),
-    ):
-        if flags.get(one) is not None and flags.get(other) is None:
-            values.pop(other, None)
+    for group in (_LENGTHS, ("zones", "max_places")):
+        if any(flags.get(name) is not None for name in group):
+            for name in group:
+                if flags.get(name) is None:
+                    values.pop(name, None)
     try:
         config = BuildConfig(**values)
     except ParameterError as error:

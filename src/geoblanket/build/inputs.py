@@ -14,7 +14,14 @@ import numpy as np
 from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress
-from geoblanket.build.blanket_lengths import FixedLengths, PredictedLengths, check_predictor, regions_of_predictor
+from geoblanket.build.blanket_lengths import (
+    FixedLengths,
+    KnownLengths,
+    LengthSource,
+    check_source,
+    read_found_blankets,
+    regions_of_source,
+)
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.row_tree import Lengths
@@ -128,8 +135,9 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         "places": places.identity,
         "zones": zones.identity,
     }
-    if config.predictor is not None:
-        identities["predictor"] = sha256_file(config.predictor)
+    for name in ("predictor", "findings"):
+        if (file := getattr(config, name)) is not None:
+            identities[name] = sha256_file(file)
     lengths = _lengths(config, places, zones, interval_s)
     options = {
         "largest": config.largest,
@@ -181,12 +189,20 @@ def _loss(config: BuildConfig, graph: RoadGraph, places: Places, walks: str | Pa
 def _lengths(
     config: BuildConfig, places: Places, zones: Zones, interval_s: float
 ) -> Callable[[tuple[int, ...]], Lengths]:
-    if config.predictor is None:
+    source = _length_source(config)
+    if source is None:
         fixed = FixedLengths(config.blanket_order)
         return lambda _: fixed
+    check_source(source, interval_s=interval_s, time_zone=config.time_zone)
+    region = regions_of_source(source, places, zones)
+    return lambda hours: KnownLengths(source, places, region, hours, interval_s)
+
+
+def _length_source(config: BuildConfig) -> LengthSource | None:
+    if config.findings is not None:
+        return read_found_blankets(config.findings)
+    if config.predictor is None:
+        return None
     from geoblanket.blanket.predictor_file import load_predictor
 
-    predictor = load_predictor(config.predictor)
-    check_predictor(predictor, interval_s=interval_s, time_zone=config.time_zone)
-    region = regions_of_predictor(predictor, places, zones)
-    return lambda hours: PredictedLengths(predictor, places, region, hours, interval_s)
+    return load_predictor(config.predictor)

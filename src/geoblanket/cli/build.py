@@ -48,8 +48,11 @@ def build(
     predictor: Annotated[
         Path | None, typer.Option(metavar="FILE", help="How long blankets are, from `geoblanket blanket train`.")
     ] = None,
+    findings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Or as they were found, from `geoblanket blanket discover`.")
+    ] = None,
     order: Annotated[
-        int | None, typer.Option(help="Blankets of this length everywhere, instead of a predictor.", show_default="2")
+        int | None, typer.Option(help="Or the same length everywhere.", show_default="2")
     ] = None,
     loss: Annotated[
         str | None,
@@ -112,6 +115,7 @@ def build(
         history_weights=None if history_weights is None else _numbers(history_weights),
         context=context,
         predictor=predictor,
+        findings=findings,
         order=order,
         loss=loss,
         gap=gap,
