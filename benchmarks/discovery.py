@@ -65,6 +65,7 @@ def plain_loop(folder: Path) -> tuple[int, int, float]:
     from geoblanket.blanket.hypotheses import lagged
     from geoblanket.blanket.independence import find_test
     from geoblanket.blanket.place_regions import find_regions
+    from geoblanket.errors import UntestableError
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
 
@@ -102,7 +103,11 @@ def plain_loop(folder: Path) -> tuple[int, int, float]:
                 "place", *(f"place_{lag}" for lag in range(1, m + 2))
             )
             at = window.to_numpy()
-            if test(*lagged(np.stack([x[at], y[at]], axis=-1), m), seed=0).p_value > ALPHA:
+            try:
+                p_value = test(*lagged(np.stack([x[at], y[at]], axis=-1), m), seed=0).p_value
+            except UntestableError:
+                break
+            if p_value > ALPHA:
                 break
     return len(some), keys.height, time.perf_counter() - start
 
