@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,9 @@ def test_a_task_that_kills_every_worker_is_told_after_all_others_are_done(tmp_pa
 
 
 def test_errors_of_a_task_are_not_taken_for_dead_workers() -> None:
+    wrong: Any = {"a": ("no number", None, 0), "b": (1, None, 0)}
     with pytest.raises(TypeError):
-        list(run_tasks(square_or_die, {"a": ("no number", None, 0), "b": (1, None, 0)}, workers=2, cluster=None))  # type: ignore[dict-item]
+        list(run_tasks(square_or_die, wrong, workers=2, cluster=None))
 
 
 def test_on_a_cluster(address: str, tmp_path: Path) -> None:
