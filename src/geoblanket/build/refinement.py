@@ -1,0 +1,189 @@
+"""The second stage for losses that depend on more of the past than a mechanism looks at.
+
+The first stage finds a mechanism over coarse rows. Where the loss differs between the histories that share one, the
+second splits each row into finer ones and lets these differ, while on average they report as before: for each coarse
+row and each output, the mean over its fine rows, weighted by the prior, stays what it was. What is promised then holds
+between the fine rows, and the loss can only get smaller. It is still an upper bound on the least loss over fine rows,
+because the means are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, eye_array, kron, vstack
+
+from geoblanket.build.rows import ZoneRows
+from geoblanket.errors import GuaranteeViolation, MismatchError, ParameterError
+from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import Problem
+
+__all__ = ["Refined", "coarse_rows", "refine"]
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+_MOST_CONSTRAINTS = 2_000_000
+_RATIO_CAP = 1e9
+"""Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """A mechanism over fine rows, verified, and what it gained."""
+
+    mechanism: Mechanism
+    loss: float
+    """Its expected loss."""
+    loss_before: float
+    """The expected loss where each fine row reports as its coarse one."""
+    marginal_error: float
+    """By how much the mean over the fine rows of a coarse row differs from it at most, in probability: exact repair
+    moves it by a hair."""
+
+
+def coarse_rows(fine: ZoneRows, coarse: ZoneRows) -> Indices:
+    """Return the coarse row of each fine one, shape (fine rows,).
+
+    Raises
+    ------
+    MismatchError
+        If the zones differ, or the histories of a fine row use several coarse ones.
+    """
+    if not np.array_equal(fine.places_e7, coarse.places_e7) or not np.array_equal(fine.zone, coarse.zone):
+        raise MismatchError("Fine and coarse rows must be of the same zone.")
+    of_history = coarse.row_of(fine.histories).astype(np.int64)
+    result = np.empty(len(fine), np.int64)
+    result[fine.history_rows] = of_history
+    back = fine.row_of(coarse.histories)
+    wrong = np.concatenate(
+        [fine.history_rows[result[fine.history_rows] != of_history], back[result[back] != coarse.history_rows]]
+    )
+    if len(wrong):
+        raise MismatchError(
+            f"{len(np.unique(wrong))} of {len(fine)} fine rows hold histories of several coarse ones, the first is row "
+            f"{wrong.min()}. Make the coarse rows with the same counts and a shorter past."
+        )
+    return result
+
+
+def refine(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike, *, time_limit_s: float = 60.0) -> Refined:
+    """Let fine rows differ within the coarse row that they come from, at the least expected loss.
+
+    Parameters
+    ----------
+    mechanism
+        Over coarse rows.
+    problem
+        Over fine rows, with the same outputs, ε and η: what is promised, and what is lost. No two fine rows may be
+        nearer to each other than their coarse rows are.
+    coarse
+        The coarse row of each fine row, shape (fine rows,).
+    time_limit_s
+        Seconds that the search may take.
+
+    Raises
+    ------
+    MismatchError
+        If mechanism, problem and rows do not belong together.
+    ParameterError
+        If the linear program is too large: this is for small zones.
+    """
+    rows = _checked(mechanism, problem, coarse)
+    copied = _copy(mechanism, problem, rows)
+    used = np.flatnonzero(mechanism.weights.any(axis=0))
+    marginal = mechanism.probabilities[:, used]
+    found = _solve(problem, rows, used, marginal, time_limit_s)
+    best = copied
+    if found is not None:
+        table = np.zeros((problem.row_count, problem.output_count))
+        table[:, used] = found
+        repaired = Mechanism.from_probabilities(table, problem)
+        best = min(copied, repaired, key=lambda one: one.expected_loss(problem))
+    return Refined(
+        mechanism=best,
+        loss=best.expected_loss(problem),
+        loss_before=copied.expected_loss(problem),
+        marginal_error=_marginal_error(best.probabilities, mechanism.probabilities, problem.prior, rows),
+    )
+
+
+def _checked(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike) -> Indices:
+    rows = np.asarray(coarse)
+    if rows.shape != (problem.row_count,) or not np.issubdtype(rows.dtype, np.integer):
+        raise ParameterError(f"There must be a coarse row for each of the {problem.row_count} fine rows.")
+    if rows.min() < 0 or rows.max() >= mechanism.row_count:
+        raise ParameterError(f"Coarse rows must be from 0 to {mechanism.row_count - 1}.")
+    if mechanism.output_count != problem.output_count:
+        raise MismatchError(
+            f"The mechanism has {mechanism.output_count} outputs, and the problem {problem.output_count}. "
+            "They must be the same."
+        )
+    if (mechanism.epsilon_micro, mechanism.eta_mm) != (problem.epsilon_micro, problem.eta_mm):
+        raise MismatchError("The mechanism and the problem must promise the same: ε and η differ.")
+    return rows.astype(np.int64)
+
+
+def _copy(mechanism: Mechanism, problem: Problem, rows: Indices) -> Mechanism:
+    """Return the mechanism whose fine rows report as their coarse ones: where the second stage starts."""
+    try:
+        return Mechanism.verified(
+            mechanism.weights[rows],
+            distance_mm=problem.distance_mm,
+            epsilon_micro=problem.epsilon_micro,
+            eta_mm=problem.eta_mm,
+        )
+    except GuaranteeViolation as error:
+        raise MismatchError(
+            f"Fine rows {error.row} and {error.other_row} are nearer to each other than their coarse rows are, so that "
+            "they are not parts of these."
+        ) from error
+
+
+def _solve(
+    problem: Problem, rows: Indices, used: Indices, marginal: Floats, time_limit_s: float
+) -> npt.NDArray[np.float64] | None:
+    """Return the best fine rows over the used outputs, not to be trusted; None if there is no answer in time."""
+    size, outputs = problem.row_count, len(used)
+    low, high = np.nonzero(problem.constrained)
+    if len(low) * outputs > _MOST_CONSTRAINTS:
+        raise ParameterError(
+            f"The linear program of the refinement has {len(low) * outputs:,} constraints, more than "
+            f"{_MOST_CONSTRAINTS:,}. Refine smaller zones."
+        )
+    ratio = np.exp(np.minimum(problem.log_bound[low, high], np.log(_RATIO_CAP)))
+    pair = np.arange(len(low))
+    promise = coo_array(
+        (np.concatenate([np.ones(len(low)), -ratio]), (np.tile(pair, 2), np.concatenate([low, high]))),
+        shape=(len(low), size),
+    )
+    means, of_means = _means(problem.prior, rows)
+    each_output = eye_array(outputs)
+    answer = linprog(  # type: ignore[call-overload]  # its stubs do not know sparse matrices
+        (problem.prior[:, None] * problem.loss[:, used]).ravel(),
+        A_ub=kron(promise, each_output),
+        b_ub=np.zeros(len(low) * outputs),
+        A_eq=vstack([kron(means, each_output), kron(eye_array(size), np.ones((1, outputs)))]),
+        b_eq=np.concatenate([marginal[of_means].ravel(), np.ones(size)]),
+        bounds=(0, 1),
+        method="highs",
+        options={"time_limit": time_limit_s},
+    )
+    return None if answer.x is None else np.asarray(answer.x, np.float64).reshape(size, outputs)
+
+
+def _means(prior: Floats, rows: Indices) -> tuple[csr_array[np.float64, tuple[int, int]], Indices]:
+    """Return the weights by which fine rows make up coarse ones, and which these are; improbable ones are left out."""
+    probable = np.flatnonzero(prior > 0)
+    used, position = np.unique(rows[probable], return_inverse=True)
+    mass = np.bincount(position, prior[probable])
+    share = prior[probable] / mass[position]
+    return csr_array((share, (position, probable)), shape=(len(used), len(prior))), used
+
+
+def _marginal_error(fine: Floats, coarse: Floats, prior: Floats, rows: Indices) -> float:
+    means, used = _means(prior, rows)
+    return float(np.abs(means @ fine - coarse[used]).max())

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from geoblanket.build.refinement import coarse_rows, refine
+from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism import Mechanism, Problem, optimise
+from tests.build.worlds import counted, grid, straight_on
+
+Floats = npt.NDArray[np.float64]
+
+
+def a_split(seed: int, *, coarse_count: int = 5, outputs: int = 4) -> tuple[Mechanism, Problem, npt.NDArray[np.int64]]:
+    """Coarse rows on a line, each split in one to three fine ones whose losses differ."""
+    rng = np.random.default_rng(seed)
+    rows = np.repeat(np.arange(coarse_count), rng.integers(1, 4, coarse_count))
+    where = rows * 1.0 + rng.uniform(0, 0.5, len(rows))
+    distance = np.floor(np.abs(where[:, None] - where) * 1e6) / 1e6
+    loss = np.abs(where[:, None] - np.linspace(0, coarse_count, outputs)) + rng.uniform(0, 2, (len(rows), outputs))
+    prior = rng.dirichlet(np.ones(len(rows)))
+    fine = Problem(loss, prior, distance, epsilon=1.5, eta_km=3.0)
+    together = (rows[:, None] == np.arange(coarse_count)).astype(float)
+    mass = together.T @ prior
+    nearest = np.array([
+        [distance[np.ix_(rows == one, rows == other)].min() if one != other else 0.0 for other in range(coarse_count)]
+        for one in range(coarse_count)
+    ])  # fmt: skip
+    coarse = Problem(together.T @ (prior[:, None] * loss) / mass[:, None], mass, nearest, epsilon=1.5, eta_km=3.0)
+    return optimise(coarse, gap=1e-3).mechanism, fine, rows
+
+
+def least_loss(problem: Problem, *, kept: tuple[Mechanism, npt.NDArray[np.int64]] | None) -> float:
+    """The optimum as CVXPY and Clarabel see it, written as in the paper; `kept`: with the marginals of a mechanism."""
+    cp: Any = cvxpy
+    table = cp.Variable(problem.loss.shape, nonneg=True)
+    constraints = [cp.sum(table, axis=1) == 1]
+    for row, other in np.argwhere(problem.constrained):
+        constraints.append(table[row] <= np.exp(problem.log_bound[row, other]) * table[other])
+    if kept is not None:
+        mechanism, rows = kept
+        for coarse in np.unique(rows):
+            inside = np.flatnonzero(rows == coarse)
+            mean = sum(problem.prior[row] * table[row] for row in inside)
+            constraints.append(mean == problem.prior[inside].sum() * mechanism.probabilities[coarse])
+    model = cp.Problem(cp.Minimize(cp.sum(cp.multiply(problem.prior[:, None] * problem.loss, table))), constraints)
+    model.solve(solver=cp.CLARABEL)
+    return float(model.value)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_is_the_optimum_of_the_papers_program(seed: int) -> None:
+    mechanism, fine, rows = a_split(seed)
+    found = refine(mechanism, fine, rows)
+    expected = least_loss(fine, kept=(mechanism, rows))
+    assert found.loss == pytest.approx(expected, rel=1e-5)
+    assert found.loss >= least_loss(fine, kept=None) - 1e-6
+    assert found.loss <= found.loss_before
+    assert found.mechanism.certificate.epsilon_effective <= 1.5
+
+
+def test_it_gains_where_the_loss_differs_within_a_row() -> None:
+    mechanism, fine, rows = a_split(0)
+    found = refine(mechanism, fine, rows)
+    assert found.loss < 0.9995 * found.loss_before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_means_are_kept(seed: int) -> None:
+    mechanism, fine, rows = a_split(seed)
+    found = refine(mechanism, fine, rows)
+    worst = 0.0
+    for coarse in range(mechanism.row_count):
+        inside = rows == coarse
+        mean = fine.prior[inside] @ found.mechanism.probabilities[inside] / fine.prior[inside].sum()
+        worst = max(worst, float(np.abs(mean - mechanism.probabilities[coarse]).max()))
+    assert worst == pytest.approx(found.marginal_error, abs=1e-12)
+    assert worst < 1e-6
+
+
+def test_improbable_rows_are_free_but_keep_the_promise() -> None:
+    mechanism, fine, rows = a_split(1)
+    prior = fine.prior.copy()
+    prior[rows == rows[0]] = 0.0
+    fine = Problem(fine.loss, prior / prior.sum(), fine.distance_km, epsilon=1.5, eta_km=3.0)
+    found = refine(mechanism, fine, rows)
+    assert found.loss <= found.loss_before
+    assert found.marginal_error < 1e-6
+
+
+def test_without_time_the_coarse_rows_are_copied() -> None:
+    mechanism, fine, rows = a_split(0)
+    found = refine(mechanism, fine, rows, time_limit_s=0.0)
+    assert found.loss == found.loss_before
+    assert (found.mechanism.weights == mechanism.weights[rows]).all()
+
+
+def zone_rows(context: str) -> ZoneRows:
+    places = grid(4, 3)
+    counts = counted(straight_on(places, 3000))
+    return make_rows(places, range(4), counts, reach_m=500.0, context=context, max_rows=10_000)
+
+
+def test_histories_of_a_zone_split_further() -> None:
+    fine, coarse = zone_rows("markov:2"), zone_rows("markov:1")
+    rows = coarse_rows(fine, coarse)
+    assert len(fine) > len(coarse)
+    assert (coarse.anchors[rows, :2] == fine.anchors[:, :2]).all()
+    rng = np.random.default_rng(0)
+    own = rng.uniform(0, 1, (len(fine), 4))
+    share = np.zeros((len(coarse), len(fine)))
+    share[rows, np.arange(len(fine))] = fine.prior
+    prior = share.sum(axis=1)
+    reduced = Problem(share @ own / prior[:, None], prior, coarse.distance_km, epsilon=4.0)
+    mechanism = optimise(reduced, gap=0.01).mechanism
+    found = refine(mechanism, Problem(own, fine.prior, fine.distance_km, epsilon=4.0), rows)
+    assert found.loss < found.loss_before
+
+
+def test_rows_that_are_no_parts_are_refused() -> None:
+    with pytest.raises(MismatchError, match="hold histories of several coarse ones"):
+        coarse_rows(zone_rows("markov:1"), zone_rows("markov:2"))
+    places = grid(4, 3)
+    other = make_rows(places, range(5), counted(straight_on(places, 300)), reach_m=500.0, context="none")
+    with pytest.raises(MismatchError, match="same zone"):
+        coarse_rows(zone_rows("markov:1"), other)
+    mechanism, fine, rows = a_split(0)
+    near = Problem(fine.loss, fine.prior, fine.distance_km / 10, epsilon=1.5, eta_km=3.0)
+    with pytest.raises(MismatchError, match="nearer to each other than their coarse rows"):
+        refine(mechanism, near, rows)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    mechanism, fine, rows = a_split(0)
+    with pytest.raises(ParameterError, match="a coarse row for each"):
+        refine(mechanism, fine, rows[1:])
+    with pytest.raises(ParameterError, match="from 0 to 4"):
+        refine(mechanism, fine, rows + 1)
+    with pytest.raises(MismatchError, match="4 outputs, and the problem 3"):
+        refine(mechanism, Problem(fine.loss[:, :3], fine.prior, fine.distance_km, epsilon=1.5, eta_km=3.0), rows)
+    with pytest.raises(MismatchError, match="ε and η differ"):
+        refine(mechanism, Problem(fine.loss, fine.prior, fine.distance_km, epsilon=2.0, eta_km=3.0), rows)
+    many = Problem(np.ones((1500, 2)), np.full(1500, 1 / 1500), 1 - np.eye(1500), epsilon=1.5, eta_km=3.0)
+    one = Problem(np.ones((1, 2)), np.ones(1), np.zeros((1, 1)), epsilon=1.5, eta_km=3.0)
+    halves = Mechanism.from_probabilities([[0.5, 0.5]], one)
+    with pytest.raises(ParameterError, match="more than 2,000,000"):
+        refine(halves, many, np.zeros(1500, np.int64))
