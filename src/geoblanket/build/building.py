@@ -112,15 +112,16 @@ def _run(
     tasks: Mapping[str, ZoneTask], folder: WorkFolder, *, workers: int | None, cluster: str | None, progress: Progress
 ) -> None:
     left = {name: task for name, task in tasks.items() if not folder.has(task)}
-    done = len(tasks) - len(left)
-    progress(_PHASE, done, len(tasks))
+    total = sum(task.work for task in tasks.values())
+    done = total - sum(task.work for task in left.values())
+    progress(_PHASE, done, total)
     if not left:
         return
     processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
     for name, result in run_tasks(build_zone, left, workers=processes, cluster=cluster):
         folder.add(tasks[name], result)
-        done += 1
-        progress(_PHASE, done, len(tasks))
+        done += tasks[name].work
+        progress(_PHASE, done, total)
 
 
 def _record(

@@ -62,6 +62,12 @@ class ZoneTask:
     """The process that asks for it."""
 
     @property
+    def work(self) -> float:
+        """How long it takes by estimate, in no unit: for the time that is left."""
+        rows = len(self.members) if self.context == "none" else self.config.max_rows
+        return float(rows) ** 1.5 * len(self.members)
+
+    @property
     def name(self) -> str:
         """The zone and regime, in words."""
         return f"zone {self.number} ({self.zone}), regime '{self.regime}'"

@@ -136,7 +136,7 @@ def build(
                 roads, walks, out, config=found, workers=workers, cluster=cluster, resume=resume, progress=progress
             )
     except BaseException:
-        if not resume and work_folder_path(out).exists():
+        if work_folder_path(out).exists():
             say(f"What is finished is kept in {work_folder_path(out)}; go on with --resume.")
         raise
     if json:
