@@ -1,0 +1,268 @@
+"""The report of a build: one page that needs no internet, its figures as files, and the record as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geoblanket import __version__
+from geoblanket._page import Page
+from geoblanket._picture import save_figure
+from geoblanket.build.reach import coordinates_e7
+from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
+from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle
+from geoblanket.build.report_words import cost_table, factor_table, limits, measured, promise, summary
+from geoblanket.errors import MismatchError
+from geoblanket.mechanism.bundle import Bundle, load_bundle
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import choose_places
+
+__all__ = ["write_build_report"]
+
+
+def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *, title: str | None = None) -> Path:
+    """Write `report.html`, its figures (PNG and SVG) and the record (`NAME.build.json`) to a folder.
+
+    The bundle is loaded, and so verified again, on the way.
+
+    Parameters
+    ----------
+    bundle
+        A bundle with its record beside it, as `build_bundle` writes them.
+    roads
+        The roads that it was built with.
+    out
+        The folder; it is made where it does not exist.
+    title
+        Of the page; by default the bundle's name.
+
+    Returns
+    -------
+    page
+        Where the page is.
+
+    Raises
+    ------
+    InputError, GuaranteeViolation
+        If the bundle or its record cannot be used.
+    MismatchError
+        If bundle, record and roads do not belong together.
+    """
+    record = read_record(record_path(bundle))
+    loaded = load_bundle(bundle)
+    graph = RoadGraph.load(roads)
+    places = choose_places(graph, spacing_m=record.spacing_m)
+    if loaded.sha256 != record.bundle_sha256:
+        raise MismatchError(f"{record_path(bundle)} is the record of another bundle than {bundle}. Build again.")
+    if not np.array_equal(coordinates_e7(places), loaded.places_e7):
+        raise MismatchError(f"{bundle} was built with other roads than {roads}. Give the roads that it was built with.")
+    zones = zones_of_bundle(loaded, record, places)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = {
+        "zones": zones_map(graph, places, zones),
+        "loss-map": loss_map(graph, places, zones, record),
+        "losses": loss_figure(record),
+    }
+    for name, figure in figures.items():
+        for ending in ("png", "svg"):
+            save_figure(figure, folder / f"{name}.{ending}", dpi=130)
+    write_record(record, folder / record.bundle)
+    page = _page(record, loaded, folder, title or f"The build of {record.bundle}")
+    page.save(folder / "report.html", footer=f"Made by geoblanket {__version__}.")
+    return folder / "report.html"
+
+
+def _page(record: BuildRecord, bundle: Bundle, folder: Path, title: str) -> Page:
+    page = Page(title, lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
+    page.heading("In short")
+    page.bullets(summary(record))
+    _add_promise(page, record, bundle)
+    _add_map(page, folder)
+    _add_losses(page, record, folder)
+    _add_sizes(page, record)
+    _add_making(page, record)
+    return page
+
+
+def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
+    page.heading("What is promised")
+    page.bullets(promise(record))
+    page.table(
+        ("Two present places apart by", "at most so much more probable from one"),
+        factor_table(record),
+        caption="One report, with the same past.",
+    )
+    page.heading("What is not")
+    page.bullets(limits())
+    page.table(
+        ("Reports", "budget, per km", "for places 100 m apart, at most"),
+        cost_table(record),
+        caption=(
+            "What reports add up to for one who compares two ways that differ by so much all the time: ε·(1 + Σw) "
+            "per report."
+        ),
+    )
+    page.note(f"Disclosed by design: {bundle.disclosed}.")
+    page.subheading("As it was verified")
+    for line in bundle.guarantee.split("\n"):
+        page.paragraph(line)
+
+
+def _add_map(page: Page, folder: Path) -> None:
+    page.heading("Zones and places")
+    page.figure(
+        folder / "zones.png",
+        caption="The public zones, one colour each, and the places as dots. A report names a place of the zone.",
+        alt="A map of the roads with the zones in colours, their numbers, and all places.",
+    )
+
+
+def _add_losses(page: Page, record: BuildRecord, folder: Path) -> None:
+    page.heading("Loss and gap")
+    page.paragraph(
+        f"The loss is {record.loss}, in {record.unit}. In design, vehicles move as in the training walks; held-out "
+        "walks are of other vehicles, or of a later time, and were not looked at before. The gap says by how much the "
+        "loss can be above the least possible one of the same rows, at most; it is proven, not estimated."
+    )
+    page.figure(
+        folder / "losses.png",
+        caption="The loss of each zone, by regime."
+        + (
+            f" The {MOST_ZONES} zones with the most steps are shown."
+            if len({zone.number for zone in record.zones}) > MOST_ZONES
+            else ""
+        ),
+        alt="For each zone: the proven bound, the loss in design, on held-out walks, and without context.",
+    )
+    page.figure(
+        folder / "loss-map.png",
+        caption="Where the loss is large: places by the expected loss of their zone.",
+        alt="A map of the places, coloured by the loss of their zone.",
+    )
+    header: tuple[str, ...] = ("zone", "regime", "share of steps", "loss", "gap", "held out", "outputs used")
+    if record.totals.context_free_loss is not None:
+        header = (*header, "without context", "context gains")
+    page.table(header, _loss_rows(record), caption=f"Losses in {record.unit}.", words=(0, 1))
+    notes = [f"Zone {zone.number}, {zone.regime}: {note}." for zone in record.zones for note in _ended(zone)]
+    if notes:
+        page.subheading("Notes")
+        page.bullets(notes)
+
+
+def _loss_rows(record: BuildRecord) -> Iterator[tuple[str, ...]]:
+    compared = record.totals.context_free_loss is not None
+    for zone in _in_order(record):
+        row: tuple[str, ...] = (
+            f"{zone.number}",
+            zone.regime,
+            f"{zone.share:.1%}",
+            f"{zone.loss:.4g}",
+            f"{zone.gap:.2%}",
+            measured(zone.held_out),
+            f"{zone.outputs_used} of {zone.rows.places}",
+        )
+        if compared:
+            plain = zone.context_free_loss
+            gain = "–" if not plain else f"{1 - zone.loss / plain:.1%}"
+            row = (*row, "–" if plain is None else f"{plain:.4g}", gain)
+        yield row
+
+
+def _add_sizes(page: Page, record: BuildRecord) -> None:
+    totals = record.totals
+    page.heading("Sizes, before and after the reduction")
+    page.paragraph(
+        "Before: every history of the full length that a vehicle can have is a row of its own. After: only what the "
+        "context looks at tells rows apart, and histories that were hardly seen share the row of the nearest one. What "
+        "is promised between histories is the same."
+    )
+    page.table(
+        ("", "before", "after", "of it"),
+        [
+            (
+                "variables",
+                _big(totals.variables_before),
+                _big(totals.variables),
+                _of(totals.variables, totals.variables_before),
+            ),
+            (
+                "constraints",
+                _big(totals.constraints_before),
+                _big(totals.constraints),
+                _of(totals.constraints, totals.constraints_before),
+            ),
+        ],
+        caption="All zones and regimes together.",
+    )
+    page.table(
+        ("zone", "regime", "context", "places", "histories within reach", "seen", "told apart", "rows", "seconds"),
+        [
+            (
+                f"{zone.number}",
+                zone.regime,
+                zone.rows.context,
+                f"{zone.rows.places:,}",
+                _big(zone.rows.histories_reachable),
+                f"{zone.rows.histories_seen:,}",
+                f"{zone.rows.histories_listed:,}",
+                f"{zone.rows.rows:,}",
+                f"{zone.seconds:.1f}",
+            )
+            for zone in _in_order(record)
+        ],
+        words=(0, 1, 2),
+    )
+
+
+def _add_making(page: Page, record: BuildRecord) -> None:
+    page.heading("How it was made")
+    memory = max(record.peak_memory_mb, *(zone.peak_memory_mb for zone in record.zones))
+    page.table(
+        ("", ""),
+        [
+            ("size of the bundle", f"{record.bundle_bytes:,} bytes"),
+            ("SHA-256 of the bundle", record.bundle_sha256),
+            ("time of this run", f"{record.seconds:,.0f} s"),
+            ("time of all zones together", f"{sum(zone.seconds for zone in record.zones):,.0f} s"),
+            ("memory of a process, at most", f"{memory:,.0f} MB"),
+            ("time between the places of a history", f"{record.interval_s:g} s"),
+            ("spacing of the places, at least", f"{record.spacing_m:g} m"),
+        ],
+        words=(0, 1),
+    )
+    parameters = [
+        (section, name, _value(value)) for section, values in record.config.items() for name, value in values.items()
+    ]
+    page.table(("section", "parameter", "value"), parameters, caption="Every parameter.", words=(0, 1, 2))
+    made = [*record.inputs.items(), *record.software.items()]
+    page.table(("what", "identity or version"), made, caption="Inputs and software.", words=(0, 1))
+
+
+def _in_order(record: BuildRecord) -> list[ZoneRecord]:
+    return sorted(record.zones, key=lambda zone: (zone.number, zone.regime))
+
+
+def _ended(zone: ZoneRecord) -> Iterator[str]:
+    yield from (note.rstrip(".") for note in zone.notes)
+    if zone.gap > 0.05:
+        yield f"the gap is {zone.gap:.1%}; the search ended because of {zone.outcome}"
+
+
+def _big(number: int) -> str:
+    return f"{number:,}" if number < 10**9 else f"{number:.3g}"
+
+
+def _of(after: int, before: int) -> str:
+    return f"{after / before:.2g}" if before else "–"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_value(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(_value(one) for one in value)
+    return "–" if value is None else f"{value}"

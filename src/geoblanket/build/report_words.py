@@ -1,0 +1,144 @@
+"""What a build promises, discloses and costs, in plain words."""
+
+from __future__ import annotations
+
+import math
+
+from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
+
+__all__ = ["cost_table", "factor_table", "limits", "measured", "promise", "summary", "weighted_places"]
+
+_DISTANCES_KM = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+_FEW_OUTPUTS = 3
+
+
+def summary(record: BuildRecord) -> list[str]:
+    """Return what a reader in a hurry should know."""
+    totals, unit = record.totals, record.unit
+    zones = len({zone.zone for zone in record.zones})
+    lines = [
+        f"{totals.mechanisms:,} mechanisms for {zones:,} zones, {record.places:,} places; every one verified in exact "
+        "arithmetic.",
+        f"Expected loss ({record.loss}): {totals.loss:.4g} {unit}. No mechanism of the same rows has less than "
+        f"{totals.lower_bound:.4g} {unit}: the gap is {totals.gap:.2%} ({totals.largest_gap:.2%} in the worst zone).",
+    ]
+    if totals.held_out is not None:
+        lines.append(f"On walks that were held out: {measured(totals.held_out, unit)}.")
+    if totals.gain is not None:
+        lines.append(
+            f"To look at the past lowers the loss by {totals.gain:.1%} against the best without it, in design."
+        )
+    if totals.held_out_gain is not None:
+        sure = ""
+        if totals.held_out_gain_low is not None and totals.held_out_gain_high is not None:
+            sure = f" (95 % interval {totals.held_out_gain_low:.1%} to {totals.held_out_gain_high:.1%})"
+        lines.append(f"On walks that were held out, by {totals.held_out_gain:.1%}{sure}.")
+    if few := [zone for zone in record.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
+        lines.append(
+            f"{len(few):,} of {totals.mechanisms:,} mechanisms report at most {_FEW_OUTPUTS} different places with a "
+            "probability worth mentioning: for this ε their zones are small, and little is told beyond the zone."
+        )
+    return lines
+
+
+def promise(record: BuildRecord) -> list[str]:
+    """Return what is guaranteed, sentence by sentence."""
+    zone = record.zones[0]
+    radius_m = math.ceil(record.snapping_radius_m)
+    within = "any distance" if zone.eta_km == math.inf else f"a distance of at most η = {zone.eta_km:g} km"
+    lines = [
+        f"Take two histories of a zone and regime at {within}, d km. Whatever is reported, it is at most e^(ε·d) times "
+        f"as probable from one as from the other, with ε = {zone.epsilon:g} per km.",
+        f"A history is the present place and the {_places(record)} before it, {record.interval_s:g} s apart. "
+        f"{weighted_places(_longest_past(record))}",
+        "This holds for every pair of histories that a vehicle can have in the zone, seen in the data or not, and "
+        "whatever the recipient knows besides. Predictions and priors decide how useful reports are, not how private.",
+        f"Places stand for all positions near them: a point of a road is at most {radius_m:,} m from its place. "
+        f"Between raw coordinates, add twice that ({2 * radius_m:,} m) to d.",
+        f"A history that no vehicle slower than {_speed(record)} can have counts as the nearest one that it can.",
+    ]
+    if zone.eta_km != math.inf:
+        lines.append("Beyond η the promise holds along chains of histories within η: their factors multiply.")
+    return lines
+
+
+def limits() -> list[str]:
+    """Return what is not promised."""
+    return [
+        "Reports add up. Each one costs budget, also one from the same place: see the table below. Nothing in the "
+        "bundle limits how often a vehicle reports.",
+        "The zone of a report is that of the true present place, so it is disclosed exactly; so are the regime and "
+        "when a report was made, and that the vehicle made one.",
+        "Who reports is not hidden: a name or a number of the vehicle in a report makes its reports linkable.",
+        "What a recipient learns in other ways (a camera, a receipt) is not hidden.",
+    ]
+
+
+def weighted_places(weights: tuple[float, ...]) -> str:
+    """Return in words what earlier places count in the distance of two histories."""
+    if not weights:
+        return "The distance of two histories is that of their present places."
+    counted = ", ".join("∞" if weight == math.inf else f"{weight:g}" for weight in weights)
+    known = " A past with ∞ is taken as known to the recipient, and is not protected." if math.inf in weights else ""
+    return (
+        "Their distance is that of the present places, plus that of the earlier ones, the latest first, times "
+        f"w = {counted}.{known}"
+    )
+
+
+def factor_table(record: BuildRecord) -> list[tuple[str, str]]:
+    """Return for some distances by which factor a report can be more probable from one place than from the other."""
+    zone = record.zones[0]
+    return [
+        (f"{distance:g} km", f"{_factor(zone.epsilon * distance)} times")
+        for distance in _DISTANCES_KM
+        if distance <= zone.eta_km
+    ]
+
+
+def cost_table(record: BuildRecord) -> list[tuple[str, str, str]]:
+    """Return what one and many reports spend: reports, budget per km, the factor for places 100 m apart."""
+    each = max(_per_location(zone) for zone in record.zones)
+    hour = 3600 / record.interval_s
+    return [
+        (what, f"{each * count:,.4g}", f"{_factor(each * count * 0.1)} times")
+        for what, count in (
+            ("one report", 1.0),
+            ("ten reports", 10.0),
+            (f"an hour, one every {record.interval_s:g} s", hour),
+            ("a day of eight hours", 8 * hour),
+        )
+    ]
+
+
+def measured(found: Measured | None, unit: str = "") -> str:
+    """Return a mean loss over held-out walks, with its confidence interval."""
+    if found is None:
+        return "–"
+    of = f" {unit}" if unit else ""
+    return f"{found.loss:.4g}{of} ({found.low:.4g} to {found.high:.4g}; {found.steps:,} steps)"
+
+
+def _per_location(zone: ZoneRecord) -> float:
+    return zone.epsilon * (1 + sum(weight for weight in zone.history_weights if weight != math.inf))
+
+
+def _longest_past(record: BuildRecord) -> tuple[float, ...]:
+    return max((zone.history_weights for zone in record.zones), key=len)
+
+
+def _places(record: BuildRecord) -> str:
+    count = len(_longest_past(record))
+    return "one" if count == 1 else f"{count}"
+
+
+def _speed(record: BuildRecord) -> str:
+    speed = float(record.config["context"]["max_speed_m_s"])
+    return f"{speed * 3.6:.0f} km/h"
+
+
+def _factor(exponent: float) -> str:
+    """Return e^exponent as people read it."""
+    if exponent > math.log(1e6):
+        return f"10^{exponent / math.log(10):,.0f}"
+    return f"{math.exp(exponent):,.2f}" if exponent < math.log(100) else f"{math.exp(exponent):,.0f}"
