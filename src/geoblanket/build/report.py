@@ -167,7 +167,7 @@ def _loss_rows(record: BuildRecord) -> Iterator[tuple[str, ...]]:
         )
         if compared:
             plain = zone.context_free_loss
-            gain = "–" if not plain else f"{1 - zone.loss / plain:.1%}"
+            gain = "–" if not plain or zone.rows.context == "none" else f"{1 - zone.loss / plain:.1%}"
             row = (*row, "–" if plain is None else f"{plain:.4g}", gain)
         yield row
 
@@ -222,7 +222,7 @@ def _add_making(page: Page, record: BuildRecord) -> None:
     page.heading("How it was made")
     memory = max(record.peak_memory_mb, *(zone.peak_memory_mb for zone in record.zones))
     page.table(
-        ("", ""),
+        ("what", "value"),
         [
             ("size of the bundle", f"{record.bundle_bytes:,} bytes"),
             ("SHA-256 of the bundle", record.bundle_sha256),

@@ -83,7 +83,7 @@ def loss_figure(record: BuildRecord) -> Figure:
     regimes = sorted({zone.regime for zone in record.zones})
     shown = _shown(record.zones)
     figure = new_figure(width_in=max(4.5, 3.2 * len(regimes)) + 1, height_in=1.6 + 0.24 * len(shown))
-    panels = figure.subplots(1, len(regimes), sharey=True, squeeze=False)[0]
+    panels = figure.subplots(1, len(regimes), sharex=True, sharey=True, squeeze=False)[0]
     for axes, regime in zip(panels, regimes, strict=True):
         here = {zone.number: zone for zone in record.zones if zone.regime == regime}
         _draw_losses(axes, [here[number] for number in shown if number in here], shown)
@@ -118,17 +118,15 @@ def _draw_losses(axes: Axes, zones: Sequence[ZoneRecord], shown: Sequence[int]) 
         axes.errorbar(
             [found.loss for found, _ in tested],
             [y + 0.22 for _, y in tested],
-            xerr=[
-                [found.loss - found.low for found, _ in tested],
-                [found.high - found.loss for found, _ in tested],
-            ],
+            # Of one vehicle there is no interval.
+            xerr=np.nan_to_num([[one.loss - one.low, one.high - one.loss] for one, _ in tested], posinf=0.0).T,
             fmt="D",
             color=_HELD_OUT,
             markersize=3,
             linewidth=1,
             label="on walks held out, 95 % interval",
         )
-    axes.set_xlim(left=0)
+    axes.margins(x=0.08)
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -30,8 +30,9 @@ def summary(record: BuildRecord) -> list[str]:
         )
     if totals.held_out_gain is not None:
         sure = ""
-        if totals.held_out_gain_low is not None and totals.held_out_gain_high is not None:
-            sure = f" (95 % interval {totals.held_out_gain_low:.1%} to {totals.held_out_gain_high:.1%})"
+        low, high = totals.held_out_gain_low, totals.held_out_gain_high
+        if low is not None and high is not None and math.isfinite(high):
+            sure = f" (95 % interval {low:.1%} to {high:.1%})"
         lines.append(f"On walks that were held out, by {totals.held_out_gain:.1%}{sure}.")
     if few := [zone for zone in record.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
         lines.append(
@@ -49,8 +50,7 @@ def promise(record: BuildRecord) -> list[str]:
     lines = [
         f"Take two histories of a zone and regime at {within}, d km. Whatever is reported, it is at most e^(ε·d) times "
         f"as probable from one as from the other, with ε = {zone.epsilon:g} per km.",
-        f"A history is the present place and the {_places(record)} before it, {record.interval_s:g} s apart. "
-        f"{weighted_places(_longest_past(record))}",
+        f"{_history(record)} {weighted_places(_longest_past(record))}",
         "This holds for every pair of histories that a vehicle can have in the zone, seen in the data or not, and "
         "whatever the recipient knows besides. Predictions and priors decide how useful reports are, not how private.",
         f"Places stand for all positions near them: a point of a road is at most {radius_m:,} m from its place. "
@@ -116,7 +116,8 @@ def measured(found: Measured | None, unit: str = "") -> str:
     if found is None:
         return "–"
     of = f" {unit}" if unit else ""
-    return f"{found.loss:.4g}{of} ({found.low:.4g} to {found.high:.4g}; {found.steps:,} steps)"
+    sure = "one vehicle only" if found.high == math.inf else f"{found.low:.4g} to {found.high:.4g}"
+    return f"{found.loss:.4g}{of} ({sure}; {found.steps:,} steps)"
 
 
 def _per_location(zone: ZoneRecord) -> float:
@@ -127,9 +128,12 @@ def _longest_past(record: BuildRecord) -> tuple[float, ...]:
     return max((zone.history_weights for zone in record.zones), key=len)
 
 
-def _places(record: BuildRecord) -> str:
-    count = len(_longest_past(record))
-    return "one" if count == 1 else f"{count}"
+def _history(record: BuildRecord) -> str:
+    past = len(_longest_past(record))
+    if not past:
+        return "A history is the present place only."
+    places = "one" if past == 1 else f"{past}"
+    return f"A history is the present place and the {places} before it, {record.interval_s:g} s apart."
 
 
 def _speed(record: BuildRecord) -> str:

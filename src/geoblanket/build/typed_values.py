@@ -32,8 +32,8 @@ def read_dataclass(cls: type[Made], values: Any) -> Made:
 def of_type(value: Any, hint: Any) -> Any:
     """Return a JSON or TOML value as an annotation wants it; raise ValueError, in words, if it is something else.
 
-    A list becomes a tuple and a whole number a float where these are wanted; "inf" stands for infinity, since JSON has
-    none. True is not a number, and NaN is never one.
+    A list becomes a tuple and a whole number a float where these are wanted; "inf" and "-inf" stand for infinity, since
+    JSON has none. True is not a number, and NaN is never one.
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -48,18 +48,18 @@ def of_type(value: Any, hint: Any) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """Return dataclasses, mappings, sequences and numbers as JSON values; infinity becomes "inf"."""
+    """Return dataclasses, mappings, sequences and numbers as JSON values; infinity becomes "inf" or "-inf"."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): as_json(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
         return [as_json(one) for one in value]
-    return "inf" if value == math.inf else value
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def _plain(value: Any, hint: Any) -> Any:
-    if hint is float and (value == "inf" or (type(value) is int and abs(value) < 1 << 53)):
+    if hint is float and (value in ("inf", "-inf") or (type(value) is int and abs(value) < 1 << 53)):
         value = float(value)
     if type(value) is not hint or (hint is float and math.isnan(value)):
         raise ValueError(f"must be {_WORDS[hint]}, not {_WORDS.get(type(value), 'a table or a list')}")

@@ -51,9 +51,7 @@ def build(
     findings: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Or as they were found, from `geoblanket blanket discover`.")
     ] = None,
-    order: Annotated[
-        int | None, typer.Option(help="Or the same length everywhere.", show_default="2")
-    ] = None,
+    order: Annotated[int | None, typer.Option(help="Or the same length everywhere.", show_default="2")] = None,
     loss: Annotated[
         str | None,
         typer.Option(help="What a wrong place costs: travel, time, straight or nearest.", show_default="travel"),
@@ -90,6 +88,9 @@ def build(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted build with the same inputs and parameters.")
     ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also write a report: a page with figures, and the record.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Build the mechanisms of all zones: rows, optimum with a proven gap, exact repair and verification, one bundle.
@@ -144,6 +145,10 @@ def build(
     else:
         _print_record(record)
     say(f"Bundle written to {out}, its record to {out}.build.json.")
+    if report is not None:
+        from geoblanket.build.report import write_build_report
+
+        say(f"Report written to {write_build_report(out, roads, report)}.")
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.match import match
 from geoblanket.cli.perturb import perturb
+from geoblanket.cli.report import report
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
@@ -26,7 +27,7 @@ class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = ("demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "perturb")
+        order = ("demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "report", "perturb")
         return sorted(super().list_commands(ctx), key=order.index)
 
 
@@ -48,6 +49,7 @@ app.add_typer(blanket.app, name="blanket")
 app.command()(build)
 app.command()(verify)
 app.command()(show)
+app.command()(report)
 app.command()(perturb)
 
 

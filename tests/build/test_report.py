@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.build.building import build_bundle
+from geoblanket.build.config import BuildConfig
+from geoblanket.build.record import BuildRecord, Measured, read_record, record_path, write_record
+from geoblanket.build.report import write_build_report
+from geoblanket.build.report_words import cost_table, factor_table, measured, promise, summary
+from geoblanket.cli.main import app
+from geoblanket.errors import GuaranteeViolation, InputError, MismatchError
+from tests.mechanism.bundles import forge
+from tests.release.worlds import GRAPH, save_walks
+from tests.roads.graphs import grid_graph
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with roads, walks, a bundle of two zones and its record."""
+    folder = tmp_path_factory.mktemp("built")
+    GRAPH.save(folder / "a.roads")
+    rng = np.random.default_rng(0)
+    ways = rng.integers(0, 8, (12, 8))
+    save_walks(folder / "w.parquet", [ways[rng.integers(12)].tolist() for _ in range(120)])
+    config = BuildConfig(
+        epsilon=4.0,
+        eta_km=2.0,
+        history_weights=(1.0, 0.5),
+        loss="straight",
+        context="markov:2",
+        max_places=12,
+        max_rows=60,
+        gap=0.1,
+        compare=True,
+    )
+    build_bundle(folder / "a.roads", folder / "w.parquet", folder / "a.bundle", config=config, workers=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def record(built: Path) -> BuildRecord:
+    return read_record(record_path(built / "a.bundle"))
+
+
+def text_of(page: Path) -> str:
+    body = re.sub(r"<style>.*?</style>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", body)))
+
+
+@pytest.fixture(scope="module")
+def page(built: Path) -> Path:
+    return write_build_report(built / "a.bundle", built / "a.roads", built / "report")
+
+
+def test_the_page_tells_the_promise_and_every_zone(page: Path, record: BuildRecord) -> None:
+    text = text_of(page)
+    for words in (
+        "with ε = 4 per km",
+        "at most η = 2 km",
+        "times w = 1, 0.5",
+        "Disclosed by design: the zone, the regime, and when a report was made",
+        f"Verified exactly, in integers: {len(record.zones)} mechanism(s)",
+        record.bundle_sha256,
+        record.inputs["walks"],
+    ):
+        assert words in text
+    for zone in record.zones:
+        assert f"{zone.number} {zone.regime} {zone.share:.1%} {zone.loss:.4g} {zone.gap:.2%}" in text
+    for name, value in record.config["search"].items():
+        assert f"{name} {value}" in text
+    assert page.read_text(encoding="utf-8").count("<img ") == 3
+    assert {path.name for path in page.parent.iterdir()} == {
+        "report.html",
+        "a.bundle.build.json",
+        *(f"{name}.{ending}" for name in ("zones", "losses", "loss-map") for ending in ("png", "svg")),
+    }
+    assert read_record(page.parent / "a.bundle.build.json") == record
+
+
+def test_the_same_build_gives_the_same_page(built: Path, page: Path, tmp_path: Path) -> None:
+    again = write_build_report(built / "a.bundle", built / "a.roads", tmp_path / "again")
+    assert again.read_bytes() == page.read_bytes()
+
+
+def test_the_command_writes_it(built: Path, tmp_path: Path) -> None:
+    files = [str(built / "a.bundle"), "--roads", str(built / "a.roads"), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["report", *files, "--title", "Our <town>"])
+    assert result.exit_code == 0, result.output
+    assert "report.html" in result.stderr
+    assert "<h1>Our &lt;town&gt;</h1>" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def copied(built: Path, folder: Path) -> Path:
+    for name in ("a.bundle", "a.bundle.build.json"):
+        shutil.copy(built / name, folder / name)
+    return folder / "a.bundle"
+
+
+def test_what_does_not_belong_together_is_refused(built: Path, tmp_path: Path, record: BuildRecord) -> None:
+    bundle = copied(built, tmp_path)
+    write_record(dataclasses.replace(record, bundle_sha256="0" * 64), bundle)
+    with pytest.raises(MismatchError, match="record of another bundle"):
+        write_build_report(bundle, built / "a.roads", tmp_path / "out")
+    record_path(bundle).unlink()
+    with pytest.raises(InputError, match="no such file"):
+        write_build_report(bundle, built / "a.roads", tmp_path / "out")
+    grid_graph(4, 6, lat=42.0).save(tmp_path / "b.roads")
+    with pytest.raises(MismatchError, match="other roads"):
+        write_build_report(built / "a.bundle", tmp_path / "b.roads", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bundle_edited_by_hand_is_refused_with_the_reason(built: Path, tmp_path: Path) -> None:
+    """Right hashes do not help: the places tell the distances, and the integers the promise."""
+    edits: list[tuple[str, type[Exception], str, int]] = [
+        ("rows 0 and 1 are said to be further apart than their places are", InputError, "distances_mm", 10**7),
+        ("must not be used", GuaranteeViolation, "weights", 0),
+    ]
+    for problem, error, part, value in edits:
+        bundle = copied(built, tmp_path)
+        forge(bundle, lambda _, arrays: arrays[part].put([0], [value]))  # noqa: B023
+        result = CliRunner().invoke(app, ["verify", str(bundle)])
+        assert isinstance(result.exception, error)
+        assert problem in str(result.exception)
+        with pytest.raises(error):
+            write_build_report(bundle, built / "a.roads", tmp_path / "out")
+
+
+def test_numbers_of_the_promise(record: BuildRecord) -> None:
+    assert dict(factor_table(record)) == {
+        "0.1 km": f"{math.exp(0.4):.2f} times",
+        "0.25 km": f"{math.exp(1):.2f} times",
+        "0.5 km": f"{math.exp(2):.2f} times",
+        "1 km": f"{math.exp(4):.2f} times",
+        "2 km": f"{math.exp(8):,.0f} times",
+    }
+    costs = cost_table(record)
+    assert costs[0] == ("one report", "10", f"{math.exp(1):.2f} times")  # 4·(1 + 1 + 0.5) per km
+    assert costs[2] == ("an hour, one every 30 s", "1,200", "10^52 times")
+
+
+def test_words_for_other_builds(record: BuildRecord) -> None:
+    def changed(**values: Any) -> BuildRecord:
+        zones = tuple(dataclasses.replace(zone, **values) for zone in record.zones)
+        return dataclasses.replace(record, zones=zones)
+
+    assert "A history is the present place only." in " ".join(promise(changed(history_weights=())))
+    known = changed(history_weights=(math.inf,), eta_km=math.inf)
+    assert "is taken as known" in " ".join(promise(known))
+    assert "any distance" in promise(known)[0]
+    assert cost_table(known)[0][1] == "4"
+    alone = Measured(steps=5, vehicles=1, loss=0.5, low=0.0, high=math.inf)
+    assert measured(alone, "km") == "0.5 km (one vehicle only; 5 steps)"
+    assert "at most 3 different places" in summary(changed(outputs_used=2))[-1]
+    assert "at most 3 different places" not in " ".join(summary(changed(outputs_used=12)))
