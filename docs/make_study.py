@@ -62,7 +62,8 @@ def shrink(picture: Path, target: Path) -> None:
     """Write a picture for the documentation: at most 1,100 pixels wide, of few colours."""
     image = Image.open(picture).convert("RGB")
     image.thumbnail((1100, 1100), Image.Resampling.LANCZOS)
-    image.quantize(64, dither=Image.Dither.NONE).save(target, optimize=True)
+    # The usual choice of palette would merge colours that cover little, such as those of a legend.
+    image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 def section(study: dict[str, Any]) -> str:

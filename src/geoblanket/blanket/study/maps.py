@@ -87,7 +87,7 @@ def _shade(p_value: float) -> str:
 
 
 def _draw_cells(axes: Axes, part: pl.DataFrame, grid: RegionGrid) -> None:
-    for region, p_value, n, available in part.select("region", "p_value", "n", "available").iter_rows():
+    for region, p_value, n in part.select("region", "p_value", "n").iter_rows():
         south, north, west, east = grid.bounds(region)
         known = p_value is not None
         axes.add_patch(
@@ -103,7 +103,9 @@ def _draw_cells(axes: Axes, part: pl.DataFrame, grid: RegionGrid) -> None:
                 zorder=2,
             )
         )
-        text = f"p {_short(p_value)}\nn {n:,}" if known else (f"n {available:,}" if available else "")
+        if not known:
+            continue  # a count of a few samples would tell about single vehicles
+        text = f"p {_short(p_value)}\nn {n:,}"
         label = axes.text(
             (west + east) / 2, (south + north) / 2, text, ha="center", va="center", fontsize=6.5, color=_INK, zorder=4
         )
