@@ -91,7 +91,7 @@ def loss_figure(record: BuildRecord) -> Figure:
         axes.set_xlabel(f"loss, {record.unit}")
     panels[0].set_yticks(range(len(shown)), [f"{number}" for number in shown])
     panels[0].set_ylabel("zone")
-    panels[0].invert_yaxis()
+    panels[0].set_ylim(len(shown) - 0.4, -0.6)
     handles, labels = panels[0].get_legend_handles_labels()
     for axes in panels[1:]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
