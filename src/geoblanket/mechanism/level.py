@@ -19,6 +19,10 @@ _PRICES_AT_ONCE = 16
 _DROP_BELOW_GAP = 0.03
 _WORTH_DROPPING = 0.8
 _USED = 16.0
+_BAD_START = 0.1
+"""A search that stalls with a larger gap did not come to the end of what floating-point numbers can do."""
+_FROM_THE_MIDDLE = 10.0
+"""The barrier to begin with where every output is equally likely."""
 _WORTH_CHOOSING = 500_000
 """With fewer rows² × outputs all outputs are kept: dropping them saves less than pricing them costs."""
 
@@ -40,11 +44,15 @@ class Level:
         self.rows, self.kept, self.incumbent, self.threads = rows, kept, incumbent, threads
         self.settled = np.empty(0, np.intp)
         self.phase, self.fine = phase, fine
-        self.search = self._search(columns, None, barrier=10.0 if columns is None else 0.1)
+        self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else 0.1)
 
     def solve(self, gap: float) -> Iterate:
         """Solve for the kept outputs; those without mass are dropped on the way."""
         solved = self.search.run(gap=gap, stop=self._watch)
+        if self.search.stalled and solved.gap > _BAD_START:
+            # The start was too near the edge of the cone for long steps: once more, from its middle.
+            self.search = self._search(None, None, barrier=_FROM_THE_MIDDLE)
+            solved = self.search.run(gap=gap, stop=self._watch)
         self._watch(solved)
         return self.search.iterate()
 
