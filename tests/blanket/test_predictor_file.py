@@ -93,7 +93,7 @@ def test_other_formats_and_files_too_large_are_refused(path: Path) -> None:
         load_predictor(path, largest_bytes=1000)
     npz = io.BytesIO()
     np.savez(npz, weights=np.eye(9))
-    for wrong in (pickle.dumps(list(range(99))), npz.getvalue(), b"GBBUNDL1" + path.read_bytes()[8:]):
+    for wrong in (pickle.dumps(list(range(99))), npz.getvalue(), b"GBBUNDL2" + path.read_bytes()[8:]):
         path.write_bytes(wrong)
         with pytest.raises(InputError, match="other bytes"):
             load_predictor(path)
