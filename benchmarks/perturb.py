@@ -122,7 +122,7 @@ def _places(rng: np.random.Generator, count: int) -> npt.NDArray[np.int32]:
 
 
 def ours(folder: Path) -> tuple[float, float]:
-    """Return the seconds of `perturb_walks`, by the clock and of all cores together; the bundle is loaded and verified before."""
+    """Return the seconds of `perturb_walks` by the clock and of all cores; the bundle is loaded and verified before."""
     from geoblanket.mechanism import load_bundle
     from geoblanket.release.bulk import perturb_walks
 
