@@ -22,7 +22,7 @@ from geoblanket.roads.graph import RoadGraph
 SIDE = 45
 ZONES = 20
 WALK_STEPS = 30
-STEPS = 6_000_000
+STEPS = 3_000_000
 LOOP_STEPS = 60_000
 ROWS = 300
 
