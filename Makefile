@@ -27,7 +27,7 @@ $(BENCH): $(STAMP)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --group bench
 	@touch $@
 
-demo: $(STAMP)  ## the main job on the synthetic city: roads, traces, walks, a picture
+demo: $(STAMP)  ## the main job on the synthetic city, from raw traces to verified, perturbed reports
 	@$(BIN)/geoblanket demo --out demo
 
 lint: $(STAMP)

@@ -1,4 +1,4 @@
-"""`geoblanket demo`: the main job, from nothing to Markov blankets, as the commands that a user would type."""
+"""`geoblanket demo`: the main job, from nothing to perturbed reports, as the commands that a user would type."""
 
 from __future__ import annotations
 
@@ -40,6 +40,18 @@ def demo(
           "--out", out / "findings.parquet", "--by", "speed,region"]),
         ("A small network that predicts the blanket, for devices.",
          ["blanket", "train", "--findings", out / "findings.parquet", "--out", out / "city.blanket"]),
+        ("Walks again, between places 250 m apart: the places that will be reported.",
+         ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads", "--spacing", "250",
+          "--out", out / "walks-250.parquet"]),
+        ("A mechanism for each zone: the least loss for the privacy asked for, proven in exact arithmetic.",
+         ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "4",
+          "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300", "--compare",
+          "--out", out / "city.bundle", "--report", out / "report"]),
+        ("The bundle, verified again by one who trusts nothing in it.",
+         ["verify", out / "city.bundle"]),
+        ("Perturbed reports, as devices would send them.",
+         ["perturb", out / "city.bundle", "--walks", out / "walks-250.parquet", "--roads", out / "city.roads",
+          "--out", out / "released.parquet"]),
     ]  # fmt: skip
     root = context.find_root().command
     for number, (title, arguments) in enumerate(steps, 1):
@@ -57,5 +69,8 @@ def demo(
             ("the city, its districts and some true ways", str(out / "city.png")),
             ("the zones", str(out / "zones.png")),
             ("the walks found from noisy GPS", str(out / "walks.png")),
+            ("the mechanisms, verified", str(out / "city.bundle")),
+            ("what was built, what it costs and what it promises", str(out / "report" / "report.html")),
+            ("perturbed reports", str(out / "released.parquet")),
         ],
     )
