@@ -6,6 +6,7 @@ result.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -65,7 +66,7 @@ class ZoneTask:
     def work(self) -> float:
         """How long it takes by estimate, in no unit: for the time that is left."""
         rows = len(self.members) if self.context == "none" else self.config.max_rows
-        return float(rows) ** 1.5 * len(self.members)
+        return math.pow(rows, 1.5) * len(self.members)
 
     @property
     def name(self) -> str:
