@@ -45,6 +45,9 @@ _BUMPS = 5
 _DRAWS = 5
 """Wald statistics, each with bumps of its own."""
 _LANDMARKS = 250
+_ROWS_PER_LANDMARK = 4
+"""There are at least `_LANDMARKS` (or all rows), and one for so many rows: with more rows there is less noise to hide
+what too few landmarks cannot follow, and that looks like dependence."""
 _LANDMARKS_TO_CHOOSE = 64
 """Landmarks with which bandwidths are compared; enough to tell which is best, and much quicker."""
 _POSITION_SCALES = (0.2, 0.4, 0.8)
@@ -146,7 +149,8 @@ class _Given:
         columns = np.column_stack([np.empty((n, 0)), *(block for block, _ in blocks)])
         _, distinct = np.unique(columns, axis=0, return_index=True)
         distinct.sort()
-        landmarks = rng.choice(distinct, min(_LANDMARKS, len(distinct)), replace=False)
+        most = max(_LANDMARKS, n // _ROWS_PER_LANDMARK)
+        landmarks = rng.choice(distinct, min(most, len(distinct)), replace=False)
         return cls(
             affine_basis(columns),
             [cdist(block, block[landmarks], "sqeuclidean") for block, _ in blocks],
