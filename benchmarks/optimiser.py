@@ -47,7 +47,7 @@ CASES = {
     "context300": Case("context, 300 places", "context", 300, 0.5, 1e-2, 180.0, full=True),
     "places1000": Case("1,000 places", "places", 1000, 0.5, 1e-2, 300.0, full=True),
     "grid20": Case("20×20 grid", "grid", 20, 1.0, 1e-2, 300.0, 0.5, full=True),
-    "context1000": Case("context, 1,000 places", "context", 1000, 0.5, 1e-2, 580.0, full=True),
+    "context1000": Case("context, 1,000 places", "context", 1000, 0.5, 1e-2, 560.0, full=True),
 }
 
 
