@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -35,7 +37,7 @@ def test_the_published_form_stays_below_epsilon_and_the_calibrated_spends_it(
 
 def test_between_two_rows_the_calibrated_form_is_randomised_response() -> None:
     mechanism = exponential(line(2), [[0, 1], [1, 0]], calibrated=True)
-    right = np.e / (1 + np.e)
+    right = math.e / (1 + math.e)
     np.testing.assert_allclose(mechanism.probabilities, [[right, 1 - right], [1 - right, right]], atol=1e-6)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,7 +20,7 @@ def drawn(case: Plane, row: int, draws: int) -> Floats:
     """Return how often each output is nearest to a noisy point, the published way of drawing the noise."""
     random = np.random.default_rng(7)
     angle, share = random.uniform(0, 2 * np.pi, draws), random.uniform(0, 1, draws)
-    radius = -(lambertw((share - 1) / np.e, -1).real + 1) / case.problem.epsilon
+    radius = -(lambertw((share - 1) / math.e, -1).real + 1) / case.problem.epsilon
     points = case.rows[row] + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return np.bincount(cKDTree(case.outputs).query(points)[1], minlength=len(case.outputs)) / draws
 
