@@ -22,6 +22,7 @@ QUICK = (("analytic", 200, 50), ("analytic", 500, 50), ("scetbon", 200, 25))
 FULL = (
     ("analytic", 200, 500),
     ("analytic", 500, 500),
+    ("analytic", 1000, 500),
     ("analytic", 2000, 500),
     ("scetbon", 200, 100),
     ("scetbon", 500, 100),

@@ -44,10 +44,9 @@ _BUMPS = 5
 """Bumps in one Wald statistic."""
 _DRAWS = 5
 """Wald statistics, each with bumps of its own."""
-_LANDMARKS = 250
-_ROWS_PER_LANDMARK = 4
-"""There are at least `_LANDMARKS` (or all rows), and one for so many rows: with more rows there is less noise to hide
-what too few landmarks cannot follow, and that looks like dependence."""
+_LANDMARKS = (250, 500)
+"""Landmarks (or all rows, if fewer) where z is a position, and where it has displacements too. With fewer, what they
+cannot follow looks like dependence as soon as there are rows enough to see it."""
 _LANDMARKS_TO_CHOOSE = 64
 """Landmarks with which bandwidths are compared; enough to tell which is best, and much quicker."""
 _POSITION_SCALES = (0.2, 0.4, 0.8)
@@ -149,7 +148,7 @@ class _Given:
         columns = np.column_stack([np.empty((n, 0)), *(block for block, _ in blocks)])
         _, distinct = np.unique(columns, axis=0, return_index=True)
         distinct.sort()
-        most = max(_LANDMARKS, n // _ROWS_PER_LANDMARK)
+        most = _LANDMARKS[columns.shape[1] > 2]
         landmarks = rng.choice(distinct, min(most, len(distinct)), replace=False)
         return cls(
             affine_basis(columns),
