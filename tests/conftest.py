@@ -1,12 +1,18 @@
-"""Hypothesis for the whole suite: no deadlines, because machines are noisy, and the same examples every time.
+"""What holds for the whole suite.
 
-`make test-all` looks for new examples instead (`--hypothesis-profile=search`).
+Hypothesis has no deadlines, because machines are noisy, and takes the same examples every time; `make test-all` looks
+for new ones instead (`--hypothesis-profile=search`). Ctrl-C works even where the suite runs in the background of a shell,
+which has it ignored, there and in all processes that are started: some tests send it.
 """
 
 from __future__ import annotations
+
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("same")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -56,6 +56,7 @@ def test_decisions_are_those_of_the_published_test_up_to_its_random_locations() 
         assert low <= rejected.sum() <= high
 
 
+@pytest.mark.slow
 @needs_reference
 def test_optimised_p_values_rank_data_sets_like_those_of_the_published_test() -> None:
     ours, theirs = [], []
