@@ -1,8 +1,8 @@
 """What holds for the whole suite.
 
 Hypothesis has no deadlines, because machines are noisy, and takes the same examples every time; `make test-all` looks
-for new ones instead (`--hypothesis-profile=search`). Ctrl-C works even where the suite runs in the background of a shell,
-which has it ignored, there and in all processes that are started: some tests send it.
+for new ones instead (`--hypothesis-profile=search`). Ctrl-C works even where the suite runs in the background of a
+shell, which has it ignored, there and in all processes that are started: some tests send it.
 """
 
 from __future__ import annotations
