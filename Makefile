@@ -36,10 +36,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint  ## lint, types and the default tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-all: lint  ## the default tests and the slow ones
-	$(BIN)/pytest -m "slow or not slow" --hypothesis-profile=search
+	$(BIN)/pytest -n 2 --dist loadfile -m "slow or not slow" --hypothesis-profile=search
 
 bench: $(BENCH)  ## every benchmark, each against its peer in the same run
 	$(BIN)/python -m benchmarks
