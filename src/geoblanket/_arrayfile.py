@@ -59,6 +59,7 @@ def read_arrays(
     hint: str = "Import it again",
     largest_bytes: int | None = None,
     check: Callable[[npt.NDArray[np.uint8]], None] | None = None,
+    content: bytes | None = None,
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read what `write_arrays` wrote; the arrays are read-only views of the mapped file.
 
@@ -72,13 +73,17 @@ def read_arrays(
         A larger file is refused before any of it is read.
     check
         Called with the whole file, mapped, before anything of it is interpreted (to check a signature).
+    content
+        The bytes of the file, where it was read already: nothing is read then, and `path` only names it in errors.
     """
     path = Path(path)
 
     def refuse(problem: str) -> NoReturn:
         raise InputError(f"is not {kind} written by geoblanket: {problem}", path=path, hint=hint)
 
-    data = _mapped(path, largest_bytes, refuse)
+    data = _mapped(path, largest_bytes, refuse) if content is None else np.frombuffer(content, np.uint8)
+    if len(data) < _BEFORE_HEADER:
+        refuse("it is too short")
     if data[:8].tobytes() != magic:
         refuse("it starts with other bytes")
     if check is not None:
@@ -116,7 +121,7 @@ def _mapped(path: Path, largest_bytes: int | None, refuse: Callable[[str], NoRet
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size < _BEFORE_HEADER:
+            if size == 0:
                 refuse("it is too short")
             if largest_bytes is not None and size > largest_bytes:
                 refuse(f"it has {size} bytes, more than the {largest_bytes} allowed")

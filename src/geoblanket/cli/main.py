@@ -18,6 +18,7 @@ from geoblanket.cli.demo import demo
 from geoblanket.cli.match import match
 from geoblanket.cli.perturb import perturb
 from geoblanket.cli.report import report
+from geoblanket.cli.serve import serve
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
@@ -27,7 +28,7 @@ class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = ("demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "report", "perturb")
+        order = "demo city traces roads match blanket build verify show report perturb serve".split()
         return sorted(super().list_commands(ctx), key=order.index)
 
 
@@ -51,6 +52,7 @@ app.command()(verify)
 app.command()(show)
 app.command()(report)
 app.command()(perturb)
+app.command()(serve)
 
 
 def _print_version(wanted: bool) -> None:

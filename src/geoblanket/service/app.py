@@ -1,0 +1,104 @@
+"""The application: every route and every layer around them, in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
+
+from geoblanket import __version__
+from geoblanket.service import bundles
+from geoblanket.service.headers import HeadersMiddleware
+from geoblanket.service.limits import Limits, LimitsMiddleware
+from geoblanket.service.metrics import ObserveMiddleware, ServiceMetrics
+from geoblanket.service.refusals import answer_with_refusals
+from geoblanket.service.store import BundleStore
+
+__all__ = ["create_app"]
+
+_LOOK_EVERY_S = 2.0
+
+
+class Health(BaseModel):
+    """That the service answers, and what it serves."""
+
+    status: str = Field(description="Always ok: a service that cannot serve does not answer.")
+    bundles: int = Field(description="How many bundles are served.")
+    refused: int = Field(description="How many files were replaced by something that is not served.")
+
+
+def create_app(
+    store: BundleStore,
+    *,
+    limits: Limits | None = None,
+    hosts: frozenset[str] | None = None,
+    look_every_s: float = _LOOK_EVERY_S,
+) -> FastAPI:
+    """Return the service as an ASGI application.
+
+    Parameters
+    ----------
+    store
+        The bundles to serve.
+    limits
+        What it bears; by default the limits of `Limits`.
+    hosts
+        Names in the Host header that are answered; None: any.
+    look_every_s
+        Seconds between two looks at the bundles' files.
+    """
+    limits = limits or Limits()
+    metrics = ServiceMetrics(store)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(_watch(store, look_every_s))
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    app = FastAPI(
+        title="geoblanket",
+        version=__version__,
+        summary="Verified mechanisms for private vehicle locations.",
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    answer_with_refusals(app)
+    app.include_router(bundles.router(store))
+
+    @app.get("/healthz", response_model=Health, tags=["operation"], summary="Whether the service answers")
+    async def healthz() -> Response:
+        """Answer at once, even under load."""
+        return JSONResponse({"status": "ok", "bundles": len(store.bundles), "refused": store.refused})
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        tags=["operation"],
+        summary="What is counted",
+    )
+    async def prometheus() -> Response:
+        """Return the metrics in Prometheus' text format. None has a location, or anything that was sent, in a label."""
+        return metrics.response()
+
+    # The web page belongs here: app.include_router(explore.router(store)), then app.mount("/", page), as the last.
+
+    app.add_middleware(LimitsMiddleware, limits=limits, hosts=hosts, on_shed=metrics.shed.inc)
+    app.add_middleware(HeadersMiddleware)
+    app.add_middleware(ObserveMiddleware, metrics=metrics)
+    return app
+
+
+async def _watch(store: BundleStore, every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        await asyncio.to_thread(store.refresh)

@@ -1,0 +1,172 @@
+"""What a request may take: how large, how long, how many at once, and under which name it may ask.
+
+Plain ASGI, so that nothing of a request is read before it was weighed. The limits on connections and on the time that
+headers take lie one layer lower, in `protocol`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from geoblanket.service.refusals import BAD_HOST, OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal
+
+__all__ = ["LOOPBACK_NAMES", "Limits", "LimitsMiddleware", "host_name"]
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""The names by which a machine asks itself. A page elsewhere whose name was pointed at this machine sends another."""
+
+_ALWAYS_ANSWERED = frozenset({"/healthz"})
+_DRAIN_S = 0.2
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the service bears before it refuses."""
+
+    requests: int = 64
+    """Requests that are worked on at once; more are shed with 503."""
+    reports: int = 16
+    """Reports that wait for the ledger at once; more are shed with 503."""
+    connections: int = 512
+    """Open connections; beyond, the one that has been idle longest is closed."""
+    body_bytes: int = 4096
+    """Of the body of any request."""
+    header_bytes: int = 16_384
+    """Of a request line with its headers."""
+    arrival_s: float = 5.0
+    """Seconds in which the headers, and then the body, of a request must have arrived; and those between requests."""
+    report_s: float = 4.0
+    """Seconds that a report may wait for the ledger."""
+    stall_s: float = 20.0
+    """Seconds in which a client must take the next part of an answer."""
+    stop_s: int = 3
+    """Seconds in which requests may finish after the service was told to stop."""
+
+
+class LimitsMiddleware:
+    """Refuses what is too much before the application sees it.
+
+    Parameters
+    ----------
+    app
+        The application.
+    limits
+        What it bears.
+    hosts
+        Names in the Host header that are answered; None: any.
+    on_shed
+        Called for each request that is shed.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, hosts: frozenset[str] | None, on_shed: Callable[[], None]
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._hosts = hosts
+        self._on_shed = on_shed
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Weigh a request, then pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._running >= self._limits.requests and scope["path"] not in _ALWAYS_ANSWERED:
+            self._on_shed()
+            await OVERLOADED.response()(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._weigh(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    async def _weigh(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if self._hosts is not None and host_name(headers) not in self._hosts:
+            await BAD_HOST.response()(scope, receive, send)
+            return
+        body = await self._body(headers, receive)
+        if body is None:
+            return
+        if isinstance(body, Refusal):
+            await body.response()(scope, receive, send)
+            return
+        await self._app(scope, _replayed(body, receive), self._unstalled(send))
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes | Refusal | None:
+        """Return the body; or why it is refused; or None if the client went away."""
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            return WRONG_TYPE
+        declared = headers.get("content-length", "0")
+        if int(declared) > self._limits.body_bytes:
+            if "expect" not in headers:
+                await _drain(receive)
+            return TOO_LARGE
+        try:
+            async with asyncio.timeout(self._limits.arrival_s):
+                return await self._collect(receive)
+        except TimeoutError:
+            return TOO_SLOW
+
+    async def _collect(self, receive: Receive) -> bytes | Refusal | None:
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._limits.body_bytes:
+                if message.get("more_body", False):
+                    await _drain(receive)
+                return TOO_LARGE
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    def _unstalled(self, send: Send) -> Send:
+        """Return a `send` that gives up on a client that takes nothing."""
+
+        async def guarded(message: Message) -> None:
+            async with asyncio.timeout(self._limits.stall_s):
+                await send(message)
+
+        return guarded
+
+
+def host_name(headers: Headers) -> str:
+    """Return the name in the Host header, without its port."""
+    host = headers.get("host", "").lower()
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
+
+async def _drain(receive: Receive) -> None:
+    """Throw away what still arrives, for a moment: a client that is cut off while it sends may miss the answer."""
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            more = True
+            while more:
+                message = await receive()
+                more = message["type"] == "http.request" and message.get("more_body", False)
+    except TimeoutError:
+        pass
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body once, and then what the server has to say."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -1,0 +1,41 @@
+"""The service's log, on stderr: one line an event, and of an error only its type and where it was."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import TracebackType
+from typing import Any
+
+from geoblanket.service.metrics import where
+
+__all__ = ["configure_logs"]
+
+
+class _NoValues(logging.Formatter):
+    """Writes an exception without its message, which may hold what was sent, and without a traceback."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        kind: type[BaseException] | None = ei[0]
+        trace: TracebackType | None = ei[2]
+        return f"{kind.__name__ if kind else 'error'} at {where(trace)}"
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802, ARG002 - the name is logging's
+        return ""
+
+
+def configure_logs(*, access: bool = True) -> None:
+    """Send the logs of this process to stderr.
+
+    Parameters
+    ----------
+    access
+        Whether every request has a line.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_NoValues("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("geoblanket").setLevel(logging.INFO)
+    logging.getLogger("geoblanket.access").setLevel(logging.INFO if access else logging.WARNING)

@@ -1,0 +1,106 @@
+"""HTTP/1.1 on a connection, with an end to patience: Uvicorn's protocol, and limits that it does not have.
+
+Uvicorn waits for ever for the headers of a request. Here they have a deadline, whether nothing arrives or a byte a
+second, and when there are too many connections the one that has been waiting longest is closed, so that a crowd of idle
+ones cannot keep others out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from geoblanket.service.limits import Limits
+from geoblanket.service.refusals import BAD_REQUEST
+
+__all__ = ["BoundedProtocol", "bounded_protocol"]
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection."""
+
+    limits: ClassVar[Limits] = Limits()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting_until(self) -> float | None:
+        """When the patience with a connection that has no request ends (the loop's clock); None while it has one."""
+        return None if self._deadline is None else self._deadline.when()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for a request, and make room if there are too many connections."""
+        super().connection_made(transport)  # type: ignore[arg-type]  # theirs narrows the type to what it always is
+        self._wait()
+        if len(self.connections) > self.limits.connections:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Work on what arrived; once a request has begun, the application's limits hold."""
+        super().handle_events()
+        if self._busy:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless it is there already."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._busy:
+            self._wait()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the signature is theirs
+        """Answer to what is not HTTP in the same shape as to any error, and hang up."""
+        answer = BAD_REQUEST.response()
+        headers = [*answer.raw_headers, (b"connection", b"close")]
+        try:
+            for event in (
+                h11.Response(status_code=answer.status_code, headers=headers),
+                h11.Data(data=bytes(answer.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        except h11.LocalProtocolError:  # an answer is on its way already
+            self.transport.abort()
+        self.transport.close()
+
+    @property
+    def _busy(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(self.limits.arrival_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _make_room(self) -> None:
+        """Close the connection that has been waiting longest; if all have requests, this one."""
+        waiting = [
+            one
+            for one in self.connections
+            if isinstance(one, BoundedProtocol) and one.waiting_until is not None and not one.transport.is_closing()
+        ]
+        min(waiting, key=lambda one: one.waiting_until or 0.0, default=self).transport.abort()
+
+
+def bounded_protocol(limits: Limits) -> type[BoundedProtocol]:
+    """Return the protocol with these limits, as Uvicorn takes it: a class."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})

@@ -1,0 +1,90 @@
+"""Every error that the service answers with: one JSON shape, fixed words, never a value from the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+__all__ = ["ErrorBody", "Refusal", "Refused", "answer_with_refusals", "documented"]
+
+
+class ErrorBody(BaseModel):
+    """What every error looks like."""
+
+    error: str = Field(description="A fixed word for programs.")
+    message: str = Field(description="A fixed sentence for people. It never repeats anything of the request.")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error, as it is told."""
+
+    status: int
+    error: str
+    message: str
+    retry_after_s: int | None = None
+    close: bool = False
+    """Whether the connection ends with it, as the rest of the request is not read."""
+
+    def response(self) -> JSONResponse:
+        """Return the answer."""
+        headers = {"Cache-Control": "no-store"}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
+        if self.close:
+            headers["Connection"] = "close"
+        return JSONResponse({"error": self.error, "message": self.message}, self.status, headers)
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not a fault of the program
+    """Raised by a route to answer with a refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.error)
+
+
+BAD_REQUEST: Final = Refusal(400, "bad_request", "The request is not valid.")
+BAD_HOST: Final = Refusal(421, "wrong_host", "This service does not answer to that name.", close=True)
+NOT_FOUND: Final = Refusal(404, "not_found", "There is nothing here.")
+NO_BUNDLE: Final = Refusal(404, "no_such_bundle", "No bundle with this SHA-256 is served.")
+NO_COORDINATES: Final = Refusal(404, "no_coordinates", "This bundle has no coordinates.")
+NO_SIGNATURE: Final = Refusal(404, "no_signature", "This bundle has no signature.")
+WRONG_METHOD: Final = Refusal(405, "wrong_method", "This resource does not know that method.")
+TOO_SLOW: Final = Refusal(408, "too_slow", "The request took too long to arrive.", close=True)
+TOO_LARGE: Final = Refusal(413, "too_large", "The body of the request is too large.", close=True)
+WRONG_TYPE: Final = Refusal(415, "wrong_type", "The body must be application/json, without encoding.")
+OTHER: Final = Refusal(400, "refused", "The request is refused.")
+INTERNAL: Final = Refusal(500, "internal", "Something went wrong here. Nothing was released.", close=True)
+OVERLOADED: Final = Refusal(503, "overloaded", "Too many requests at once. Try again shortly.", retry_after_s=1)
+
+_BY_STATUS = {404: NOT_FOUND, 405: WRONG_METHOD, 400: BAD_REQUEST, 413: TOO_LARGE, 415: WRONG_TYPE}
+
+
+def documented(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
+    """Return the part of a route's description that says how it may refuse."""
+    return {one.status: {"model": ErrorBody, "description": one.message} for one in refusals}
+
+
+def answer_with_refusals(app: FastAPI) -> None:
+    """Make every error that a route or the framework raises one of ours; theirs would repeat what was sent."""
+
+    async def refused(_request: Request, error: Exception) -> JSONResponse:
+        return error.refusal.response() if isinstance(error, Refused) else INTERNAL.response()
+
+    async def framework(_request: Request, error: Exception) -> JSONResponse:
+        status = getattr(error, "status_code", 400)
+        response = _BY_STATUS.get(status, OTHER).response()
+        if allowed := (getattr(error, "headers", None) or {}).get("Allow"):
+            response.headers["Allow"] = allowed
+        return response
+
+    app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(HTTPException, framework)
+    app.add_exception_handler(RequestValidationError, framework)

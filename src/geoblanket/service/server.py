@@ -1,0 +1,93 @@
+"""Listening: the socket, the server around the application, and its end."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from geoblanket.errors import ParameterError
+from geoblanket.service.limits import Limits
+from geoblanket.service.protocol import bounded_protocol
+
+__all__ = ["is_loopback", "listen", "serve"]
+
+_BACKLOG = 128  # as many are accepted in one go; with the open ones they must fit the usual 1,024 descriptors
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether every address of a host is one that only this machine can reach."""
+    return all(ipaddress.ip_address(found[4][0]).is_loopback for found in _addresses(host, 0))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes a free one."""
+    family, _, _, _, address = _addresses(host, port)[0]
+    try:
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ParameterError(
+            f"Cannot listen on {host}, port {port} ({error.strerror or error}). Choose another --host or --port."
+        ) from error
+
+
+def serve(app: ASGIApp, listener: socket.socket, *, limits: Limits, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C: no new requests then, those that run may finish, and all is closed.
+
+    Parameters
+    ----------
+    on_ready
+        Called once connections are answered.
+    """
+    server = make_server(app, limits=limits, on_ready=on_ready)
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        # Uvicorn raises the signal again after it has stopped in order.
+        if not server.started:
+            raise
+
+
+def make_server(app: ASGIApp, *, limits: Limits, on_ready: Callable[[], None]) -> uvicorn.Server:
+    """Return the server, not yet running."""
+    config = uvicorn.Config(
+        app,
+        http=bounded_protocol(limits),
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,  # theirs has query strings
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=int(limits.arrival_s),
+        timeout_graceful_shutdown=limits.stop_s,
+        h11_max_incomplete_event_size=limits.header_bytes,
+    )
+    return _Server(config, on_ready)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+
+def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, int, int, str, tuple[str, int]]]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ParameterError(f"There is no host of the name given as --host ({error}).") from error
+    return [
+        (family, kind, number, name, (str(address[0]), int(address[1])))
+        for family, kind, number, name, address in found
+    ]

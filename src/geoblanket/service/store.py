@@ -1,0 +1,235 @@
+"""The bundles that are served: verified when the service starts, and again when a file is replaced.
+
+The bytes of a file are read once. What is verified, hashed and handed out is these bytes, so that a file that changes
+meanwhile is served wholly as it was or wholly as it is. A new file that does not verify, or is an older version, is not
+taken: the one before stays.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from geoblanket.errors import GeoblanketError, InputError, ParameterError
+from geoblanket.mechanism.bundle import LARGEST_BYTES, Bundle, load_bundle
+from geoblanket.mechanism.signing import signature_path
+from geoblanket.service.facts import bundle_facts, guarantee_facts, places_geojson, zones_geojson
+
+__all__ = ["BundleStore", "ServedBundle"]
+
+_log = logging.getLogger(__name__)
+
+_SIGNATURE_BYTES = 64
+_ATTEMPTS = 5
+_PAUSE_S = 0.05
+
+_Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class ServedBundle:
+    """A verified bundle with all that is told about it, ready to be sent."""
+
+    path: Path
+    content: bytes
+    """The file, as it was verified."""
+    bundle: Bundle
+    signature: bytes | None
+    """The detached signature that lay beside the file."""
+    facts: dict[str, Any]
+    guarantee: dict[str, Any]
+    zones: bytes | None
+    """GeoJSON; None where the bundle has no coordinates."""
+    places: bytes | None
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the file, by which it is asked for."""
+        return self.bundle.sha256
+
+
+@dataclass(frozen=True)
+class _Trust:
+    """What a bundle must be, besides right."""
+
+    public_key: Path | None = None
+    allow_unsigned: bool = False
+    minimum_version: int = 0
+
+
+@dataclass
+class _Slot:
+    """A file, and what is served of it."""
+
+    path: Path
+    served: ServedBundle
+    stamp: _Stamp | None
+    """Of the file when it was last looked at, right or not."""
+    problem: str | None = field(default=None)
+
+
+class BundleStore:
+    """The bundles of some files.
+
+    Parameters
+    ----------
+    paths
+        The files, at least one.
+    public_key, allow_unsigned, minimum_version
+        As for `load_bundle`.
+
+    Raises
+    ------
+    InputError
+        If some of them cannot be served: it says which, and why.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | Path],
+        *,
+        public_key: str | Path | None = None,
+        allow_unsigned: bool = False,
+        minimum_version: int = 0,
+    ) -> None:
+        self._trust = _Trust(None if public_key is None else Path(public_key), allow_unsigned, minimum_version)
+        self._slots = _load_all([Path(path) for path in paths], self._trust)
+        self._by_hash = self._index()
+
+    @property
+    def bundles(self) -> Sequence[ServedBundle]:
+        """What is served, in the order of the files; files of the same content once."""
+        return tuple(self._by_hash.values())
+
+    @property
+    def refused(self) -> int:
+        """How many files were replaced by something that is not served; the bundle before is."""
+        return sum(slot.problem is not None for slot in self._slots)
+
+    def get(self, sha256: str) -> ServedBundle | None:
+        """Return the bundle with this hash (64 lower-case hexadecimal digits), or None."""
+        return self._by_hash.get(sha256)
+
+    def refresh(self) -> int:
+        """Look at the files, take those that were replaced and verify, and return how many."""
+        return sum(self._refresh(slot) for slot in self._slots)
+
+    def _refresh(self, slot: _Slot) -> bool:
+        stamp = _stamp(slot.path)
+        if stamp is None or stamp == slot.stamp:
+            return False
+        slot.stamp = stamp
+        try:
+            served = _load(slot.path, self._trust)
+            if served.bundle.version < slot.served.bundle.version:
+                raise InputError(
+                    f"is version {served.bundle.version}, older than the {slot.served.bundle.version} that is served",
+                    path=slot.path,
+                )
+        except GeoblanketError as error:
+            slot.problem = str(error)
+            _log.error("The bundle that was served stays, for the new one is refused: %s", error)
+            return False
+        slot.problem = None
+        if served.sha256 == slot.served.sha256 and served.signature == slot.served.signature:
+            return False
+        slot.served = served
+        self._by_hash = self._index()  # one assignment: a request sees all of the old bundles or all of the new ones
+        _log.info("Bundle %s was replaced; version %d is served.", served.sha256[:16], served.bundle.version)
+        return True
+
+    def _index(self) -> Mapping[str, ServedBundle]:
+        found: dict[str, ServedBundle] = {}
+        for slot in self._slots:
+            found.setdefault(slot.served.sha256, slot.served)
+        return MappingProxyType(found)
+
+
+def _load_all(paths: Sequence[Path], trust: _Trust) -> list[_Slot]:
+    if not paths:
+        raise ParameterError("Give at least one bundle to serve.")
+    slots, problems = [], []
+    for path in paths:
+        stamp = _stamp(path)
+        try:
+            slots.append(_Slot(path, _load(path, trust), stamp))
+        except GeoblanketError as error:
+            problems.append(str(error))
+    if problems:
+        raise InputError(
+            f"{len(problems)} of {len(paths)} bundle(s) cannot be served, so nothing is: "
+            + " ".join(problems).rstrip(".")
+        )
+    return slots
+
+
+def _load(path: Path, trust: _Trust) -> ServedBundle:
+    content = _read(path)
+    bundle = load_bundle(
+        path,
+        public_key=trust.public_key,
+        allow_unsigned=trust.allow_unsigned,
+        minimum_version=trust.minimum_version,
+        content=content,
+    )
+    return ServedBundle(
+        path=path,
+        content=content,
+        bundle=bundle,
+        signature=_signature(path),
+        facts=bundle_facts(bundle, name=path.name, size=len(content)),
+        guarantee=guarantee_facts(bundle),
+        zones=_as_json(zones_geojson(bundle)) if bundle.located else None,
+        places=_as_json(places_geojson(bundle)) if bundle.located else None,
+    )
+
+
+def _as_json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _read(path: Path) -> bytes:
+    """Return the bytes of a file; try again if it is being written."""
+    if not path.is_file():
+        raise InputError("no such file", path=path)
+    try:
+        for _ in range(_ATTEMPTS):
+            before = _stamp(path)
+            with path.open("rb") as file:
+                content = file.read(LARGEST_BYTES + 1)
+            if len(content) > LARGEST_BYTES:
+                raise InputError(f"has more than {LARGEST_BYTES} bytes", path=path)
+            if before == _stamp(path):
+                return content
+            time.sleep(_PAUSE_S)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+    raise InputError("is being written", path=path, hint="Write it beside its place, then rename it")
+
+
+def _signature(path: Path) -> bytes | None:
+    try:
+        with signature_path(path).open("rb") as file:
+            content = file.read(_SIGNATURE_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) == _SIGNATURE_BYTES else None
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Return what changes when a file or its signature is replaced or written to; None if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    try:
+        beside = signature_path(path).stat().st_mtime_ns
+    except OSError:
+        beside = 0
+    return found.st_ino, found.st_size, found.st_mtime_ns, beside
