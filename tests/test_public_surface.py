@@ -9,7 +9,8 @@ import pytest
 
 import geoblanket
 
-PACKAGES = ["geoblanket", *(f"geoblanket.{name}" for name in ("blanket", "build", "loss", "mechanism", "release"))]
+NAMES = ("blanket", "build", "evaluate", "loss", "mechanism", "release")
+PACKAGES = ["geoblanket", *(f"geoblanket.{name}" for name in NAMES)]
 ROOT = Path(__file__).parents[1]
 
 

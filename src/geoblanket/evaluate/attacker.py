@@ -1,0 +1,173 @@
+"""The best attacker on one report: what it makes of the report, the mechanism and all it knows beforehand.
+
+The attacker knows the mechanism, the rule from histories to rows, and how probable each case (a history of the zone)
+is. It sees the report y and guesses the present place among those of the zone, by Bayes' rule:
+
+- *error*: the guess with the least expected distance from the true place, E_y min_g Σ_x Pr[x | y]·d(g, x);
+- *success*: the most probable place, E_y max_x Pr[x | y], the probability that it is right.
+
+No attacker with the same knowledge has a smaller error or a larger success. What it knows of the very vehicle
+beforehand is a label z of each case. *Context-free*: nothing, all labels are the same. *Context-aware*: the places
+before the present one, so that the prior is Pr[x | x_{t-1}, ...]; known exactly (the strongest such attacker), or only
+up to a distribution, if the label is seen through a channel (`Cases.blurred`). All sums are exact: nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from geoblanket._geodesy import Floats, haversine_m
+from geoblanket.build.rows import ZoneRows
+from geoblanket.errors import ParameterError
+from geoblanket.mobility.histories import HistoryCounts
+
+__all__ = ["Cases", "Inference", "attack_report", "zone_distance_km"]
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How well the best attacker does on one report, and without it."""
+
+    error_km: float
+    """Expected distance of the guess from the true place, kilometres."""
+    success: float
+    """How probably the most probable place is the true one."""
+    prior_error_km: float
+    """The same attacker's error without the report: from what it knew beforehand alone."""
+    prior_success: float
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """What may be true, how probably, and what the attacker knows of it anyway."""
+
+    row: Indices
+    """The row of the mechanism that each case uses, shape (N,)."""
+    place: Indices
+    """Its present place, as a position in the zone, shape (N,)."""
+    weight: Floats
+    """How probable it is, shape (N,); sums to 1."""
+    known: Indices
+    """The label that the attacker knows it by beforehand, counted from 0, shape (N,)."""
+    labels: Indices
+    """The earlier places that each label stands for, shape (L, how many are known)."""
+
+    @classmethod
+    def of_rows(cls, rows: ZoneRows) -> Cases:
+        """Return the rows of a zone as cases, with the prior that the mechanism was designed for; nothing is known."""
+        return cls(
+            row=np.arange(len(rows)),
+            place=np.searchsorted(rows.zone, rows.anchors[:, 0]).astype(np.int64),
+            weight=rows.prior,
+            known=np.zeros(len(rows), np.int64),
+            labels=np.empty((1, 0), np.int64),
+        )
+
+    @classmethod
+    def of_counts(cls, rows: ZoneRows, counts: HistoryCounts, *, known_past: int = 0) -> Cases:
+        """Return the histories that were seen in a zone as cases; they are the same whatever the mechanism looks at.
+
+        Parameters
+        ----------
+        rows
+            The rows of the mechanism.
+        counts
+            Histories of walks; those elsewhere are left out.
+        known_past
+            How many earlier places the attacker knows exactly; 0 for the context-free attacker.
+
+        Raises
+        ------
+        ParameterError
+            If no history was seen in the zone, or they do not go so far back.
+        """
+        here = counts.where(np.isin(counts.histories[:, 0], rows.zone))
+        if not len(here):
+            raise ParameterError("No history was seen in the zone, so that there is nothing to infer.")
+        if not 0 <= known_past <= here.largest:
+            raise ParameterError(
+                f"Histories have {here.largest} earlier place(s), so that {known_past} cannot be known."
+            )
+        labels, known = np.unique(here.histories[:, 1 : 1 + known_past], axis=0, return_inverse=True)
+        return cls(
+            row=rows.row_of(here.histories).astype(np.int64),
+            place=np.searchsorted(rows.zone, here.histories[:, 0]).astype(np.int64),
+            weight=here.count / here.count.sum(),
+            known=known.ravel().astype(np.int64),
+            labels=labels.astype(np.int64),
+        )
+
+    def blurred(self, channel: npt.ArrayLike) -> Cases:
+        """Return the cases of an attacker who sees labels only through a channel.
+
+        Parameters
+        ----------
+        channel
+            How probably each label is seen as each of Z values, shape (L, Z); rows sum to 1.
+        """
+        seen = np.asarray(channel, np.float64)
+        if seen.ndim != 2 or len(seen) != len(self.labels) or not np.allclose(seen.sum(axis=1), 1.0):
+            raise ParameterError(f"The channel must have a distribution for each of {len(self.labels)} labels.")
+        case, value = np.nonzero(seen[self.known])
+        return replace(
+            self,
+            row=self.row[case],
+            place=self.place[case],
+            weight=self.weight[case] * seen[self.known[case], value],
+            known=value.astype(np.int64),
+            labels=np.arange(seen.shape[1])[:, None],
+        )
+
+
+def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.ArrayLike) -> Inference:
+    """Return how well the best attacker does on one report.
+
+    Parameters
+    ----------
+    probabilities
+        How probable each report is from each row, shape (S, K).
+    cases
+        What may be true, and what is known of it.
+    distance_km
+        Distances of the zone's places, kilometres, shape (P, P).
+    """
+    q, distance = np.asarray(probabilities, np.float64), np.asarray(distance_km, np.float64)
+    _check(q, cases, distance)
+    pairs, which = np.unique(np.column_stack([cases.known, cases.place]), axis=0, return_inverse=True)
+    weights = csr_array((cases.weight, (which.ravel(), cases.row)), shape=(len(pairs), len(q)))
+    joint = np.asarray(weights @ q)
+    mass: Floats = np.asarray(weights.sum(axis=1)).ravel()
+    error = success = prior_error = prior_success = 0.0
+    for some in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs[:, 0])) + 1):
+        from_place = distance[:, pairs[some, 1]]
+        success += float(joint[some].max(axis=0).sum())
+        error += float((from_place @ joint[some]).min(axis=0).sum())
+        prior_success += float(mass[some].max())
+        prior_error += float((from_place @ mass[some]).min())
+    return Inference(error_km=error, success=success, prior_error_km=prior_error, prior_success=prior_success)
+
+
+def zone_distance_km(rows: ZoneRows) -> Floats:
+    """Return the great-circle distances of a zone's places, kilometres, shape (P, P)."""
+    lat, lon = (rows.places_e7[rows.zone] * 1e-7).T
+    return haversine_m(lat[:, None], lon[:, None], lat, lon) / 1000
+
+
+def _check(q: Floats, cases: Cases, distance: Floats) -> None:
+    problems = []
+    if q.ndim != 2 or (len(cases.row) and cases.row.max() >= len(q)):
+        problems.append("some cases use rows that the mechanism does not have")
+    if distance.ndim != 2 or distance.shape[0] != distance.shape[1]:
+        problems.append(f"distance_km must be square, got the shape {distance.shape}")
+    elif len(cases.place) and cases.place.max() >= len(distance):
+        problems.append("some cases are at places that distance_km does not have")
+    if not abs(float(cases.weight.sum()) - 1) < 1e-9:
+        problems.append("the weights of cases must sum to 1")
+    if problems:
+        raise ParameterError("This report cannot be attacked: " + "; ".join(problems) + ".")

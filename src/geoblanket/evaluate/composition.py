@@ -1,0 +1,97 @@
+"""What several reports cost together, by composition.
+
+Draws are independent given the trajectory, so what reports tell adds up. A report at step t compares two trajectories x
+and x' by the distance of their histories, so T reports of a mechanism with history weights w tell them apart by at most
+
+    ε · Σ_t [ d(x_t, x'_t) + Σ_τ w_τ · d(x_{t−τ}, x'_{t−τ}) ].
+
+A place counts in its own report and, as the past, in the next Γ: ε(1 + Σ w) per kilometre in all. These are worst cases
+over everything an attacker may know; `tracking` measures what one attacker, who knows the mobility of all vehicles,
+gains from the same reports. As for one report, they hold for histories at most η apart, and along chains of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.errors import ParameterError
+
+__all__ = ["Composition", "compose", "trajectory_bound"]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The cost of some reports in a row, each figure per kilometre; `inf` where nothing is promised."""
+
+    reports: int
+    per_report: float
+    """ε: one report, about its present place where the past is the same."""
+    per_location: float
+    """ε(1 + Σ w), with as many w as there are later reports: all reports together, about one place of the trajectory.
+    With a past that is taken as known (w = ∞) and more than one report it is infinite: a place is not protected as the
+    past of the next report."""
+    per_trajectory: float
+    """T·ε(1 + Σ w): all reports together, about a trajectory all of which is moved by as much, the past before the
+    first report too. A vehicle that stands still is the plainest case."""
+
+
+def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -> Composition:
+    """Return what a number of reports in a row costs.
+
+    Parameters
+    ----------
+    epsilon
+        ε of the mechanism, per kilometre.
+    history_weights
+        What earlier places count in its distances, the latest first; empty for a mechanism that has no context.
+    reports
+        T, how many reports.
+    """
+    _check(epsilon, history_weights, reports)
+    later = sum(history_weights[: reports - 1])
+    return Composition(
+        reports=reports,
+        per_report=epsilon,
+        per_location=epsilon * (1 + later),
+        per_trajectory=reports * epsilon * (1 + sum(history_weights)),
+    )
+
+
+def trajectory_bound(epsilon: float, history_weights: Sequence[float], displacement_km: npt.ArrayLike) -> float:
+    """Return by how much, as a logarithm of a ratio, T reports tell two trajectories apart at most.
+
+    Parameters
+    ----------
+    epsilon
+        ε of the mechanism, per kilometre.
+    history_weights
+        What earlier places count in its distances, the latest first.
+    displacement_km
+        How far apart the two trajectories are at each report, kilometres, shape (T,). Before the first they agree.
+    """
+    apart = np.asarray(displacement_km, np.float64)
+    if apart.ndim != 1 or not (apart >= 0).all():
+        raise ParameterError("displacement_km must be distances of zero or more kilometres, one for each report.")
+    _check(epsilon, history_weights, max(1, len(apart)))
+    total = float(apart.sum())
+    for lag, weight in enumerate(history_weights, 1):
+        before = float(apart[: max(0, len(apart) - lag)].sum())
+        total += weight * before if before > 0 else 0.0
+    return epsilon * total
+
+
+def _check(epsilon: float, history_weights: Sequence[float], reports: int) -> None:
+    problems = []
+    if not 0 <= epsilon < math.inf:
+        problems.append(f"epsilon must be zero or more, got {epsilon}")
+    if not all(weight >= 0 for weight in history_weights):
+        problems.append("history_weights must be zero or more")
+    if reports < 1:
+        problems.append(f"there must be one report or more, got {reports}")
+    if problems:
+        raise ParameterError("The cost of reports cannot be told: " + "; ".join(problems) + ".")

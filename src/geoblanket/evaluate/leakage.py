@@ -1,0 +1,133 @@
+"""Posterior leakage: how much a report changes the odds between two secrets, for each kilometre between them.
+
+For two secrets i, j (places, or histories that share a row) and a report y the paper defines
+
+    PL(i, j; y) = | ln( (Pr[i | y] / Pr[j | y]) / (Pr[i] / Pr[j]) ) | = | ln( q(y | i) / q(y | j) ) |
+
+by Bayes' rule: the prior cancels. Its tables compare this with ε itself, so they are per kilometre, and so are these:
+
+    maximum  = max over neighbouring pairs and possible y of  PL(i, j; y) / d(i, j),
+    expected = mean of PL(i, j; y) / d(i, j), where y is drawn from q(· | i) and i, j independently from the prior,
+               given that they are neighbours.
+
+Neighbours are 0 < d(i, j) ≤ η apart. The paper does not say over what it takes the mean; this is the mean for a vehicle
+at i, whom the attacker holds against an alternative as probable as it is. Over rows and row distances the maximum is at
+most ε, for every verified mechanism. Over *present places* of a mechanism that looks at the past it need not be: the
+past, which the report also depends on, differs from place to place, and its distance is not counted then.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import ParameterError
+
+__all__ = ["Leakage", "place_channel", "posterior_leakage", "same_past"]
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """Posterior leakage, per kilometre; `inf` where a report is possible from one of two neighbours only."""
+
+    maximum: float
+    expected: float
+    pairs: int
+    """Pairs of neighbours, each counted once; with none of them, both figures are 0."""
+
+
+def posterior_leakage(
+    probabilities: npt.ArrayLike,
+    prior: npt.ArrayLike,
+    distance_km: npt.ArrayLike,
+    *,
+    eta_km: float = math.inf,
+    pairs: npt.NDArray[np.bool_] | None = None,
+) -> Leakage:
+    """Return the posterior leakage of a mechanism.
+
+    Parameters
+    ----------
+    probabilities
+        How probable each report is from each secret, shape (S, K).
+    prior
+        How probable each secret is, shape (S,).
+    distance_km
+        Distances of secrets in kilometres, symmetric, `inf` for those that are never compared, shape (S, S).
+    eta_km
+        The largest distance of neighbours, kilometres.
+    pairs
+        Which of the neighbours count, symmetric, shape (S, S); by default all do. See `same_past`.
+    """
+    q, weight, distance = (np.asarray(values, np.float64) for values in (probabilities, prior, distance_km))
+    if q.ndim != 2 or weight.shape != q.shape[:1] or distance.shape != (len(q), len(q)):
+        raise ParameterError(
+            "Leakage needs probabilities (S, K), a prior (S,) and distances (S, S). "
+            f"Got the shapes {q.shape}, {weight.shape} and {distance.shape} instead."
+        )
+    neighbours = (distance > 0) & (distance <= eta_km) & np.isfinite(distance)
+    if pairs is not None:
+        neighbours &= pairs
+    with np.errstate(divide="ignore"):
+        logarithms = np.log(q)
+    maximum, total, mass = 0.0, 0.0, 0.0
+    for secret in np.flatnonzero(neighbours.any(axis=1)):
+        others = np.flatnonzero(neighbours[secret])
+        possible = q[secret] > 0
+        odds = np.abs(logarithms[secret, possible] - logarithms[np.ix_(others, possible)])
+        apart = distance[secret, others]
+        maximum = max(maximum, float((odds.max(axis=1) / apart).max()))
+        likely = weight[others] > 0
+        total += float(weight[secret]) * float(weight[others][likely] @ ((odds @ q[secret, possible]) / apart)[likely])
+        mass += float(weight[secret] * weight[others].sum())
+    return Leakage(maximum, total / mass if mass > 0 else 0.0, int(np.count_nonzero(neighbours)) // 2)
+
+
+def place_channel(
+    probabilities: npt.ArrayLike, prior: npt.ArrayLike, place: npt.ArrayLike, place_count: int
+) -> tuple[Floats, Floats]:
+    """Return how probable each report is from each present place, whatever the past, and how probable the place is.
+
+    Parameters
+    ----------
+    probabilities
+        Of each report from each row, shape (S, K).
+    prior
+        Of the rows, shape (S,).
+    place
+        The position in the zone of each row's present place, shape (S,).
+    place_count
+        P, how many places the zone has.
+
+    Returns
+    -------
+    channel, place_prior
+        Shapes (P, K) and (P,). A place without any probability reports as all places together do.
+    """
+    q, weight = np.asarray(probabilities, np.float64), np.asarray(prior, np.float64)
+    together = csr_array((weight, (np.asarray(place), np.arange(len(q)))), shape=(place_count, len(q)))
+    joint = np.asarray(together @ q)
+    mass = np.bincount(np.asarray(place), weight, place_count)
+    known = mass > 0
+    channel = np.tile(weight @ q / weight.sum(), (place_count, 1))
+    channel[known] = joint[known] / mass[known, None]
+    return channel, mass.astype(np.float64)
+
+
+def same_past(anchors: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Return which pairs of rows have the same past, for the paper's leakage where the past is known; shape (S, S).
+
+    Parameters
+    ----------
+    anchors
+        The history of each row: places at t, t − 1, ..., shape (S, 1 + Γ); see `ZoneRows.anchors`.
+    """
+    past = np.asarray(anchors)[:, 1:]
+    _, label = np.unique(past, axis=0, return_inverse=True)
+    same: npt.NDArray[np.bool_] = label.ravel()[:, None] == label.ravel()
+    return same

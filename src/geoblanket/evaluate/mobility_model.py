@@ -1,0 +1,215 @@
+"""What an attacker knows of how vehicles move in a zone: a hidden Markov chain, from training walks, smoothed.
+
+A state is a present place of the zone, with the place before it (anywhere) if the model has a memory of 1. Where a
+vehicle goes from a state is estimated as `mobility.next_places` does: the state's own counts, backed off to those of
+its present place, backed off to places near by. A vehicle may leave the zone. The chance to leave is kept, so the
+transitions from a state sum to less than 1: what is computed from them is conditional on the vehicle having stayed for
+as long as it reported from the zone, which the reports tell anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, hstack
+
+from geoblanket._geodesy import Floats, haversine_m
+from geoblanket.build.rows import ZoneRows
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mobility.histories import HistoryCounts
+from geoblanket.mobility.next_places import backed_off
+
+__all__ = ["MobilityModel"]
+
+Indices = npt.NDArray[np.int64]
+Sparse = csr_array[Any, tuple[int, int]]
+
+_TYPICAL_KM: Final = 0.3
+"""Where nothing was seen, the probability of a place falls by a factor e over this distance."""
+_PSEUDO_COUNT: Final = 0.1
+"""Steps that each place is taken to have seen besides those that it has, as in the prior of rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class MobilityModel:
+    """A hidden Markov chain over the places of a zone; usually made by `MobilityModel.from_counts`.
+
+    The transition matrix is `own` + `leave` @ `back`: what was seen from a state itself, and what is taken from its
+    present place. Kept apart, they have a hundredth of the entries of their sum.
+    """
+
+    zone: Indices
+    """The places of the zone, ascending, shape (P,)."""
+    states: Indices
+    """The place at t, and t − 1 if the model has a memory, of each state, shape (N, 1 or 2)."""
+    start: Floats
+    """How probable each state is at any time, shape (N,)."""
+    own: Sparse
+    """Shape (N, N)."""
+    leave: Sparse
+    """Shape (N, G)."""
+    back: Sparse
+    """Shape (G, N)."""
+    seen: HistoryCounts
+    """The histories that were seen in the zone."""
+
+    @classmethod
+    def from_counts(cls, rows: ZoneRows, counts: HistoryCounts, *, memory: int = 1) -> MobilityModel:
+        """Estimate the model from histories of training walks.
+
+        Parameters
+        ----------
+        rows
+            Rows of any mechanism of the zone: only its places are used, so that all mechanisms meet the same attacker.
+        counts
+            Histories of training walks and the place one step later (a delay of 1); those elsewhere are left out.
+        memory
+            1: where a vehicle goes depends on its place and the one before; 0: on its place only.
+        """
+        if memory not in (0, 1) or memory > counts.largest:
+            raise ParameterError(
+                f"The memory of a mobility model is 0 or 1 earlier places, and histories must have as many. "
+                f"Got {memory}, and histories with {counts.largest}."
+            )
+        zone = rows.zone.astype(np.int64)
+        seen = counts.where(np.isin(counts.histories[:, 0], zone))
+        states = _states(zone, seen.histories[:, : memory + 1].astype(np.int64))
+        of_seen = _position(states, seen.histories[:, : memory + 1].astype(np.int64))
+        present = np.searchsorted(zone, states[:, 0])
+        # Places of the zone, and one more column for all that is elsewhere.
+        later = np.searchsorted(zone, seen.next_place).clip(max=len(zone) - 1)
+        later = np.where(zone[later] == seen.next_place, later, len(zone))
+        first = _summed(present[of_seen], later, seen.count, (len(zone), len(zone) + 1))
+        by_place = csr_array(backed_off(first, _near(rows))[:, : len(zone)])
+        if memory == 0:
+            own, leave, back = by_place, _empty(len(zone), 0), _empty(0, len(zone))
+        else:
+            steps = _summed(of_seen, later, seen.count, (len(states), len(zone) + 1))
+            own, leave = _own_and_leave(steps, present, len(zone))
+            back = _back(by_place, len(states))
+        return cls(zone, states, _start(present, of_seen, seen), own, leave, back, seen)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def memory(self) -> int:
+        """How many earlier places a state has."""
+        return int(self.states.shape[1]) - 1
+
+    @cached_property
+    def present(self) -> Indices:
+        """The position in the zone of each state's present place, shape (N,)."""
+        return np.searchsorted(self.zone, self.states[:, 0]).astype(np.int64)
+
+    @cached_property
+    def to_places(self) -> Sparse:
+        """What adds up states to present places, shape (P, N)."""
+        return csr_array((np.ones(len(self)), (self.present, np.arange(len(self)))), shape=(len(self.zone), len(self)))
+
+    def forward(self, states: Floats) -> Floats:
+        """Return the distributions one step later of distributions over states, both of shape (N, B)."""
+        own, leave, back = self._transposed
+        result: Floats = own @ states
+        if self.leave.shape[1]:
+            result += back @ (leave @ states)
+        return result
+
+    def backward(self, values: Floats) -> Floats:
+        """Return the expectation from each state of values one step later, both of shape (N, B)."""
+        result: Floats = self.own @ values
+        if self.leave.shape[1]:
+            result += self.leave @ (self.back @ values)
+        return result
+
+    def mixture(self, rows: ZoneRows) -> Sparse:
+        """Return how probably each state uses each row of a mechanism, shape (N, S).
+
+        A state decides the row if the mechanism looks no further back. Otherwise the histories that were seen in the
+        state do, as often as they were; so the attacker forgets older places between reports, as its states do.
+        """
+        if not np.array_equal(rows.zone, self.zone):
+            raise MismatchError("The mobility model was made for another zone than the rows.")
+        state = np.arange(len(self))
+        plain = csr_array((np.ones(len(self)), (state, rows.row_of(self.states))), shape=(len(self), len(rows)))
+        if rows.histories.shape[1] <= self.states.shape[1] or not len(self.seen):
+            return plain
+        of_seen = _position(self.states, self.seen.histories[:, : self.states.shape[1]].astype(np.int64))
+        counted = _summed(of_seen, rows.row_of(self.seen.histories), self.seen.count, plain.shape)
+        total = np.asarray(counted.sum(axis=1)).ravel()
+        scale = np.where(total > 0, 1 / np.maximum(total, 1), 0.0)
+        return csr_array(counted.multiply(scale[:, None]) + plain.multiply((total == 0)[:, None]))
+
+    @cached_property
+    def _transposed(self) -> tuple[Sparse, Sparse, Sparse]:
+        return csr_array(self.own.T), csr_array(self.leave.T), csr_array(self.back.T)
+
+
+def _states(zone: Indices, seen: Indices) -> Indices:
+    """Return the places of the zone, or pairs: all within the zone, then those seen with a place before elsewhere."""
+    if seen.shape[1] == 1:
+        return zone[:, None]
+    inside = np.stack(np.meshgrid(zone, zone, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.concatenate([inside, np.unique(seen[~np.isin(seen[:, 1], zone)], axis=0)])
+
+
+def _position(states: Indices, asked: Indices) -> Indices:
+    """Return the position of each history among the states, all of which must be there."""
+    base = max(int(states.max(initial=0)), int(asked.max(initial=0))) + 1
+    powers = base ** np.arange(states.shape[1])[::-1]
+    keys = states @ powers
+    order = np.argsort(keys)
+    result: Indices = order[np.searchsorted(keys[order], asked @ powers)]
+    return result
+
+
+def _summed(row: npt.ArrayLike, column: npt.ArrayLike, count: npt.ArrayLike, shape: tuple[int, int]) -> Sparse:
+    result = csr_array((np.asarray(count, np.float64), (np.asarray(row), np.asarray(column))), shape=shape)
+    result.sum_duplicates()
+    return result
+
+
+def _near(rows: ZoneRows) -> Sparse:
+    """Return distributions over the places of the zone that fall with the distance; none leaves; shape (P, P + 1)."""
+    lat, lon = (rows.places_e7[rows.zone] * 1e-7).T
+    weight = np.exp(-haversine_m(lat[:, None], lon[:, None], lat, lon) / (1000 * _TYPICAL_KM))
+    weight /= weight.sum(axis=1, keepdims=True)
+    return csr_array(np.column_stack([weight, np.zeros(len(weight))]))
+
+
+def _own_and_leave(steps: Sparse, present: Indices, places: int) -> tuple[Sparse, Sparse]:
+    """Split the smoothed distributions of pairs into what they have themselves and the share of their present place."""
+    states = len(present)
+    share = csr_array((np.ones(states), (np.arange(states), present)), shape=(states, places))
+    # The larger group stands for itself, as columns of its own: the weights are those of `backed_off`.
+    mixed = csr_array(
+        backed_off(
+            csr_array(hstack([steps, _empty(states, places)], format="csr")),
+            csr_array(hstack([_empty(states, places + 1), share], format="csr")),
+        )
+    )
+    stay = mixed[:, :places].tocoo()
+    row, place = stay.coords
+    own = csr_array((stay.data, (row, place * places + present[row])), shape=(states, states))
+    return own, csr_array(mixed[:, places + 1 :])
+
+
+def _back(by_place: Sparse, states: int) -> Sparse:
+    """Return transitions from places to pairs of the later place and the place, shape (P, N)."""
+    places = by_place.shape[0]
+    before, later = by_place.tocoo().coords
+    return csr_array((by_place.tocoo().data, (before, later * places + before)), shape=(places, states))
+
+
+def _start(present: Indices, of_seen: Indices, seen: HistoryCounts) -> Floats:
+    mass = np.bincount(of_seen, seen.count, len(present)) + _PSEUDO_COUNT / np.bincount(present)[present]
+    start: Floats = mass / mass.sum()
+    return start
+
+
+def _empty(rows: int, columns: int) -> Sparse:
+    return csr_array((rows, columns), dtype=np.float64)
