@@ -9,7 +9,6 @@ from geoblanket._lazy import on_first_use
 if TYPE_CHECKING:
     from geoblanket.evaluate.attacker import Cases, Inference, attack_report, zone_distance_km
     from geoblanket.evaluate.composition import Composition, compose, trajectory_bound
-    from geoblanket.evaluate.displacement import vehicle_displacements
     from geoblanket.evaluate.epsilon_effective import WorstPair, effective_epsilon, worst_pair
     from geoblanket.evaluate.leakage import Leakage, place_channel, posterior_leakage, same_past
     from geoblanket.evaluate.mobility_model import MobilityModel
@@ -33,7 +32,6 @@ __all__ = [
     "track",
     "track_over_time",
     "trajectory_bound",
-    "vehicle_displacements",
     "worst_pair",
     "zone_distance_km",
 ]
@@ -56,7 +54,6 @@ _HOME = {
     "track": "geoblanket.evaluate.tracking",
     "track_over_time": "geoblanket.evaluate.tracking",
     "trajectory_bound": "geoblanket.evaluate.composition",
-    "vehicle_displacements": "geoblanket.evaluate.displacement",
     "worst_pair": "geoblanket.evaluate.epsilon_effective",
     "zone_distance_km": "geoblanket.evaluate.attacker",
 }

@@ -26,7 +26,6 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.evaluate.attacker import zone_distance_km
 from geoblanket.evaluate.forward_backward import place_posteriors, prior_posteriors
 from geoblanket.evaluate.mobility_model import Indices, MobilityModel
-from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps
 
 __all__ = ["Attack", "Tracking", "find_runs", "track", "track_over_time"]
@@ -95,16 +94,22 @@ def find_runs(steps: Steps) -> Indices:
 
 
 def track(
-    mechanism: Mechanism, rows: ZoneRows, steps: Steps, model: MobilityModel, *, reports: int = 10, seed: int = 0
+    probabilities: npt.ArrayLike,
+    rows: ZoneRows,
+    steps: Steps,
+    model: MobilityModel,
+    *,
+    reports: int = 10,
+    seed: int = 0,
 ) -> Tracking:
     """Attack held-out walks by windows of reports.
 
     Parameters
     ----------
-    mechanism
-        Its outputs are the places of the zone, in order.
+    probabilities
+        How probable each place of the zone is to be reported from each row, shape (S, P).
     rows
-        Its rows, and the rule from histories to them.
+        The rows, and the rule from histories to them.
     steps
         Steps of held-out walks, as `collect_steps` gives them, with one or more earlier places; those elsewhere than
         in the zone are left out.
@@ -118,13 +123,13 @@ def track(
     Raises
     ------
     MismatchError
-        If mechanism, rows and model do not belong together.
+        If probabilities, rows and model do not belong together.
     """
-    return track_over_time(mechanism, rows, steps, model, lengths=[reports], seed=seed)[reports]
+    return track_over_time(probabilities, rows, steps, model, lengths=[reports], seed=seed)[reports]
 
 
 def track_over_time(
-    mechanism: Mechanism,
+    probabilities: npt.ArrayLike,
     rows: ZoneRows,
     steps: Steps,
     model: MobilityModel,
@@ -133,19 +138,18 @@ def track_over_time(
     seed: int = 0,
 ) -> dict[int, Tracking]:
     """Attack the same reports by windows of several lengths T; see `track`."""
-    if (mechanism.row_count, mechanism.output_count) != (len(rows), len(rows.zone)):
+    q = np.asarray(probabilities, np.float64)
+    if q.shape != (len(rows), len(rows.zone)):
         raise MismatchError(
-            f"A mechanism of {mechanism.row_count} rows and {mechanism.output_count} outputs does not belong to "
-            f"{len(rows)} rows and {len(rows.zone)} places."
+            f"Probabilities of the shape {q.shape} do not belong to {len(rows)} rows and {len(rows.zone)} places."
         )
     here = steps.where(np.isin(steps.histories[:, 0], rows.zone))
-    probabilities = mechanism.probabilities
     job = _Job(
         model=model,
-        emissions=np.asarray(model.mixture(rows) @ probabilities),
+        emissions=np.asarray(model.mixture(rows) @ q),
         distance_km=zone_distance_km(rows),
         place=np.searchsorted(rows.zone, here.histories[:, 0]).astype(np.int64),
-        report=_drawn(probabilities, rows.row_of(here.histories), seed),
+        report=_drawn(q, rows.row_of(here.histories), seed),
         vehicle=here.vehicle,
         runs=find_runs(here),
     )
