@@ -19,7 +19,7 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps
 from geoblanket.roads.graph import Ints
 
-__all__ = ["VehicleLosses", "measure", "ratio_interval", "vehicle_losses"]
+__all__ = ["VehicleLosses", "by_vehicle", "measure", "ratio_interval", "step_losses", "vehicle_losses"]
 
 _LEVEL = 0.95
 
@@ -73,14 +73,34 @@ def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, steps: Steps, loss: Pla
             f"{len(rows)} rows and {len(rows.zone)} places."
         )
     steps = steps.where(np.isin(steps.histories[:, 0], rows.zone))
+    return by_vehicle(steps, step_losses(mechanism.probabilities, rows, steps, loss))
+
+
+def step_losses(probabilities: Floats, rows: ZoneRows, steps: Steps, loss: PlaceLoss) -> Floats:
+    """Return the expected loss of each step, shape (n,).
+
+    Parameters
+    ----------
+    probabilities
+        Of the places of the zone in each row, shape (S, K).
+    rows, steps, loss
+        As in `vehicle_losses`; all steps in the zone.
+    """
+    if not len(steps):
+        return np.empty(0)
     later, which = np.unique(steps.next_place, return_inverse=True)
-    if not len(later):
-        return VehicleLosses.joined([])
-    expected = mechanism.probabilities @ loss(later, rows.zone).values.T
-    of_step = expected[rows.row_of(steps.histories), which]
+    expected = probabilities @ loss(later, rows.zone).values.T
+    of_step: Floats = expected[rows.row_of(steps.histories), which]
+    return of_step
+
+
+def by_vehicle(steps: Steps, of_step: Floats) -> VehicleLosses:
+    """Sum the losses of steps by vehicle."""
     vehicle, whose = np.unique(steps.vehicle, return_inverse=True)
     return VehicleLosses(
-        vehicle.astype(np.int32), np.bincount(whose).astype(np.float64), np.bincount(whose, of_step).astype(np.float64)
+        vehicle.astype(np.int32),
+        np.bincount(whose, minlength=len(vehicle)).astype(np.float64),
+        np.bincount(whose, of_step, len(vehicle)).astype(np.float64),
     )
 
 

@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
@@ -23,14 +22,15 @@ from geoblanket.build.problems import make_problem
 from geoblanket.build.record import ZoneRecord
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
-from geoblanket.loss.place_loss import LossTable, PlaceLoss
+from geoblanket.loss.known_loss import KnownLoss
+from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle import BundledMechanism
 from geoblanket.mechanism.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 
-__all__ = ["ZoneResult", "ZoneTask", "build_zone", "peak_memory_mb"]
+__all__ = ["ZoneResult", "ZoneTask", "build_zone", "leave_ctrl_c_to", "peak_memory_mb"]
 
 _BYTES_PER_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -86,7 +86,7 @@ class ZoneResult:
 
 def build_zone(task: ZoneTask) -> ZoneResult:
     """Build one zone and regime: rows, problem, optimum, exact repair and verification, held-out losses."""
-    _leave_ctrl_c_to(task.process)
+    leave_ctrl_c_to(task.process)
     started = time.perf_counter()
     config = task.config
     rows = _rows(task, task.context)
@@ -141,26 +141,6 @@ def peak_memory_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _KnownLoss:
-    """A loss whose table was computed once, for a zone and all places where its vehicles may be later."""
-
-    true_places: Ints
-    reported: Ints
-    table: LossTable
-    name: str
-    unit: str
-
-    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
-        rows, columns = np.searchsorted(self.true_places, true_places), np.searchsorted(self.reported, reported)
-        return LossTable(self.table.values[np.ix_(rows, columns)])
-
-    @property
-    def largest_error(self) -> float:
-        error = self.table.standard_error
-        return 0.0 if error is None else float(error.max(initial=0.0))
-
-
 def _rows(task: ZoneTask, context: str) -> ZoneRows:
     return make_rows(
         task.places,
@@ -175,10 +155,9 @@ def _rows(task: ZoneTask, context: str) -> ZoneRows:
     )
 
 
-def _known_loss(task: ZoneTask, several: list[ZoneRows]) -> _KnownLoss:
-    later = np.unique(np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in several)]))
-    later, zone = later.astype(np.int32), several[0].zone
-    return _KnownLoss(later, zone, task.loss(later, zone), task.loss.name, task.loss.unit)
+def _known_loss(task: ZoneTask, several: list[ZoneRows]) -> KnownLoss:
+    later = np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in several)])
+    return KnownLoss.of(task.loss, later, several[0].zone)
 
 
 def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> OptimiseResult:
@@ -206,7 +185,7 @@ def _notes(rows: ZoneRows, found: OptimiseResult, config: BuildConfig) -> list[s
     return notes
 
 
-def _leave_ctrl_c_to(process: int) -> None:
+def leave_ctrl_c_to(process: int) -> None:
     """Ignore Ctrl-C, which a terminal sends to every process, unless this is the one that acts on it."""
     if os.getpid() != process and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

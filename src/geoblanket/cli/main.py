@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from geoblanket import __version__
-from geoblanket.cli import blanket, roads, traces
+from geoblanket.cli import blanket, evaluate, roads, traces
 from geoblanket.cli.build import build
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
@@ -23,13 +23,17 @@ from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
 
+_ORDER = (
+    "demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "report", "perturb", "evaluate",
+    "serve",
+)  # fmt: skip
+
 
 class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = "demo city traces roads match blanket build verify show report perturb serve".split()
-        return sorted(super().list_commands(ctx), key=order.index)
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
 
 
 app = typer.Typer(
@@ -52,6 +56,7 @@ app.command()(verify)
 app.command()(show)
 app.command()(report)
 app.command()(perturb)
+app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)
 
 

@@ -1,0 +1,171 @@
+"""`geoblanket evaluate`: which mechanism serves a city best, what privacy costs, and what an attacker wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from geoblanket.evaluate.city_data import CityFiles
+    from geoblanket.evaluate.experiment import Experiment
+    from geoblanket.evaluate.running import Evaluation
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Compare mechanisms: utility, leakage and attacks; the paper's experiments.",
+    invoke_without_command=True,
+    add_completion=False,
+)
+
+_OutOption = Annotated[
+    Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for the results.", show_default=False)
+]
+_QuickOption = Annotated[
+    bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
+]
+_WorkersOption = Annotated[
+    int | None, typer.Option(help="Processes; results do not depend on it.", show_default="all cores")
+]
+_ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with an interrupted run with the same inputs and experiments.")
+]
+
+
+@app.callback()
+def evaluate(
+    *,
+    context: typer.Context,
+    roads: Annotated[Path | None, typer.Option(help="The roads.", show_default=False)] = None,
+    walks: Annotated[
+        Path | None, typer.Option(help="Walks on them, from `geoblanket match`.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="The folder for the results.", show_default=False),
+    ] = None,
+    experiment: Annotated[
+        list[str], typer.Option(metavar="NAME|FILE.toml", help="What to compare; may be given several times.")
+    ] = ["quick"],  # noqa: B006 - Typer reads it, and nothing changes it
+    experiments: Annotated[bool, typer.Option("--experiments", help="List the experiments, and end.")] = False,
+    predictor: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How long blankets are, from `geoblanket blanket train`: for LP+C-mDP."),
+    ] = None,
+    findings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="As they were found, from `geoblanket blanket discover`: for LP+TrueMB."),
+    ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What the walks were made from: for other spacings and intervals."),
+    ] = None,
+    locations: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where vehicles with one destination each are (CSV: latitude, longitude; no header)."
+        ),
+    ] = None,
+    city: Annotated[str, typer.Option(metavar="NAME", help="The city's name in the results.")] = "city",
+    time_zone: Annotated[str, typer.Option(metavar="NAME", help="Of the hours.")] = "UTC",
+    quick: _QuickOption = False,
+    workers: _WorkersOption = None,
+    resume: _ResumeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compare mechanisms in a city, each verified exactly: loss on held-out walks, leakage, attacks, time and size.
+
+    Results are one table, results.parquet and results.csv. Without a predictor or findings, the methods that need
+    them are left out. If something contradicts what must hold, it is told, and the command ends with 3.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from geoblanket.evaluate.city_data import CityFiles
+    from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
+
+    if experiments:
+        print_table("Experiments", list(shipped_experiments().items()))
+        return
+    missing = [name for name, value in (("--roads", roads), ("--walks", walks), ("--out", out)) if value is None]
+    if roads is None or walks is None or out is None:
+        raise typer.BadParameter(f"{', '.join(missing)} must be given.")
+    files = CityFiles(
+        name=city,
+        roads=roads,
+        walks=walks,
+        predictor=predictor,
+        findings=findings,
+        traces=traces,
+        locations=locations,
+        time_zone=time_zone,
+    )
+    for option, file, label in (("--predictor", predictor, "LP+C-mDP"), ("--findings", findings, "LP+TrueMB")):
+        if file is None:
+            say(f"Without {option}, {label} is left out.")
+    _run([files], [read_experiment(name, quick=quick) for name in experiment], out, workers, resume=resume, json=json)
+
+
+def _run(
+    cities: Sequence[CityFiles],
+    experiments: Sequence[Experiment],
+    out: Path,
+    workers: int | None,
+    *,
+    resume: bool,
+    json: bool,
+) -> None:
+    from geoblanket.evaluate.running import evaluate_cities, unfinished_path
+
+    try:
+        with progress_bars() as progress:
+            found = evaluate_cities(cities, experiments, out, workers=workers, resume=resume, progress=progress)
+    except BaseException:
+        if unfinished_path(out).exists():
+            say(f"What is finished is kept in {unfinished_path(out)}; go on with --resume.")
+        raise
+    if json:
+        print_json(_summary(found))
+    else:
+        _print_results(found.results)
+    for note in found.notes:
+        say(note)
+    say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
+    if found.violations:
+        for one in found.violations:
+            typer.secho(f"{one.check}: {one.where}: {one.detail}", err=True, fg="red")
+        raise typer.Exit(3)
+
+
+def _summary(found: Evaluation) -> dict[str, object]:
+    return {
+        "results": found.results.height,
+        "notes": list(found.notes),
+        "violations": [one.as_dict() for one in found.violations],
+    }
+
+
+def _print_results(results: pl.DataFrame) -> None:
+    """Print the held-out losses of all zones together, a table for each experiment, city and loss."""
+    import polars as pl
+
+    from geoblanket.evaluate.methods import METHODS
+
+    together = results.filter(
+        (pl.col("zone") == -1) & (pl.col("measure") == "held_out_loss") & (pl.col("variant") == "")
+    )
+    for (name, city, loss_case), part in together.group_by("experiment", "city", "loss_case", maintain_order=True):
+        table = part.pivot("epsilon", index="method", values="value", aggregate_function="first", sort_columns=False)
+        rows = [
+            (METHODS[row[0]].label, *("–" if value is None else f"{value:.4f}" for value in row[1:]))
+            for row in table.iter_rows()
+        ]
+        header = ("", *(f"ε = {float(value):g}" for value in table.columns[1:]))
+        print_table(f"{city}, {name}: loss on held-out walks ({loss_case}, {part['unit'][0]})", rows, header=header)

@@ -1,0 +1,238 @@
+"""From roads and walks to the zones that methods are compared in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from geoblanket._progress import Progress, silent
+from geoblanket.build.blanket_lengths import (
+    KnownLengths,
+    LengthSource,
+    check_source,
+    read_found_blankets,
+    regions_of_source,
+)
+from geoblanket.build.reach import reach_radius_m
+from geoblanket.build.row_tree import Lengths
+from geoblanket.errors import InputError, MismatchError
+from geoblanket.evaluate.errands import Errands, make_errands
+from geoblanket.evaluate.settings import LossCase
+from geoblanket.loss.nearest_vehicle import NearestVehicle
+from geoblanket.loss.over_tasks import Effort
+from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.loss.tasks import TaskPrior
+from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.mobility.histories import (
+    LONGEST_PAST,
+    HistoryCounts,
+    Regimes,
+    Steps,
+    collect_steps,
+    count_histories,
+)
+from geoblanket.mobility.splitting import Split
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.places import Places, choose_places
+from geoblanket.roads.zones import Zones, partition_zones
+
+__all__ = ["CityData", "CityFiles", "ZoneData"]
+
+_HOURS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class CityFiles:
+    """The files of a city."""
+
+    name: str
+    roads: Path
+    walks: Path
+    predictor: Path | None = None
+    """What predicts the lengths of blankets."""
+    findings: Path | None = None
+    """Blankets as the tests found them."""
+    traces: Path | None = None
+    """What the walks were made from; for other spacings and intervals."""
+    locations: Path | None = None
+    """Where the vehicles with one destination each are: a table of latitudes and longitudes without a header."""
+    time_zone: str = "UTC"
+    """Of the hours."""
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneData:
+    """All that is needed to compare methods in one zone, with one loss."""
+
+    key: str
+    """Tells it from others of the same run."""
+    number: int
+    members: Ints
+    """The places of the zone, ascending."""
+    places: Places
+    counts: HistoryCounts
+    """Of the training walks, in the zone and with a past; the regime is the hour."""
+    steps: Steps
+    """Of the held-out walks, likewise."""
+    loss: PlaceLoss
+    predicted: Lengths | None
+    found: Lengths | None
+    errands: Errands | None
+    reach_m: float
+    """How far apart the places of a history can be, metres."""
+    interval_s: float
+    snapping_radius_m: float
+    share: float
+    """Of all training steps with a past, the share in this zone."""
+
+
+class CityData:
+    """The walks of a city, read once.
+
+    Reports without a past are left out: there every method is a context-free one.
+
+    Parameters
+    ----------
+    files
+        Roads, walks and what tells of blankets.
+    delay
+        How many intervals later the service uses a location.
+    destinations
+        How many vehicles with one destination each there are; 0 for none.
+    max_tasks
+        Of the loss; see `Effort`.
+    seed
+        Of the split of vehicles, the tasks and the destinations.
+
+    Raises
+    ------
+    InputError, MismatchError
+        If files cannot be used, or do not belong together.
+    """
+
+    def __init__(
+        self,
+        files: CityFiles,
+        *,
+        delay: int = 1,
+        destinations: int = 0,
+        max_tasks: int = 3000,
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> None:
+        self.files, self._destinations, self._seed = files, destinations, seed
+        self._effort = Effort(max_tasks=max_tasks, seed=seed)
+        self.graph = RoadGraph.load(files.roads)
+        _, about = scan_walks(files.walks)
+        if about.get("roads") != self.graph.identity:
+            raise MismatchError(f"{files.walks} was matched to other roads than {files.roads}.")
+        self.places = choose_places(self.graph, spacing_m=about["spacing_m"])
+        self.interval_s = float(about["interval_s"])
+        # One regime an hour: rows do not look at it, and held-out steps can be told apart by it.
+        hours = Regimes({f"{hour:02d}": [hour] for hour in range(_HOURS)}, files.time_zone)
+        split = Split(seed=seed)
+        counts = count_histories(
+            files.walks,
+            self.places,
+            largest=LONGEST_PAST,
+            delay=delay,
+            part="train",
+            split=split,
+            regimes=hours,
+            progress=progress,
+        )
+        steps = collect_steps(
+            files.walks,
+            self.places,
+            largest=LONGEST_PAST,
+            delay=delay,
+            part="held_out",
+            split=split,
+            regimes=hours,
+            progress=progress,
+        )
+        self.counts, self.steps = counts.where(counts.depth > 0), steps.where(steps.depth > 0)
+        if not len(self.counts) or not len(self.steps):
+            raise InputError("has no walks of two steps or more to train and to test with", path=files.walks)
+
+    def zones(self, max_places: int) -> Zones:
+        """Cut the city into public zones."""
+        return partition_zones(self.graph, self.places, max_places=max_places)
+
+    def chosen_zones(self, zones: Zones, count: int) -> list[int]:
+        """Return the numbers of zones to look at, ascending: all for 0, else a draw by their held-out steps."""
+        steps = np.bincount(zones.zone[self.steps.histories[:, 0]], minlength=len(zones.ids)).astype(np.float64)
+        seen = np.flatnonzero(steps)
+        if not 0 < count < len(seen):
+            return [int(zone) for zone in seen]
+        drawn = np.random.default_rng(self._seed).choice(seen, count, replace=False, p=steps[seen] / steps.sum())
+        return sorted(int(zone) for zone in drawn)
+
+    def zone_data(self, zones: Zones, numbers: list[int], loss_case: LossCase, *, key: str) -> Iterator[ZoneData]:
+        """Yield what is needed in each of some zones."""
+        loss, snapping_radius_m = self._loss(loss_case), self.places.snapping_radius_m(self.graph)
+        predicted, found = self._lengths(zones, self._predictor), self._lengths(zones, self._findings)
+        total = int(self.counts.count.sum())
+        for number in numbers:
+            counts = self.counts.where(zones.zone[self.counts.histories[:, 0]] == number)
+            errands = self._errands if loss_case == "population" else None
+            yield ZoneData(
+                key=f"{key}/{loss_case}/{number}",
+                number=number,
+                members=zones.members(number),
+                places=self.places,
+                counts=counts,
+                steps=self.steps.where(zones.zone[self.steps.histories[:, 0]] == number),
+                loss=loss,
+                predicted=predicted,
+                found=found,
+                errands=None if errands is None else errands.within(zones.members(number)),
+                reach_m=reach_radius_m(interval_s=self.interval_s, snapping_radius_m=snapping_radius_m),
+                interval_s=self.interval_s,
+                snapping_radius_m=snapping_radius_m,
+                share=int(counts.count.sum()) / total,
+            )
+
+    def _loss(self, case: LossCase) -> PlaceLoss:
+        tasks = TaskPrior.uniform(self.graph).within_largest_part(self.graph)
+        if case == "population":
+            return TravelCost(self.graph, self.places, tasks, effort=self._effort)
+        seen = np.bincount(self.counts.histories[:, 0], self.counts.count, len(self.places)).astype(np.float64)
+        return NearestVehicle(self.graph, self.places, tasks, seen / seen.sum(), effort=self._effort)
+
+    @cached_property
+    def _errands(self) -> Errands | None:
+        if not self._destinations:
+            return None
+        return make_errands(
+            self.graph,
+            self.places,
+            self.steps,
+            count=self._destinations,
+            locations=self.files.locations,
+            seed=self._seed,
+        )
+
+    @cached_property
+    def _predictor(self) -> LengthSource | None:
+        if self.files.predictor is None:
+            return None
+        from geoblanket.blanket.predictor_file import load_predictor
+
+        return load_predictor(self.files.predictor)
+
+    @cached_property
+    def _findings(self) -> LengthSource | None:
+        return None if self.files.findings is None else read_found_blankets(self.files.findings)
+
+    def _lengths(self, zones: Zones, source: LengthSource | None) -> Lengths | None:
+        if source is None:
+            return None
+        check_source(source, interval_s=self.interval_s, time_zone=self.files.time_zone)
+        region = regions_of_source(source, self.places, zones)
+        return KnownLengths(source, self.places, region, tuple(range(_HOURS)), self.interval_s)

@@ -1,0 +1,184 @@
+"""All methods in one zone and setting: mechanisms, and everything that is measured of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.rows import ZoneRows
+from geoblanket.build.zone_task import leave_ctrl_c_to
+from geoblanket.evaluate.city_data import ZoneData
+from geoblanket.evaluate.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
+from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
+from geoblanket.evaluate.privacy import PrivacyMeter
+from geoblanket.evaluate.settings import Setting
+from geoblanket.evaluate.utility import held_out_losses
+from geoblanket.evaluate.values import HeldOut, Value
+from geoblanket.evaluate.zone_problems import ZoneProblems
+from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import Problem
+
+__all__ = ["MethodOutcome", "ZoneOutcome", "ZoneTask", "compare_zone"]
+
+_KEPT = 2
+"""How many zones a process remembers: tasks of one zone come one after the other."""
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneTask:
+    """One zone and setting to compare methods in."""
+
+    name: str
+    """Tells it from the others of a run."""
+    data: ZoneData
+    setting: Setting
+    gap: float
+    time_limit_s: float
+    reports: int
+    """How many reports in a row are looked at."""
+    by_hour_and_speed: bool
+    seed: int
+    process: int
+    """The process that asks for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class MethodOutcome:
+    """What was measured of one method."""
+
+    method: str
+    values: tuple[Value, ...]
+    held_out: dict[HeldOut, VehicleLosses]
+    """Losses by vehicle; none for a method that has no mechanism."""
+    note: str
+
+    @property
+    def verified(self) -> bool:
+        """Whether there is a mechanism that was verified."""
+        return bool(self.held_out)
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneOutcome:
+    """What was measured of all methods in one zone and setting."""
+
+    zone: int
+    share: float
+    """Of all training steps, those in the zone."""
+    unit: str
+    """Of the loss."""
+    spacing_m: float
+    interval_s: float
+    methods: tuple[MethodOutcome, ...]
+
+
+def compare_zone(task: ZoneTask) -> ZoneOutcome:
+    """Let every method of a setting make its mechanism for a zone, and measure them all."""
+    leave_ctrl_c_to(task.process)
+    problems = _problems(task.data)
+    return ZoneOutcome(
+        zone=task.data.number,
+        share=task.data.share,
+        unit=task.data.loss.unit,
+        spacing_m=task.data.places.spacing_m,
+        interval_s=task.data.interval_s,
+        methods=tuple(_Comparison(task, problems).outcomes()),
+    )
+
+
+_known_problems: dict[str, ZoneProblems] = {}
+
+
+def _problems(data: ZoneData) -> ZoneProblems:
+    """Return the problems of a zone, as this process may know them from an earlier task."""
+    if data.key not in _known_problems:
+        while len(_known_problems) >= _KEPT:
+            del _known_problems[next(iter(_known_problems))]
+        _known_problems[data.key] = ZoneProblems(data)
+    return _known_problems[data.key]
+
+
+class _Comparison:
+    def __init__(self, task: ZoneTask, problems: ZoneProblems) -> None:
+        self.task, self.setting, self.problems = task, task.setting, problems
+        self._optimal: dict[tuple[int, float], tuple[Made, float]] = {}
+
+    def outcomes(self) -> Iterator[MethodOutcome]:
+        for key in self.setting.methods:
+            method = METHODS[key]
+            if self.problems.has(method.rows):
+                yield self._outcome(method)
+
+    def _outcome(self, method: Method) -> MethodOutcome:
+        rows = self.problems.rows(method.rows, self.setting)
+        epsilon = self._epsilon(rows)
+        if epsilon <= 0:
+            note = "a past that is taken as known has no finite cost, so there is nothing to compare at equal cost"
+            return MethodOutcome(method.key, (Value("verified", 0.0, ""),), {}, note)
+        problem = self.problems.problem(rows, epsilon=epsilon, eta_km=self.setting.eta_km)
+        made, memory_mb = self._made(method, rows, problem)
+        if made.mechanism is None:
+            return MethodOutcome(method.key, (Value("verified", 0.0, ""),), {}, made.note)
+        meter = PrivacyMeter(self.task.data, self.problems.model, self.task.seed)
+        values = [
+            *self._design(made, made.mechanism, rows, problem),
+            *meter.values(made.mechanism, rows, reports=self.task.reports),
+            *self._efficiency(made, made.mechanism, rows, memory_mb),
+        ]
+        held_out = held_out_losses(
+            made.mechanism.probabilities,
+            rows,
+            self.task.data,
+            self.problems.loss,
+            by_hour_and_speed=self.task.by_hour_and_speed,
+        )
+        if self.setting.delay == 1:  # the attacker's model is of steps one after the other
+            held_out |= meter.tracking(made.mechanism, rows, reports=self.task.reports)
+        return MethodOutcome(method.key, tuple(values), held_out, made.note)
+
+    def _epsilon(self, rows: ZoneRows) -> float:
+        """Return ε of a single report, rounded down to the millionths that mechanisms are made of."""
+        if not self.setting.equal_cost:
+            return self.setting.epsilon
+        return math.floor(self.setting.epsilon / (1 + sum(rows.history_weights)) * 1e6) / 1e6
+
+    def _made(self, method: Method, rows: ZoneRows, problem: Problem) -> tuple[Made, float]:
+        """Let a method make its mechanism; of linear programs over the same rows one is enough."""
+        key = (id(rows), problem.epsilon)
+        optimal = method.maker is METHODS["lp"].maker
+        if optimal and key in self._optimal:
+            return self._optimal[key]
+        reset_peak_memory()
+        task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km)
+        made = make(method, task), memory_since_reset_mb()
+        if optimal:
+            self._optimal[key] = made
+        return made
+
+    def _design(self, made: Made, mechanism: Mechanism, rows: ZoneRows, problem: Problem) -> Iterator[Value]:
+        unit = self.problems.loss.unit
+        loss = mechanism.expected_loss(problem)
+        yield Value("verified", 1.0, "")
+        yield Value("design_loss", loss, unit)
+        if made.lower_bound is not None:
+            yield Value("lower_bound", made.lower_bound, unit)
+            yield Value("gap", max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")
+        # What no privacy at all, and what the most private report (always the same place) would cost.
+        yield Value("no_privacy_loss", float(problem.prior @ problem.loss.min(axis=1)), unit)
+        yield Value("constant_loss", float((problem.prior @ problem.loss).min()), unit)
+        used = problem.prior @ mechanism.probabilities > 1e-3
+        yield Value("rows", float(len(rows)), "")
+        yield Value("outputs", float(np.count_nonzero(used)), "")
+
+    def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:
+        yield Value("build_seconds", made.seconds, "s")
+        yield Value("peak_memory_mb", memory_mb, "MB")
+        size = bundle_bytes(mechanism, rows, snapping_radius_m=self.task.data.snapping_radius_m)
+        yield Value("bundle_bytes", float(size), "bytes")
+        microseconds = release_us(mechanism, rows, self.task.data.steps)
+        if microseconds is not None:
+            yield Value("release_us", microseconds, "µs")

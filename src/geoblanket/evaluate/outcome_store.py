@@ -1,0 +1,108 @@
+"""What a run has finished so far: one file for each zone and setting, so that nothing is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket._files import atomic_output
+from geoblanket.blanket._journal import check_same
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.errors import GeoblanketError, OutputError
+from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.values import HeldOut, Value
+
+__all__ = ["OutcomeStore"]
+
+_MAGIC = b"GBEVALU1"
+_ABOUT = "about.json"
+_PLAIN = ("zone", "share", "unit", "spacing_m", "interval_s")
+
+
+class OutcomeStore:
+    """A folder of outcomes.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    about
+        Experiments, inputs and versions, as JSON values.
+    resume
+        Go on with what the folder holds; it may be absent. Otherwise it must not hold anything.
+
+    Raises
+    ------
+    MismatchError
+        If the folder belongs to a run with other experiments or inputs.
+    OutputError
+        If it holds something and `resume` is false, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool) -> None:
+        self.path = path
+        about = json.loads(json.dumps(about))
+        if (path / _ABOUT).exists():
+            if not resume:
+                raise OutputError(
+                    f"{path}: an interrupted run left what it had finished. Resume it (--resume), or remove the folder "
+                    "first."
+                )
+            check_same(json.loads((path / _ABOUT).read_text(encoding="utf-8")), about, path)
+            return
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
+        with atomic_output(path / _ABOUT) as temporary:
+            temporary.write_text(json.dumps(about), encoding="utf-8")
+
+    def add(self, name: str, outcome: ZoneOutcome) -> None:
+        """Keep an outcome: it survives the end of this process, however sudden."""
+        arrays: dict[str, Any] = {}
+        methods = []
+        for number, method in enumerate(outcome.methods):
+            parts = []
+            for index, (what, losses) in enumerate(method.held_out.items()):
+                parts.append(as_json(what))
+                for one in fields(losses):
+                    arrays[f"{number}/{index}/{one.name}"] = getattr(losses, one.name)
+            methods.append(
+                {"method": method.method, "note": method.note, "values": as_json(method.values), "held_out": parts}
+            )
+        plain = {key: getattr(outcome, key) for key in _PLAIN}
+        write_arrays(self._file(name), magic=_MAGIC, fields={**plain, "methods": methods}, arrays=arrays)
+
+    def get(self, name: str) -> ZoneOutcome | None:
+        """Return an outcome that is kept, and whole; None for one that is not."""
+        try:
+            found, arrays = read_arrays(self._file(name), magic=_MAGIC, kind="a finished comparison")
+        except GeoblanketError:
+            return None
+        methods = tuple(_method(number, one, arrays) for number, one in enumerate(found["methods"]))
+        return ZoneOutcome(**{key: found[key] for key in _PLAIN}, methods=methods)
+
+    def remove(self) -> None:
+        """Remove the folder, once the results are written."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.outcome"
+
+
+def _method(number: int, found: Mapping[str, Any], arrays: Mapping[str, Any]) -> MethodOutcome:
+    held_out = {
+        read_dataclass(HeldOut, what): VehicleLosses(
+            **{one.name: arrays[f"{number}/{index}/{one.name}"] for one in fields(VehicleLosses)}
+        )
+        for index, what in enumerate(found["held_out"])
+    }
+    values = tuple(read_dataclass(Value, one) for one in found["values"])
+    return MethodOutcome(found["method"], values, held_out, found["note"])

@@ -1,0 +1,75 @@
+"""How private a mechanism is: what it spends, what reports leak, and what attackers make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.rows import ZoneRows
+from geoblanket.evaluate.attacker import Cases, attack_report, zone_distance_km
+from geoblanket.evaluate.city_data import ZoneData
+from geoblanket.evaluate.composition import compose
+from geoblanket.evaluate.epsilon_effective import effective_epsilon
+from geoblanket.evaluate.leakage import posterior_leakage, same_past
+from geoblanket.evaluate.mobility_model import MobilityModel
+from geoblanket.evaluate.tracking import track
+from geoblanket.evaluate.values import HeldOut, Value
+from geoblanket.mechanism.mechanism import Mechanism
+
+__all__ = ["PrivacyMeter"]
+
+_PER_KM = "per km"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyMeter:
+    """Measures the privacy of mechanisms of one zone."""
+
+    data: ZoneData
+    model: MobilityModel
+    """What the tracking attacker knows of how vehicles move."""
+    seed: int
+
+    def values(self, mechanism: Mechanism, rows: ZoneRows, *, reports: int) -> Iterator[Value]:
+        """Yield what is spent, what leaks, and what attackers make of one report.
+
+        The context-free attacker knows how probable each place is; the other one knows where the vehicle was one step
+        before, too.
+
+        Parameters
+        ----------
+        reports
+            How many reports in a row the composed cost is for.
+        """
+        yield Value("epsilon_effective", effective_epsilon(mechanism).epsilon, _PER_KM)
+        cost = compose(mechanism.epsilon, rows.history_weights, reports=reports)
+        yield Value("epsilon_per_location", cost.per_location, _PER_KM)
+        yield Value("composed_epsilon", cost.per_trajectory, _PER_KM)
+        leakage = posterior_leakage(
+            mechanism.probabilities,
+            rows.prior,
+            rows.distance_km,
+            eta_km=mechanism.eta_km,
+            pairs=same_past(rows.anchors),
+        )
+        yield Value("leakage_max", leakage.maximum, _PER_KM)
+        yield Value("leakage_expected", leakage.expected, _PER_KM)
+        distance_km = zone_distance_km(rows)
+        for prefix, known_past in (("", 0), ("context_", 1)):
+            cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
+            found = attack_report(mechanism.probabilities, cases, distance_km)
+            yield Value(f"{prefix}inference_error", found.error_km, "km")
+            yield Value(f"{prefix}inference_success", found.success, "")
+            yield Value(f"{prefix}inference_error_prior", found.prior_error_km, "km")
+            yield Value(f"{prefix}inference_success_prior", found.prior_success, "")
+
+    def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: int) -> dict[HeldOut, VehicleLosses]:
+        """Return how well an attacker tracks held-out vehicles over several reports in a row."""
+        found = track(mechanism.probabilities, rows, self.data.steps, self.model, reports=reports, seed=self.seed)
+        return {
+            HeldOut("tracking_error", "km"): found.smoothed.error_km,
+            HeldOut("tracking_success", ""): found.smoothed.success,
+            HeldOut("tracking_error_prior", "km"): found.prior.error_km,
+            HeldOut("tracking_success_prior", ""): found.prior.success,
+        }

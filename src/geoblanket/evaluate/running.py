@@ -1,0 +1,220 @@
+"""An experiment in a city: from files to results, on all cores, and resumable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from geoblanket._files import sha256_file
+from geoblanket._processes import count_workers
+from geoblanket._progress import Progress, silent
+from geoblanket.build.inputs import software_versions
+from geoblanket.build.task_pool import run_tasks
+from geoblanket.errors import InputError, OutputError
+from geoblanket.evaluate.city_data import CityData, CityFiles
+from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
+from geoblanket.evaluate.experiment import Experiment
+from geoblanket.evaluate.outcome_store import OutcomeStore
+from geoblanket.evaluate.results import write_results
+from geoblanket.evaluate.sanity import Violation, check_results
+from geoblanket.evaluate.settings import Setting
+from geoblanket.evaluate.tabulating import tabulate
+from geoblanket.mobility.matching import match_traces
+from geoblanket.mobility.walks import scan_walks
+
+__all__ = ["Evaluation", "evaluate_cities", "unfinished_path"]
+
+_SECONDS_PER_TASK = 10.0
+_PHASE = "zones and settings"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What came of a run."""
+
+    results: pl.DataFrame
+    """`RESULTS_SCHEMA`."""
+    notes: tuple[str, ...]
+    """What should be known about single methods."""
+    violations: tuple[Violation, ...]
+    """What contradicts what must hold; see `sanity`."""
+
+
+def unfinished_path(out: str | Path) -> Path:
+    """Return where a run keeps what it has finished, until all is."""
+    return Path(out) / "unfinished"
+
+
+def evaluate_cities(
+    cities: Sequence[CityFiles],
+    experiments: Sequence[Experiment],
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Run experiments in cities and write `results.parquet` and `results.csv`.
+
+    The same inputs give the same results but for times and memory, however many workers there are, as long as no search
+    ends by its time limit.
+
+    Parameters
+    ----------
+    out
+        The folder for the results; made if it is absent.
+    workers
+        Processes; as many as there are cores if None.
+    resume
+        Go on with an interrupted run of the same experiments with the same inputs.
+    progress
+        Called as the work goes on.
+
+    Raises
+    ------
+    InputError, MismatchError
+        If files cannot be used or do not belong together, or another run was interrupted than is resumed.
+    WorkerError
+        If processes died at some tasks; what others finished is kept.
+    OutputError
+        If something cannot be written.
+    """
+    out = Path(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be made ({error.strerror or error}).") from error
+    about = _about(cities, experiments)
+    store = OutcomeStore(unfinished_path(out), about, resume=resume)
+    tasks = {
+        task.name: task
+        for files in cities
+        for experiment in experiments
+        for task in _tasks(files, experiment, out, progress)
+    }
+    _run(tasks, store, workers=workers, progress=progress)
+    results, notes = _collect(cities, experiments, tasks, store)
+    violations = check_results(results)
+    write_results(
+        results,
+        out,
+        about={**about, "notes": list(notes), "violations": [one.as_dict() for one in violations]},
+    )
+    store.remove()
+    return Evaluation(results, notes, violations)
+
+
+def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> dict[str, Any]:
+    def identity(files: CityFiles) -> dict[str, Any]:
+        paths = {name: value for name, value in vars(files).items() if isinstance(value, Path)}
+        return {"time_zone": files.time_zone, **{name: sha256_file(path) for name, path in paths.items()}}
+
+    return {
+        "cities": {files.name: identity(files) for files in cities},
+        "experiments": {experiment.name: experiment.as_json() for experiment in experiments},
+        "software": software_versions(),
+    }
+
+
+def _tasks(files: CityFiles, experiment: Experiment, out: Path, progress: Progress) -> Iterator[ZoneTask]:
+    """Yield the tasks of an experiment in a city, those of one zone one after the other."""
+    groups: dict[tuple[Any, ...], list[Setting]] = {}
+    for setting in experiment.settings:
+        key = (setting.spacing_m, setting.interval_s, setting.delay, setting.max_places, setting.loss_case)
+        groups.setdefault(key, []).append(setting)
+    loaded: dict[tuple[Any, ...], CityData] = {}
+    for (spacing_m, interval_s, delay, max_places, loss_case), settings in groups.items():
+        walks = _walks(files, out, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
+        if (walks, delay) not in loaded:
+            loaded[walks, delay] = CityData(
+                replace(files, walks=walks),
+                delay=delay,
+                destinations=experiment.destinations,
+                max_tasks=experiment.max_tasks,
+                seed=experiment.seed,
+                progress=progress,
+            )
+        city = loaded[walks, delay]
+        zones = city.zones(max_places)
+        name = f"{files.name}/{experiment.name}/{walks.name}/{delay}/{max_places}"
+        for data in city.zone_data(zones, city.chosen_zones(zones, experiment.zones), loss_case, key=name):
+            for setting in settings:
+                yield ZoneTask(
+                    name=_name(files, experiment, setting, data.number),
+                    data=data,
+                    setting=setting,
+                    gap=experiment.gap,
+                    time_limit_s=experiment.time_limit_s,
+                    reports=experiment.reports,
+                    by_hour_and_speed=experiment.by_hour_and_speed,
+                    seed=experiment.seed,
+                    process=os.getpid(),
+                )
+
+
+def _name(files: CityFiles, experiment: Experiment, setting: Setting, zone: int) -> str:
+    return f"{files.name}, experiment '{experiment.name}', zone {zone}, {setting}"
+
+
+def _walks(
+    files: CityFiles, out: Path, *, spacing_m: float | None, interval_s: float | None, progress: Progress
+) -> Path:
+    """Return walks with this spacing and interval: those of the city, or made from its traces."""
+    _, about = scan_walks(files.walks)
+    spacing_m = about["spacing_m"] if spacing_m is None else spacing_m
+    interval_s = about["interval_s"] if interval_s is None else interval_s
+    if (spacing_m, interval_s) == (about["spacing_m"], about["interval_s"]):
+        return files.walks
+    if files.traces is None:
+        raise InputError(
+            f"the experiment asks for places {spacing_m:g} m apart and reports every {interval_s:g} s, and the walks "
+            "are others",
+            path=files.walks,
+            hint="Give the traces that they were made from (--traces)",
+        )
+    walks = out / f"{files.name}-{spacing_m:g}m-{interval_s:g}s.walks.parquet"
+    if not walks.exists():
+        match_traces(files.traces, files.roads, walks, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
+    return walks
+
+
+def _run(tasks: Mapping[str, ZoneTask], store: OutcomeStore, *, workers: int | None, progress: Progress) -> None:
+    left = {name: task for name, task in tasks.items() if store.get(name) is None}
+    done = len(tasks) - len(left)
+    progress(_PHASE, done, len(tasks))
+    if not left:
+        return
+    processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
+    for name, outcome in run_tasks(compare_zone, left, workers=processes, cluster=None):
+        store.add(name, outcome)
+        done += 1
+        progress(_PHASE, done, len(tasks))
+
+
+def _collect(
+    cities: Sequence[CityFiles], experiments: Sequence[Experiment], tasks: Mapping[str, ZoneTask], store: OutcomeStore
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return the table of all results, and the notes about methods."""
+    tables, notes = [], []
+    for files in cities:
+        for experiment in experiments:
+            outcomes: dict[Setting, list[ZoneOutcome]] = {}
+            for name, task in tasks.items():
+                if not name.startswith(f"{files.name}, experiment '{experiment.name}',"):
+                    continue
+                outcome = store.get(name)
+                if outcome is None:
+                    raise OutputError(f"{store.path}: a finished comparison is gone. Run again with --resume.")
+                outcomes.setdefault(task.setting, []).append(outcome)
+                notes += [
+                    f"{name.split(', Setting')[0]}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}"
+                    for one in outcome.methods
+                    if one.note
+                ]
+            tables.append(tabulate(experiment.name, files.name, outcomes))
+    return pl.concat(tables), tuple(notes)

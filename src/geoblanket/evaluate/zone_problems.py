@@ -1,0 +1,121 @@
+"""Rows, losses and problems of a zone, each made once and shared by all methods and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.build.problems import row_loss
+from geoblanket.build.reach import Reach, coordinates_e7
+from geoblanket.build.row_tree import Lengths
+from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.evaluate.city_data import ZoneData
+from geoblanket.evaluate.methods import RowsKind
+from geoblanket.evaluate.mobility_model import MobilityModel
+from geoblanket.evaluate.settings import Blanket, Setting
+from geoblanket.loss.known_loss import KnownLoss
+from geoblanket.mechanism.problem import Problem
+from geoblanket.mobility.histories import LONGEST_PAST
+from geoblanket.roads.graph import Ints
+
+__all__ = ["ZoneProblems"]
+
+
+@dataclass(eq=False)
+class ZoneProblems:
+    """The problems of one zone, with one loss."""
+
+    data: ZoneData
+    _rows: dict[tuple[object, ...], ZoneRows] = field(default_factory=dict)
+    _problems: dict[int, Problem] = field(default_factory=dict)
+
+    @cached_property
+    def loss(self) -> KnownLoss:
+        """The loss, for all places where the zone's vehicles may be later."""
+        data = self.data
+        reach = Reach(coordinates_e7(data.places), data.reach_m)
+        within = [reach.of(place) for place in data.members.tolist()]
+        later = np.concatenate([*within, data.counts.next_place, data.steps.next_place])
+        return KnownLoss.of(data.loss, later, data.members)
+
+    @cached_property
+    def model(self) -> MobilityModel:
+        """What an attacker knows of how vehicles move in the zone."""
+        return MobilityModel.from_counts(next(iter(self._rows.values())), self.data.counts)
+
+    def has(self, kind: RowsKind) -> bool:
+        """Whether it is known what of the past decides."""
+        return {"predicted": self.data.predicted, "found": self.data.found}.get(kind, True) is not None
+
+    def rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
+        """Return the rows of a zone; those with equal lengths of blankets are the same ones."""
+        key = ("none",) if kind == "none" else (kind, setting.history_weights, setting.max_rows, setting.blanket)
+        if key not in self._rows:
+            self._rows[key] = self._known(self._make_rows(kind, setting))
+        return self._rows[key]
+
+    def problem(self, rows: ZoneRows, *, epsilon: float, eta_km: float) -> Problem:
+        """Return the problem of rows with this ε and η."""
+        if id(rows) not in self._problems:
+            self._problems[id(rows)] = Problem(
+                loss=row_loss(rows, self.loss),
+                prior=rows.prior,
+                distance_km=rows.distance_km,
+                epsilon=epsilon,
+                eta_km=eta_km,
+            )
+        known = self._problems[id(rows)]
+        return Problem(
+            loss=known.loss, prior=known.prior, distance_km=known.distance_km, epsilon=epsilon, eta_km=eta_km
+        )
+
+    def _known(self, rows: ZoneRows) -> ZoneRows:
+        """Return rows that were made before, if they are the same."""
+        for one in self._rows.values():
+            if (
+                one.history_weights == rows.history_weights
+                and np.array_equal(one.histories, rows.histories)
+                and np.array_equal(one.history_rows, rows.history_rows)
+            ):
+                return one
+        return rows
+
+    def _make_rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
+        data = self.data
+        context, lengths = {
+            "none": ("none", None),
+            "markov:1": ("markov:1", None),
+            "predicted": ("blanket", data.predicted),
+            "found": ("blanket", data.found),
+        }[kind]
+        if lengths is not None and setting.blanket != "as told":
+            lengths = _WrongLengths(lengths, setting.blanket)
+        return make_rows(
+            data.places,
+            data.members,
+            data.counts,
+            reach_m=data.reach_m,
+            context=context,
+            lengths=lengths,
+            history_weights=setting.history_weights,
+            max_rows=setting.max_rows,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _WrongLengths:
+    """Lengths of blankets made wrong."""
+
+    lengths: Lengths
+    how: Blanket
+
+    def __call__(self, now: Ints, before: Ints) -> npt.NDArray[np.int64]:
+        """Return the length for each pair of the place at t and the place at t − 1."""
+        told = np.asarray(self.lengths(now, before), np.int64)
+        if self.how == "shuffled":
+            return np.random.default_rng(len(told)).permutation(told)
+        off = {"too short": -1, "too long": 1}.get(self.how, 0)
+        return np.clip(told + off, 1, LONGEST_PAST)
