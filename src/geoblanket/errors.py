@@ -12,6 +12,8 @@
     │   └── GuaranteeViolation  a mechanism does not keep its promise: says which rows and output, and by how much
     ├── WorkerError       processes that did some of the work died: says which work
     ├── RandomnessError   the operating system gives no randomness, so nothing is drawn
+    ├── RefusedError      a report is not made: the budget is spent, or the time lies before the last report
+    ├── LedgerError       the durable budget cannot be trusted, read or written, so nothing is released
     └── MissingExtraError an optional feature needs a package that is not installed
 
 A message says what was wrong, what was got, and what to do. It never contains a coordinate: errors
@@ -29,12 +31,14 @@ __all__ = [
     "GeoblanketError",
     "GuaranteeViolation",
     "InputError",
+    "LedgerError",
     "MechanismError",
     "MismatchError",
     "MissingExtraError",
     "OutputError",
     "ParameterError",
     "RandomnessError",
+    "RefusedError",
     "UntestableError",
     "WorkerError",
 ]
@@ -165,6 +169,32 @@ class WorkerError(GeoblanketError):
 
 class RandomnessError(GeoblanketError):
     """The operating system gives no randomness: nothing is drawn, and nothing else is used instead."""
+
+
+class RefusedError(GeoblanketError):
+    """A report is not made, by a rule that looks at times and costs only: the text is the same for all locations.
+
+    Parameters
+    ----------
+    message
+        What was refused and what to do, as a sentence.
+    reason
+        "budget": the budget of the window is spent; "time": a later report was made already.
+    """
+
+    def __init__(self, message: str, reason: Literal["budget", "time"]) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str]]:
+        return type(self), (str(self), self.reason)
+
+
+class LedgerError(GeoblanketError):
+    """The durable budget is missing, damaged, older than it was, in use elsewhere, or cannot be written.
+
+    Nothing is released until this is resolved: a budget that cannot be trusted counts as spent.
+    """
 
 
 class MissingExtraError(GeoblanketError, ImportError):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
-from geoblanket.build.history_table import HistoryTable
+from geoblanket.mechanism.history_table import HistoryTable
 from geoblanket.build.reach import Reach, coordinates_e7
 from geoblanket.build.row_tree import (
     Branches,

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.csgraph import connected_components
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential import MAX_EPSILON_MICRO
@@ -137,6 +136,8 @@ class Problem:
     @cached_property
     def row_class(self) -> Ints:
         """The class of each row, shape (S,): rows at distance 0 mm share one, transitively; in order of rows."""
+        from scipy.sparse.csgraph import connected_components  # a device needs this module, and not SciPy
+
         _, labels = connected_components(self.distance_mm == 0, directed=False)
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
@@ -146,6 +147,8 @@ class Problem:
     @cached_property
     def component(self) -> Ints:
         """The component of each row in the graph of constrained pairs, shape (S,)."""
+        from scipy.sparse.csgraph import connected_components
+
         _, labels = connected_components(self.constrained, directed=False)
         return _read_only(labels.astype(np.int64))
 

@@ -1,4 +1,4 @@
-"""Releasing locations by a bundle: the public rule from histories to rows, and traces perturbed in bulk."""
+"""Releasing locations by a bundle: a device with a durable budget, fleets, and traces perturbed in bulk."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
+    from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import PerturbSummary, perturb_traces, perturb_walks
+    from geoblanket.release.device import Device, Report
+    from geoblanket.release.ledger import Ledger
     from geoblanket.release.rule import ReleaseRule
 
 __all__ = [
+    "Budget",
+    "Device",
+    "Ledger",
     "PerturbSummary",
     "ReleaseRule",
+    "Report",
     "perturb_traces",
     "perturb_walks",
 ]
 
 _HOME = {
+    "Budget": "geoblanket.release.budget",
+    "Device": "geoblanket.release.device",
+    "Ledger": "geoblanket.release.ledger",
     "PerturbSummary": "geoblanket.release.bulk",
     "ReleaseRule": "geoblanket.release.rule",
+    "Report": "geoblanket.release.device",
     "perturb_traces": "geoblanket.release.bulk",
     "perturb_walks": "geoblanket.release.bulk",
 }

@@ -7,18 +7,20 @@ depends on more than the history itself, so that the rule tells nothing that the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import KDTree
 
-from geoblanket._geodesy import unit_vectors
-from geoblanket.build.history_table import HistoryTable
 from geoblanket.errors import MismatchError
+from geoblanket.mechanism import sampling
 from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.bundle import Bundle, BundledMechanism
+from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.release_tables import ReleaseTable, ReleaseTables
+from geoblanket.release.nearest import NearestPlace
 
 __all__ = ["ReleaseRule"]
 
@@ -32,16 +34,16 @@ class ReleaseRule:
         With coordinates and histories: without them its rows stand for nothing.
     """
 
-    def __init__(self, bundle: Bundle) -> None:
-        if not bundle.located:
+    def __init__(self, bundle: Bundle | ReleaseTables) -> None:
+        if not len(bundle.places_e7):
             raise MismatchError("The bundle has no places, so it does not say which row a history uses.")
-        self._bundle = bundle
+        self._tables = ReleaseTables.of(bundle) if isinstance(bundle, Bundle) else bundle
         self._regimes: dict[str, _Regime] = {}
 
     @property
     def past(self) -> int:
         """Γ: how many earlier places the mechanisms look at, at most."""
-        return max(len(one.history_weights_micro) for one in self._bundle)
+        return max(len(one.history_weights_micro) for one in self._tables.tables)
 
     def draw(self, histories: Indices, regime: str) -> Indices:
         """Draw the place to report for each of many histories, exactly, by the operating system's randomness.
@@ -60,25 +62,37 @@ class ReleaseRule:
         """
         return self._regime(regime).draw(histories)
 
+    def draw_one(self, history: Sequence[int], regime: str) -> int:
+        """Draw the place to report for one history: the present place, and as many earlier ones as are known.
+
+        The whole row is scanned, whatever is drawn.
+        """
+        return self._regime(regime).draw_one(history)
+
     def outside(self, places: Indices, regime: str) -> npt.NDArray[np.bool_]:
         """Return which present places are in no zone of the regime, so that they count as another one."""
         result: npt.NDArray[np.bool_] = self._regime(regime).stand_in[places] != places
         return result
 
+    def prepare(self, regimes: Sequence[str]) -> None:
+        """Make the tables of regimes now, so that no report is slower than others."""
+        for name in regimes:
+            self._regime(name).prepare()
+
     def _regime(self, name: str) -> _Regime:
         if name not in self._regimes:
-            mechanisms = tuple(one for one in self._bundle if one.regime == name)
-            if not mechanisms:
+            tables = tuple(one for one in self._tables.tables if one.regime == name)
+            if not tables:
                 raise MismatchError(f"The bundle has no mechanism for the regime '{name}'.")
-            self._regimes[name] = _Regime(mechanisms, self._bundle.places_e7)
+            self._regimes[name] = _Regime(tables, self._tables.places_e7)
         return self._regimes[name]
 
 
 @dataclass(frozen=True, eq=False)
 class _Regime:
-    """The mechanisms of one regime, one for each zone."""
+    """The tables of one regime, one for each zone."""
 
-    mechanisms: tuple[BundledMechanism, ...]
+    tables: tuple[ReleaseTable, ...]
     places_e7: Indices
 
     def draw(self, histories: Indices) -> Indices:
@@ -87,36 +101,59 @@ class _Regime:
         # NumPy sorts 16 bits ten times as fast, by their digits.
         zone = self._zone[histories[:, 0]].astype(np.int16)
         order = np.argsort(zone, kind="stable")
-        ends = np.searchsorted(zone[order], np.arange(len(self.mechanisms) + 1))
+        ends = np.searchsorted(zone[order], np.arange(len(self.tables) + 1))
         result = np.empty(len(histories), np.int32)
-        for number, (one, table) in enumerate(zip(self.mechanisms, self._tables, strict=True)):
+        for number, (one, rows) in enumerate(zip(self.tables, self._rows, strict=True)):
             some = order[ends[number] : ends[number + 1]]
-            result[some] = one.output_places[one.mechanism.sample_many(table.row_of(histories[some]))]
+            drawn = sampling.draw_many(one.weights, rows.row_of(histories[some]).astype(np.int64))
+            result[some] = one.output_places[drawn]
         return result
+
+    def draw_one(self, history: Sequence[int]) -> int:
+        zone, now = int(self._zone[history[0]]), history[0]
+        if zone < 0:
+            now = int(self.inside[self._nearest_inside.of(*self.places_e7[now].tolist())])
+            zone = int(self._zone[now])
+        table = self.tables[zone]
+        row = self._rows[zone].row_of_one((now, *history[1:]))
+        return int(table.output_places[sampling.draw(table.weights[row])])
+
+    def prepare(self) -> None:
+        self._nearest_inside.of(0, 0)
+        for rows, one in zip(self._rows, self.tables, strict=True):
+            rows.row_of_one(one.histories[0, :1].tolist())
 
     @cached_property
     def stand_in(self) -> Indices:
         """The place that each one counts as, shape (P,): itself, or the nearest in a zone (of equals, the first)."""
-        inside = np.flatnonzero(self._zone >= 0).astype(np.int32)
-        points = unit_vectors(*(self.places_e7 * 1e-7).T)
-        found = np.asarray(KDTree(points[inside]).query(points)[1])
-        result: Indices = np.where(self._zone >= 0, np.arange(len(points)), inside[found]).astype(np.int32)
+        result = np.arange(len(self.places_e7), dtype=np.int32)
+        for place in np.flatnonzero(self._zone < 0).tolist():
+            result[place] = self.inside[self._nearest_inside.of(*self.places_e7[place].tolist())]
         return result
 
     @cached_property
+    def inside(self) -> Indices:
+        """The places that are in a zone, ascending."""
+        return np.flatnonzero(self._zone >= 0).astype(np.int32)
+
+    @cached_property
+    def _nearest_inside(self) -> NearestPlace:
+        return NearestPlace(self.places_e7[self.inside])
+
+    @cached_property
     def _zone(self) -> Indices:
-        """The number of the mechanism that has each place as a present one, −1 for none, shape (P,)."""
+        """The number of the table that has each place as a present one, −1 for none, shape (P,)."""
         result = np.full(len(self.places_e7), -1, np.int32)
-        for number, one in enumerate(self.mechanisms):
+        for number, one in enumerate(self.tables):
             present = np.unique(one.histories[:, 0])
             if (taken := present[result[present] >= 0]).size:
                 raise MismatchError(
-                    f"The zones '{self.mechanisms[result[taken[0]]].zone}' and '{one.zone}' of the bundle share "
+                    f"The zones '{self.tables[result[taken[0]]].zone}' and '{one.zone}' of the bundle share "
                     f"{taken.size} place(s) in the regime '{one.regime}', so that it does not say which to use."
                 )
             result[present] = number
         return result
 
     @cached_property
-    def _tables(self) -> list[HistoryTable]:
-        return [HistoryTable(self.places_e7, one.histories, one.history_rows) for one in self.mechanisms]
+    def _rows(self) -> list[HistoryTable]:
+        return [HistoryTable(self.places_e7, one.histories, one.history_rows) for one in self.tables]

@@ -1,0 +1,115 @@
+"""The SQLite file of a ledger: how it is opened, what is in it, and what its errors mean."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from geoblanket.errors import LedgerError
+
+__all__ = ["connected", "created", "ledger_errors"]
+
+_APPLICATION: Final = 0x47424C31
+_FORMAT: Final = 1
+_WAIT_S: Final = 1.0
+_SCHEMA: Final = """
+CREATE TABLE ledger (
+    id BLOB NOT NULL, epsilon REAL NOT NULL, window_s REAL NOT NULL,
+    commits INTEGER NOT NULL, vehicles INTEGER NOT NULL, spent_micro INTEGER NOT NULL, seal BLOB NOT NULL
+) STRICT;
+CREATE TABLE accounts (
+    vehicle TEXT NOT NULL PRIMARY KEY, reports INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
+    last_slot_ms INTEGER NOT NULL, before BLOB NOT NULL, head BLOB NOT NULL, seal BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE answers (
+    vehicle TEXT NOT NULL, slot_ms INTEGER NOT NULL, cost_micro INTEGER NOT NULL, place INTEGER NOT NULL,
+    lat_e7 INTEGER NOT NULL, lon_e7 INTEGER NOT NULL, request TEXT, PRIMARY KEY (vehicle, slot_ms)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE verified (bundle TEXT NOT NULL, verifier TEXT NOT NULL, seal BLOB NOT NULL) STRICT;
+"""
+
+_open: weakref.WeakSet[_Connection] = weakref.WeakSet()
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that weak references can follow."""
+
+
+@contextmanager
+def ledger_errors(path: Path) -> Iterator[None]:
+    """Raise what goes wrong with the file as a LedgerError. SQLite's messages hold no values."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            problem = "is in use. Only one process at a time may open a ledger"
+        else:
+            problem = f"cannot be used as a ledger ({error}). Nothing is released"
+        raise LedgerError(f"{path}: {problem}.") from None
+    except (ValueError, TypeError, OverflowError):
+        raise LedgerError(f"{path}: is damaged. Nothing is released.") from None
+
+
+def created(path: Path) -> sqlite3.Connection:
+    """Return a connection to a new file, with empty tables."""
+    path.touch(mode=0o600, exist_ok=False)
+    connection = _connection(path)
+    connection.executescript(f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};")
+    connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    return connection
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    """Return a connection to a file that holds a whole database of ours, for this process alone."""
+    connection = _connection(path)
+    try:
+        for pragma, wanted in (("application_id", _APPLICATION), ("user_version", _FORMAT), ("quick_check", "ok")):
+            if connection.execute(f"PRAGMA {pragma}").fetchone() != (wanted,):
+                raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connection(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=_WAIT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=_Connection,
+    )
+    try:
+        # The lock is taken by the first transaction, and kept: no other process gets in before the file is closed.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            raise sqlite3.OperationalError("it cannot be written ahead")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    _open.add(connection)
+    return connection
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: never close the parent's connections, which would finish its log under its hands."""
+    for connection in _open:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)

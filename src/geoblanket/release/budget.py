@@ -1,0 +1,207 @@
+"""What reports may cost: a budget in every sliding window of time, counted in whole millionths.
+
+The cost of a report depends on the mechanisms and on whether there was a history, which is public; never on where the
+vehicle is. A location is protected in its own report and as the past of the next Γ ones, and is charged for all of them
+when it is reported (`Costs`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from typing import Final, NamedTuple
+
+from geoblanket.errors import ParameterError, RefusedError
+from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.release_tables import ReleaseTable
+
+__all__ = ["Account", "Answer", "Budget", "Costs"]
+
+_MICRO: Final = 10**6
+_MS_PER_S: Final = 1000
+_LARGEST_MICRO: Final = 10**15
+_LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so much in any window of so long.
+
+    Parameters
+    ----------
+    epsilon
+        What the reports of a window may add up to, per kilometre.
+    window_s
+        The length of the window, seconds. The next report may be made when old ones have left it.
+    """
+
+    epsilon: float
+    window_s: float
+
+    def __post_init__(self) -> None:
+        for name, largest in (("epsilon", _LARGEST_MICRO / _MICRO), ("window_s", _LARGEST_WINDOW_MS / _MS_PER_S)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= largest:
+                raise ParameterError(f"The budget's {name} must be a number above 0 and up to {largest:.0f}.")
+
+    @property
+    def micro(self) -> int:
+        """ε in whole millionths per kilometre, rounded down."""
+        return math.floor(Decimal(repr(self.epsilon)) * _MICRO)
+
+    @property
+    def window_ms(self) -> int:
+        """The window in whole milliseconds, rounded up."""
+        return math.ceil(Decimal(repr(self.window_s)) * _MS_PER_S)
+
+
+class Costs(NamedTuple):
+    """What a report costs, in millionths per kilometre."""
+
+    start: int
+    """Without history. The first place of a history stands for all earlier ones that are not known, and so counts more
+    than once in the reports that follow."""
+    other: int
+    """With history: ε·(1 + Σw)."""
+
+    @classmethod
+    def of(cls, tables: Sequence[ReleaseTable], start: str) -> Costs:
+        """Return the costs of reports by the tables of a bundle, at most, whatever mechanisms follow one another.
+
+        A report at time t + k has the place of time t at lag k, weighed w_k. Where it is the first of a history, it
+        stands at all lags from k on, so that it counts Σ_k Σ_(τ ≥ k) w_τ = Σ τ·w_τ in all.
+
+        Parameters
+        ----------
+        start
+            The regime of reports without history.
+        """
+        first = [table for table in tables if table.regime == start]
+        later = [(table.epsilon_micro, _counted(table)) for table in tables if table.regime != start]
+        past = max((len(weights) for _, weights in later), default=0)
+        at_lag = sum(max(epsilon * sum(weights[k : k + 1]) for epsilon, weights in later) for k in range(past))
+        from_lag = sum(max(epsilon * sum(weights[k:]) for epsilon, weights in later) for k in range(past))
+        now = max((epsilon * _MICRO for epsilon, _ in later), default=0)
+        now_first = max((table.epsilon_micro * (_MICRO + sum(_counted(table))) for table in first), default=0)
+        return cls(start=-(-(now_first + from_lag) // _MICRO), other=-(-(now + at_lag) // _MICRO))
+
+
+def _counted(table: ReleaseTable) -> list[int]:
+    """Return the weights of earlier places, in millionths; a past that is known is not protected, and not counted."""
+    return [0 if weight == NEVER_MM else weight for weight in table.history_weights_micro]
+
+
+class Answer(NamedTuple):
+    """A report that was made, as it is stored. It holds nothing of where the vehicle was."""
+
+    slot_ms: int
+    """Start of its slot, milliseconds since 1970 in UTC."""
+    cost_micro: int
+    place: int
+    lat_e7: int
+    lon_e7: int
+    request: str | None
+    """The name that the caller gave the request."""
+
+
+class Account:
+    """What one vehicle spent in the window, and the answers that it got.
+
+    Parameters
+    ----------
+    budget
+        What it may spend.
+    answers
+        Those of the window, in order of time.
+    reports, spent_micro
+        How many reports it ever made, and what they cost in all.
+    last_slot_ms
+        The slot of the last one; None if there was none.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        answers: Sequence[Answer] = (),
+        *,
+        reports: int = 0,
+        spent_micro: int = 0,
+        last_slot_ms: int | None = None,
+    ) -> None:
+        self.reports, self.spent_micro, self.last_slot_ms = reports, spent_micro, last_slot_ms
+        self.limit_micro, self.window_ms = budget.micro, budget.window_ms
+        self._answers: deque[Answer] = deque()
+        self._by_slot: dict[int, Answer] = {}
+        self._by_request: dict[str, Answer] = {}
+        self._kept_micro = 0
+        for answer in answers:
+            self._keep(answer)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers of the window that ends with the last report, in order of time."""
+        return tuple(self._answers)
+
+    def stored(self, slot_ms: int, request: str | None) -> Answer | None:
+        """Return the answer that was given already, to the same request or in the same slot."""
+        if request is not None and (answer := self._by_request.get(request)) is not None:
+            return answer
+        return self._by_slot.get(slot_ms)
+
+    def expiring(self, slot_ms: int) -> int:
+        """Return how many answers have left the window that ends with a slot."""
+        end = slot_ms - self.window_ms
+        count = 0
+        for answer in self._answers:
+            if answer.slot_ms > end:
+                break
+            count += 1
+        return count
+
+    def left_micro(self, slot_ms: int) -> int:
+        """Return what is left in the window that ends with a slot, not before the last one."""
+        gone = sum(answer.cost_micro for answer in islice(self._answers, self.expiring(slot_ms)))
+        return self.limit_micro - self._kept_micro + gone
+
+    def check(self, slot_ms: int, cost_micro: int) -> None:
+        """Raise unless a report may be made in a slot, at a cost.
+
+        Raises
+        ------
+        RefusedError
+            If a later report was made, or the budget does not suffice.
+        """
+        if cost_micro < 0:
+            raise ParameterError("A report cannot cost less than nothing.")
+        if self.last_slot_ms is not None and slot_ms <= self.last_slot_ms:
+            raise RefusedError(
+                "A report of a later time was made already. Set the clock right, and report in order of time.", "time"
+            )
+        if cost_micro > self.left_micro(slot_ms):
+            raise RefusedError("The privacy budget of this window of time is spent. Report again later.", "budget")
+
+    def add(self, answer: Answer) -> None:
+        """Count a report that was made, and forget those that have left the window."""
+        for _ in range(self.expiring(answer.slot_ms)):
+            self._forget(self._answers.popleft())
+        self._keep(answer)
+        self.reports += 1
+        self.spent_micro += answer.cost_micro
+        self.last_slot_ms = answer.slot_ms
+
+    def _keep(self, answer: Answer) -> None:
+        self._answers.append(answer)
+        self._by_slot[answer.slot_ms] = answer
+        if answer.request is not None:
+            self._by_request[answer.request] = answer
+        self._kept_micro += answer.cost_micro
+
+    def _forget(self, answer: Answer) -> None:
+        del self._by_slot[answer.slot_ms]
+        if answer.request is not None:
+            del self._by_request[answer.request]
+        self._kept_micro -= answer.cost_micro

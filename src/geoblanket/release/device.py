@@ -1,0 +1,298 @@
+"""A vehicle's reports, within a durable budget.
+
+The order of things is the same for every location: the input is checked, the location becomes its nearest place, the
+ledger is asked for a stored answer and for the budget, the row is chosen by the public rule, one place is drawn, the
+answer and its cost are stored durably, and only then is it returned. What is refused is refused by times and costs.
+
+True places are held in memory only, as many as the mechanisms look back. After a restart, a gap, a refusal or another
+bundle there is no history, and the next report is one of the regime of the start.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time as system_time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from geoblanket.errors import LedgerError, MismatchError, ParameterError
+from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.release.budget import Answer, Budget, Costs
+from geoblanket.release.inputs import checked_location_e7, checked_request, checked_time_ms
+from geoblanket.release.ledger import Ledger, MemoryLedger
+from geoblanket.release.nearest import NearestPlace
+from geoblanket.release.regimes import Regimes
+from geoblanket.release.rule import ReleaseRule
+
+__all__ = ["Device", "Report"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO: Final = 10**6
+_E7: Final = 1e-7
+_VEHICLE: Final = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a vehicle is reported to be. Nothing in it but by the draw depends on where it is."""
+
+    place: int
+    """Number of the reported place in the bundle."""
+    lat: float
+    """Latitude of that place, degrees."""
+    lon: float
+    """Longitude of that place, degrees."""
+    slot: int
+    """Number of the slot of time: intervals of the bundle's clock since 1970."""
+    time: datetime
+    """Start of the slot, in UTC: publish this, not the time of the fix."""
+    left_micro: int
+    """What is left of the budget of this window, in millionths per kilometre."""
+    stored: bool
+    """Whether the answer was given before, to the same request or in the same slot: it cost nothing."""
+
+    @property
+    def left(self) -> float:
+        """What is left of the budget of this window, per kilometre."""
+        return self.left_micro / _MICRO
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "place": self.place,
+            "lat": self.lat,
+            "lon": self.lon,
+            "slot": self.slot,
+            "time": self.time.isoformat().replace("+00:00", "Z"),
+            "left": self.left,
+            "stored": self.stored,
+        }
+
+
+class Device:
+    """Reports of one vehicle by the mechanisms of a bundle. Make one with `Device.open`, and close it.
+
+    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    """
+
+    def __init__(self, tables: ReleaseTables, ledger: Ledger | MemoryLedger, *, clock_tolerance_s: float) -> None:
+        if tables.clock is None:
+            raise MismatchError(
+                "The bundle has no clock, so it does not say which regime is used when. Build it again."
+            )
+        self._tables, self._ledger = tables, ledger
+        self._tolerance_ms = clock_tolerance_s * 1000
+        self._rule = ReleaseRule(tables)
+        self._nearest = NearestPlace(tables.places_e7)
+        self._regimes = Regimes(tables.clock)
+        self._costs = Costs.of(tables.tables, tables.clock.start)
+        self._past = self._rule.past
+        if tables.clock.interval_ms > ledger.budget.window_ms:
+            raise ParameterError("The window of the budget is shorter than the interval between reports.")
+        if max(self._costs) > ledger.budget.micro:
+            raise ParameterError(
+                f"One report costs up to {max(self._costs) / _MICRO:g} per km, and the whole budget is "
+                f"{ledger.budget.epsilon:g} per km. Choose a larger budget, or a bundle of a smaller ε."
+            )
+        self._rule.prepare(sorted(tables.clock.names))
+        self._history: list[int] = []
+        self._history_slot = -1
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @classmethod
+    def open(
+        cls,
+        bundle: str | Path | Bundle,
+        *,
+        ledger: str | Path | None,
+        budget: Budget | None = None,
+        device_key: bytes = b"",
+        counter: str | Path | None = None,
+        public_key: str | Path | None = None,
+        allow_unsigned: bool = False,
+        domain: str | None = None,
+        minimum_version: int = 0,
+        clock_tolerance_s: float = 86_400.0,
+    ) -> Device:
+        """Open a bundle and a ledger.
+
+        A bundle is verified exactly before anything is released. The ledger remembers the hash of a file that was
+        verified, and the same file is then opened in a fraction of a second, by the same versions of the software.
+
+        Parameters
+        ----------
+        bundle
+            A file, or a bundle that was loaded.
+        ledger
+            The file made by `Ledger.create` (or `geoblanket ledger create`). None: the budget is kept in memory, and
+            forgotten with it.
+        budget
+            Without a ledger: the budget. With one: what it must say, if given.
+        device_key
+            The key that the ledger was made with.
+        counter
+            The file of the counter that the ledger was made with.
+        public_key, allow_unsigned, domain, minimum_version
+            As in `load_bundle`.
+        clock_tolerance_s
+            Times that are further ahead of the system's clock than so many seconds are refused.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is missing, damaged, rolled back, or in use.
+        InputError, GuaranteeViolation, MismatchError
+            The bundle cannot be used; see `load_bundle`.
+        """
+        if not clock_tolerance_s >= 0:
+            raise ParameterError("clock_tolerance_s must be zero or more seconds.")
+        book = _open_ledger(ledger, budget, device_key=device_key, counter=counter)
+        try:
+            if isinstance(bundle, Bundle):
+                tables = ReleaseTables.of(bundle)
+            else:
+                tables = ReleaseTables.read(
+                    bundle,
+                    is_known=book.is_verified,
+                    public_key=public_key,
+                    allow_unsigned=allow_unsigned,
+                    domain=domain,
+                    minimum_version=minimum_version,
+                )
+                book.remember_verified(tables.sha256)
+            return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
+        except BaseException:
+            book.close()
+            raise
+
+    def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
+        """Report a location: draw a place, store it and what it cost, and return it.
+
+        Every valid location has an answer. In a slot, or for a request, that was answered before, that answer is
+        returned again.
+
+        Parameters
+        ----------
+        lat, lon
+            Where the vehicle is, degrees (WGS 84).
+        time
+            When: a datetime with a time zone, or seconds since 1970 in UTC.
+        request
+            A name for the request, by which a repeated one is known.
+
+        Raises
+        ------
+        ParameterError
+            The input is not a location and a time.
+        RefusedError
+            The budget is spent, or a later report was made.
+        LedgerError, RandomnessError
+            Nothing could be stored, or drawn; nothing is released.
+        """
+        try:
+            return self._report(lat, lon, time, request)
+        except BaseException as error:
+            # No frame that knows the location stays in the traceback, for those that print local variables.
+            failure = error.with_traceback(None)
+            failure.__cause__ = failure.__context__ = None
+        del lat, lon, time, request
+        raise failure
+
+    def _report(self, lat: Any, lon: Any, time: Any, request: Any) -> Report:
+        lat_e7, lon_e7 = checked_location_e7(lat, lon)
+        time_ms = checked_time_ms(time, latest_ms=system_time.time() * 1000 + self._tolerance_ms)
+        request = checked_request(request)
+        self._nearest.refuse_exchanged(lat_e7, lon_e7)
+        place = self._nearest.of(lat_e7, lon_e7)
+        slot = time_ms // self._regimes.interval_ms
+        with self._lock:
+            if os.getpid() != self._process:
+                raise LedgerError("The device was opened by another process. Open one in each process.")
+            return self._answered(place, slot, request)
+
+    def _answered(self, place: int, slot: int, request: str | None) -> Report:
+        slot_ms = slot * self._regimes.interval_ms
+        account = self._ledger.account(_VEHICLE)
+        if (answer := account.stored(slot_ms, request)) is not None:
+            return self._told(answer, stored=True)
+        follows = bool(self._history) and slot == self._history_slot + 1
+        cost = self._costs.other if follows else self._costs.start
+        account.check(slot_ms, cost)
+        history = [place, *self._history[: self._past]] if follows else [place]
+        drawn = self._rule.draw_one(history, self._regimes.at(slot_ms) if follows else self._regimes.start)
+        lat_e7, lon_e7 = self._tables.places_e7[drawn].tolist()
+        answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request)
+        self._ledger.write([(_VEHICLE, answer)])
+        self._history, self._history_slot = history, slot
+        return self._told(answer, stored=False)
+
+    def _told(self, answer: Answer, *, stored: bool) -> Report:
+        account = self._ledger.account(_VEHICLE)
+        return Report(
+            place=answer.place,
+            lat=answer.lat_e7 * _E7,
+            lon=answer.lon_e7 * _E7,
+            slot=answer.slot_ms // self._regimes.interval_ms,
+            time=_EPOCH + timedelta(milliseconds=answer.slot_ms),
+            left_micro=account.left_micro(account.last_slot_ms or 0),
+            stored=stored,
+        )
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent."""
+        return self._ledger.budget
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs, in millionths per kilometre."""
+        return self._costs
+
+    @property
+    def bundle_sha256(self) -> str:
+        """Hash of the bundle's file."""
+        return self._tables.sha256
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one slot to the next: at most one report in each."""
+        return self._regimes.interval_ms / 1000
+
+    def close(self) -> None:
+        """Release the ledger, and forget where the vehicle was."""
+        with self._lock:
+            self._history.clear()
+            self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Device: bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
+
+
+def _open_ledger(
+    path: str | Path | None, budget: Budget | None, *, device_key: bytes, counter: str | Path | None
+) -> Ledger | MemoryLedger:
+    if path is None:
+        if budget is None:
+            raise ParameterError("Give a ledger, or a budget to be kept in memory.")
+        return MemoryLedger(budget)
+    ledger = Ledger.open(path, device_key=device_key, counter=counter)
+    if budget is not None and (budget.micro, budget.window_ms) != (ledger.budget.micro, ledger.budget.window_ms):
+        ledger.close()
+        raise MismatchError(
+            f"{path}: has another budget than the one asked for. A ledger keeps the budget it was made with."
+        )
+    return ledger

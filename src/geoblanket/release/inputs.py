@@ -1,0 +1,95 @@
+"""Where a vehicle says that it is, and when: checked before anything else looks at it.
+
+No message repeats what was got: errors end up in logs.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from numbers import Real
+from typing import Any, Final, NoReturn
+
+from geoblanket.errors import ParameterError
+
+__all__ = ["checked_location_e7", "checked_request", "checked_time_ms"]
+
+_E7: Final = 10**7
+_EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
+_LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
+_LONGEST_REQUEST: Final = 200
+
+
+def checked_location_e7(lat: Any, lon: Any) -> tuple[int, int]:
+    """Return a location in whole 1e-7 degrees; longitudes run from −180 up to, and without, 180.
+
+    Raises
+    ------
+    ParameterError
+        If it is not one: other types than numbers, out of range, not finite, or (0, 0), which devices without a fix
+        give.
+    """
+    lat_e7, lon_e7 = _degrees_e7(lat, "latitude", 90), _degrees_e7(lon, "longitude", 180)
+    if lat_e7 == 0 == lon_e7:
+        raise ParameterError("The location is the one that devices without a fix give. Wait for a fix.")
+    return lat_e7, -lon_e7 if lon_e7 == 180 * _E7 else lon_e7
+
+
+def _degrees_e7(value: Any, name: str, largest: int) -> int:
+    degrees = value if type(value) is float else _number(value, f"The {name} must be a number of degrees.")
+    # NaN compares as false.
+    if not -largest <= degrees <= largest:
+        raise ParameterError(f"The {name} must be from -{largest} to {largest} degrees.")
+    return round(degrees * _E7)
+
+
+def checked_time_ms(time: Any, *, latest_ms: float = math.inf) -> int:
+    """Return a time in whole milliseconds since 1970 in UTC.
+
+    Parameters
+    ----------
+    time
+        A datetime with a time zone, or a number of seconds since 1970 in UTC.
+    latest_ms
+        Later times are refused.
+
+    Raises
+    ------
+    ParameterError
+        If it is not one, or not from 2000 to 2099.
+    """
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise ParameterError("The time must have a time zone, such as datetime.now(UTC).")
+        seconds = time.timestamp()
+    else:
+        seconds = time if type(time) is float else _number(time, "The time must be a datetime, or a number of seconds.")
+    # A number of seconds that is NaN, infinite or too large fails here, before it is rounded.
+    if not _EARLIEST_MS <= seconds * 1000 < _LATEST_MS:
+        raise ParameterError("The time must be from 2000 to 2099; as a number, in seconds, not milliseconds.")
+    milliseconds = math.floor(seconds * 1000)
+    if milliseconds > latest_ms:
+        raise ParameterError("The time lies in the future. Set the clock right.")
+    return milliseconds
+
+
+def _number(value: Any, problem: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        _refuse(problem)
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        _refuse(problem)
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise ParameterError(problem)
+
+
+def checked_request(request: Any) -> str | None:
+    """Return the name of a request; raise ParameterError unless it is None or short, printable text."""
+    if request is None:
+        return None
+    if type(request) is not str or not 1 <= len(request) <= _LONGEST_REQUEST or not request.isprintable():
+        raise ParameterError(f"The name of a request must be printable text of 1 to {_LONGEST_REQUEST} characters.")
+    return request
