@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from geoblanket.cli._output import say
+
+if TYPE_CHECKING:
+    from geoblanket.service.limits import Limits
+    from geoblanket.service.report import ReportDesk
+    from geoblanket.service.store import BundleStore
 
 __all__ = ["serve"]
 
@@ -32,15 +37,34 @@ def serve(
         bool, typer.Option("--allow-unsigned", help="With a key: serve others too, and say that they are not signed.")
     ] = False,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse older bundles.")] = 0,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also make reports of this machine's vehicle, by the first bundle and within this ledger, from "
+            "`geoblanket ledger create`. Only on an address that no other machine can reach.",
+            show_default="no reports",
+        ),
+    ] = None,
+    device_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The key that the ledger was made with.")
+    ] = None,
+    counter: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The counter that the ledger was made with.", show_default="beside the ledger"
+        ),
+    ] = None,
     access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = True,
 ) -> None:
-    """Serve verified bundles over HTTP, and what they promise.
+    """Serve verified bundles over HTTP, and what they promise; with a ledger, also reports of this vehicle.
 
     Every bundle is verified in exact arithmetic before anything is served; if one does not verify, nothing is. A file
     that is replaced is verified again, and served if it is right and no older.
 
     Ctrl-C or SIGTERM stops the service in order.
     """
+    from geoblanket.errors import ParameterError
     from geoblanket.service.app import create_app
     from geoblanket.service.limits import LOOPBACK_NAMES, Limits
     from geoblanket.service.logs import configure_logs
@@ -49,19 +73,37 @@ def serve(
     from geoblanket.service.store import BundleStore
 
     local = is_loopback(host)
+    if ledger is not None and not local:
+        raise ParameterError(
+            "Reports hold true locations, and are taken on an address of this machine alone, such as 127.0.0.1. "
+            "Leave out --ledger, or --host."
+        )
     names = frozenset(name.lower() for name in allow_host or ())
     store = BundleStore(files, public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
+    listener = listen(host, port)
     configure_logs(access=access_log)
     limits = Limits()
-    app = create_app(store, limits=limits, hosts=names | LOOPBACK_NAMES if local or names else None)
-    listener = listen(host, port)
+    desk = None if ledger is None else _open_desk(store, limits, ledger, device_key, counter)
+    app = create_app(store, desk=desk, limits=limits, hosts=names | LOOPBACK_NAMES if local or names else None)
     address = listener.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
 
     def ready() -> None:
-        say(f"Serving {len(store.bundles)} bundle(s) on http://{shown}:{address[1]} (Ctrl-C stops).")
+        what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
+        say(f"Serving {what} on http://{shown}:{address[1]} (Ctrl-C stops).")
 
     serve_app(app, listener, limits=limits, on_ready=ready)
     say("Stopped.")
+
+
+def _open_desk(
+    store: BundleStore, limits: Limits, ledger: Path, device_key: Path | None, counter: Path | None
+) -> ReportDesk:
+    from geoblanket.release.device import Device
+    from geoblanket.service.report import ReportDesk
+
+    bundle = store.bundles[0].bundle
+    key = b"" if device_key is None else device_key.read_bytes()
+    return ReportDesk(lambda: Device.open(bundle, ledger=ledger, device_key=key, counter=counter), limits=limits)

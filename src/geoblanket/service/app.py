@@ -11,11 +11,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket import __version__
-from geoblanket.service import bundles
+from geoblanket.service import bundles, report
 from geoblanket.service.headers import HeadersMiddleware
 from geoblanket.service.limits import Limits, LimitsMiddleware
 from geoblanket.service.metrics import ObserveMiddleware, ServiceMetrics
 from geoblanket.service.refusals import answer_with_refusals
+from geoblanket.service.report import ReportDesk
 from geoblanket.service.store import BundleStore
 
 __all__ = ["create_app"]
@@ -34,6 +35,7 @@ class Health(BaseModel):
 def create_app(
     store: BundleStore,
     *,
+    desk: ReportDesk | None = None,
     limits: Limits | None = None,
     hosts: frozenset[str] | None = None,
     look_every_s: float = _LOOK_EVERY_S,
@@ -44,6 +46,8 @@ def create_app(
     ----------
     store
         The bundles to serve.
+    desk
+        Where reports of this machine's vehicle are made; it is closed with the application. None: there are none.
     limits
         What it bears; by default the limits of `Limits`.
     hosts
@@ -61,6 +65,8 @@ def create_app(
             yield
         finally:
             watching.cancel()
+            if desk is not None:
+                await asyncio.to_thread(desk.close)
 
     app = FastAPI(
         title="geoblanket",
@@ -73,6 +79,8 @@ def create_app(
     )
     answer_with_refusals(app)
     app.include_router(bundles.router(store))
+    if desk is not None:
+        app.include_router(report.router(desk, metrics))
 
     @app.get("/healthz", response_model=Health, tags=["operation"], summary="Whether the service answers")
     async def healthz() -> Response:
@@ -93,8 +101,8 @@ def create_app(
     # The web page belongs here: app.include_router(explore.router(store)), then app.mount("/", page), as the last.
 
     app.add_middleware(LimitsMiddleware, limits=limits, hosts=hosts, on_shed=metrics.shed.inc)
-    app.add_middleware(HeadersMiddleware)
     app.add_middleware(ObserveMiddleware, metrics=metrics)
+    app.add_middleware(HeadersMiddleware)
     return app
 
 

@@ -27,7 +27,7 @@ _HEADERS: Final = {
 
 
 class HeadersMiddleware:
-    """Adds the headers to every answer."""
+    """Adds the headers to every answer, and answers HEAD as GET: the server leaves the body out by itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -43,4 +43,6 @@ class HeadersMiddleware:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

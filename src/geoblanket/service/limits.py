@@ -1,7 +1,7 @@
 """What a request may take: how large, how long, how many at once, and under which name it may ask.
 
-Plain ASGI, so that nothing of a request is read before it was weighed. The limits on connections and on the time that
-headers take lie one layer lower, in `protocol`.
+Plain ASGI, so that nothing of a request is read before it was weighed. The limits on connections, and on the time that
+headers and answers take, lie one layer lower, in `protocol`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class LimitsMiddleware:
         if isinstance(body, Refusal):
             await body.response()(scope, receive, send)
             return
-        await self._app(scope, _replayed(body, receive), self._unstalled(send))
+        await self._app(scope, _replayed(body, receive), send)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | Refusal | None:
         """Return the body; or why it is refused; or None if the client went away."""
@@ -128,15 +128,6 @@ class LimitsMiddleware:
                 return TOO_LARGE
             if not message.get("more_body", False):
                 return bytes(body)
-
-    def _unstalled(self, send: Send) -> Send:
-        """Return a `send` that gives up on a client that takes nothing."""
-
-        async def guarded(message: Message) -> None:
-            async with asyncio.timeout(self._limits.stall_s):
-                await send(message)
-
-        return guarded
 
 
 def host_name(headers: Headers) -> str:

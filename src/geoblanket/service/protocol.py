@@ -1,8 +1,8 @@
 """HTTP/1.1 on a connection, with an end to patience: Uvicorn's protocol, and limits that it does not have.
 
-Uvicorn waits for ever for the headers of a request. Here they have a deadline, whether nothing arrives or a byte a
-second, and when there are too many connections the one that has been waiting longest is closed, so that a crowd of idle
-ones cannot keep others out.
+Uvicorn waits for ever for the headers of a request, and for a client to read its answer. Here both have a deadline, and
+when there are too many connections the one that has been waiting longest is closed, so that a crowd of idle ones cannot
+keep others out.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._deadline: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+        self._pushing: asyncio.TimerHandle | None = None
 
     @property
     def waiting_until(self) -> float | None:
         """When the patience with a connection that has no request ends (the loop's clock); None while it has one."""
-        return None if self._deadline is None else self._deadline.when()
+        return None if self._waiting is None else self._waiting.when()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a request, and make room if there are too many connections."""
@@ -43,6 +44,7 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_waiting()
+        self._stop_pushing()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -52,10 +54,22 @@ class BoundedProtocol(H11Protocol):
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it is there already."""
+        """Wait for the next request, unless it is there already; or for the client to take the rest of the answer."""
         super().on_response_complete()
-        if not self.transport.is_closing() and not self._busy:
+        if self.transport.is_closing():
+            self._push()
+        elif not self._busy:
             self._wait()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to take what was written."""
+        super().pause_writing()
+        self._push()
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._stop_pushing()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the signature is theirs
         """Answer to what is not HTTP in the same shape as to any error, and hang up."""
@@ -79,17 +93,27 @@ class BoundedProtocol(H11Protocol):
 
     def _wait(self) -> None:
         self._stop_waiting()
-        self._deadline = self.loop.call_later(self.limits.arrival_s, self._give_up)
+        self._waiting = self.loop.call_later(self.limits.arrival_s, self._give_up)
 
     def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
     def _give_up(self) -> None:
-        self._deadline = None
-        if not self.transport.is_closing():
-            self.transport.close()
+        self._waiting = None
+        self.transport.close()
+        self._push()
+
+    def _push(self) -> None:
+        """Close the connection at once unless the client goes on reading: closing in order waits for it, for ever."""
+        self._stop_pushing()
+        self._pushing = self.loop.call_later(self.limits.stall_s, self.transport.abort)
+
+    def _stop_pushing(self) -> None:
+        if self._pushing is not None:
+            self._pushing.cancel()
+            self._pushing = None
 
     def _make_room(self) -> None:
         """Close the connection that has been waiting longest; if all have requests, this one."""

@@ -64,7 +64,7 @@ def make_server(app: ASGIApp, *, limits: Limits, on_ready: Callable[[], None]) -
         proxy_headers=False,
         server_header=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=int(limits.arrival_s),
+        timeout_keep_alive=3600,  # ours is shorter, and holds for headers too
         timeout_graceful_shutdown=limits.stop_s,
         h11_max_incomplete_event_size=limits.header_bytes,
     )

@@ -1,0 +1,211 @@
+"""The device-local part: one vehicle's reports, perturbed within its ledger.
+
+A true location comes in the body of a request from the same machine, and goes nowhere: not into an answer, a log, a
+metric or the text of an error. One thread owns the ledger, so that reports are made one after the other, each wholly or
+not at all, whatever becomes of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Final, Protocol
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import JSONResponse, Response
+
+from geoblanket.errors import LedgerError, ParameterError, RandomnessError, RefusedError
+from geoblanket.service.limits import LOOPBACK_NAMES, Limits, host_name
+from geoblanket.service.metrics import ServiceMetrics
+from geoblanket.service.refusals import OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
+from geoblanket.service.strict_json import read_object
+
+__all__ = ["ReportDesk", "router"]
+
+_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_SAME_SITE: Final = frozenset({"same-origin", "none"})
+_JSON: Final = frozenset({"application/json", "application/json;charset=utf-8"})
+
+_BAD_REPORT: Final = Refusal(
+    400, "bad_report", "A report is a JSON object with lat and lon in degrees and time in seconds since 1970 in UTC."
+)
+_NOT_LOCAL: Final = Refusal(403, "not_local", "Reports are taken from this machine only, and through no proxy.")
+_NOT_NOW: Final = Refusal(409, "not_now", "There is no fix, or the time is not the present. Nothing was released.")
+_TOO_OLD: Final = Refusal(409, "too_old", "A report of a later time was made already. Nothing was released.")
+_SPENT: Final = Refusal(
+    429, "budget_spent", "The privacy budget of this window of time is spent. Nothing was released.", retry_after_s=30
+)
+_NO_LEDGER: Final = Refusal(
+    503, "ledger", "The ledger cannot be trusted or written, so nothing is released.", retry_after_s=60
+)
+_NO_RANDOMNESS: Final = Refusal(503, "randomness", "There is no randomness, so nothing is released.", retry_after_s=1)
+
+
+class Released(Protocol):
+    """A location as it was released."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+
+
+class ReportingDevice(Protocol):
+    """What the service needs of a device."""
+
+    def report(self, lat: float, lon: float, time: float, *, request: str | None = None) -> Released:
+        """Release a location."""
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+
+
+class ReportBody(BaseModel):
+    """Where the vehicle is, and when."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    lat: Annotated[float, Field(ge=-90, le=90, description="True latitude, degrees.")]
+    lon: Annotated[float, Field(ge=-180, le=180, description="True longitude, degrees.")]
+    time: Annotated[float, Field(ge=946_684_800, lt=4_102_444_800, description="Seconds since 1970 in UTC.")]
+    request: Annotated[
+        str | None,
+        Field(pattern="^[ -~]{1,200}$", description="A name: the same one gets the same answer."),
+    ] = None
+
+
+class ReportAnswer(BaseModel):
+    """What may be told of where the vehicle is."""
+
+    place: int = Field(description="Number of the reported place in the bundle.")
+    lat: float = Field(description="Latitude of the reported place, degrees.")
+    lon: float = Field(description="Longitude of the reported place, degrees.")
+    slot: int = Field(description="Number of the slot of time.")
+    time: str = Field(description="Start of the slot: publish this, not the time of the fix.")
+    left: float = Field(description="What is left of the budget of this window, per km.")
+    stored: bool = Field(description="Whether it was answered before; it then cost nothing.")
+
+
+class ReportDesk:
+    """A device in a thread of its own.
+
+    Parameters
+    ----------
+    open_device
+        Opens the device, in that thread; what it raises is raised here.
+    limits
+        How many reports may wait, and how long.
+    """
+
+    def __init__(self, open_device: Callable[[], ReportingDevice], *, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reports")
+        self._waiting = 0
+        try:
+            self._device = self._thread.submit(open_device).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    async def report(self, body: ReportBody) -> dict[str, Any]:
+        """Report a location; the answer comes after it was made durable.
+
+        Raises
+        ------
+        Refused
+            If too many reports wait, or this one waited too long. It may still be made: whoever asks again, in the
+            same slot or with the same name, gets the same answer.
+        """
+        if self._waiting >= self._limits.reports:
+            raise Refused(OVERLOADED)
+        self._waiting += 1
+        made = asyncio.wrap_future(self._thread.submit(self._make, body))
+        made.add_done_callback(self._done)
+        try:
+            return await asyncio.wait_for(asyncio.shield(made), self._limits.report_s)
+        except TimeoutError:
+            raise Refused(OVERLOADED) from None
+
+    def close(self) -> None:
+        """Finish the reports that were begun, and close the ledger."""
+        self._thread.submit(self._device.close).result()
+        self._thread.shutdown()
+
+    def _make(self, body: ReportBody) -> dict[str, Any]:
+        return self._device.report(body.lat, body.lon, body.time, request=body.request).as_dict()
+
+    def _done(self, made: asyncio.Future[dict[str, Any]]) -> None:
+        self._waiting -= 1
+        if not made.cancelled():
+            made.exception()  # looked at, or asyncio would log it where nobody waits any more
+
+
+def router(desk: ReportDesk, metrics: ServiceMetrics) -> APIRouter:
+    """Return the route of reports."""
+    routes = APIRouter(tags=["report"])
+
+    @routes.post(
+        "/v1/report",
+        response_model=ReportAnswer,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": ReportBody.model_json_schema()}},
+            }
+        },
+        responses=documented(_BAD_REPORT, _NOT_LOCAL, TOO_SLOW, _NOT_NOW, TOO_LARGE, WRONG_TYPE, _SPENT, _NO_LEDGER),
+        summary="Report a location of this vehicle",
+    )
+    async def report(request: Request) -> Response:
+        """Perturb a location, charge the ledger, and return what may be told. From this machine only.
+
+        The same slot of time, or the same name of a request, gets the same answer again, at no cost.
+        """
+        try:
+            answer = await _report(request, desk)
+        except Refused as refused:
+            metrics.reports.labels(refused.refusal.error).inc()
+            raise
+        metrics.reports.labels("released").inc()
+        return JSONResponse(answer, headers={"Cache-Control": "no-store"})
+
+    return routes
+
+
+async def _report(request: Request, desk: ReportDesk) -> dict[str, Any]:
+    if not _is_local(request):
+        raise Refused(_NOT_LOCAL)
+    if request.headers.get("content-type", "").lower().replace(" ", "") not in _JSON:
+        raise Refused(WRONG_TYPE)
+    body = _read(await request.body())
+    try:
+        return await desk.report(body)
+    except ParameterError:
+        refusal = _NOT_NOW
+    except RefusedError as error:
+        refusal = _SPENT if error.reason == "budget" else _TOO_OLD
+    except LedgerError:
+        refusal = _NO_LEDGER
+    except RandomnessError:
+        refusal = _NO_RANDOMNESS
+    raise Refused(refusal)
+
+
+def _read(data: bytes) -> ReportBody:
+    try:
+        return ReportBody.model_validate(read_object(data))
+    except (ValueError, ValidationError):
+        pass  # so that the error below has no other behind it, with what was sent
+    raise Refused(_BAD_REPORT)
+
+
+def _is_local(request: Request) -> bool:
+    """Return whether a request comes from this machine, by a name of this machine, and not on behalf of others."""
+    return (
+        request.client is not None
+        and ipaddress.ip_address(request.client.host).is_loopback
+        and host_name(request.headers) in LOOPBACK_NAMES
+        and not any(name in request.headers for name in _FORWARDED)
+        and request.headers.get("sec-fetch-site", "none") in _SAME_SITE
+    )

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from geoblanket.service.store import BundleStore
+from tests.mechanism.bundles import save_plain
+from tests.release.worlds import save_certain
+from tests.service.living import Live, live
+
+
+@pytest.fixture(scope="session")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a small town, with coordinates and a clock. Not to be changed."""
+    return save_certain(tmp_path_factory.mktemp("town") / "town.bundle")
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle without coordinates. Not to be changed."""
+    return save_plain(tmp_path_factory.mktemp("plain") / "plain.bundle")
+
+
+@pytest.fixture(scope="session")
+def store(town: Path, plain: Path) -> BundleStore:
+    return BundleStore([town, plain])
+
+
+@pytest.fixture(scope="session")
+def service(store: BundleStore) -> Iterator[Live]:
+    """A service without reports."""
+    with live(store) as found:
+        yield found
