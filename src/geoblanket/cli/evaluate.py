@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,9 +26,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-_OutOption = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for the results.", show_default=False)
-]
+_NOT_OF_PAPER = ("paper", "quick")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
@@ -111,6 +109,36 @@ def evaluate(
         if file is None:
             say(f"Without {option}, {label} is left out.")
     _run([files], [read_experiment(name, quick=quick) for name in experiment], out, workers, resume=resume, json=json)
+
+
+@app.command()
+def paper(
+    *,
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Raw data, a folder for each city.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all that is made.", show_default=False)
+    ],
+    city: Annotated[Literal["porto", "rome", "both"], typer.Option(help="Which of the paper's cities.")] = "both",
+    quick: _QuickOption = False,
+    workers: _WorkersOption = None,
+    resume: _ResumeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Do the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
+
+    Roads and traces are imported and matched, blankets found and their predictor trained; then all experiments are run
+    (with --quick, only the main one). What is finished is kept, and an interrupted run goes on with --resume.
+    """
+    from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
+    from geoblanket.evaluate.paper_cities import PAPER_CITIES, prepare_city
+
+    names = list(PAPER_CITIES) if city == "both" else [city]
+    with progress_bars() as progress:
+        cities = [
+            prepare_city(PAPER_CITIES[name], data, out / name, workers=workers, progress=progress) for name in names
+        ]
+    chosen = ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_OF_PAPER)]
+    _run(cities, [read_experiment(name, quick=quick) for name in chosen], out, workers, resume=resume, json=json)
 
 
 def _run(

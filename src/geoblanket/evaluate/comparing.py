@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,8 +39,8 @@ class ZoneTask:
     setting: Setting
     gap: float
     time_limit_s: float
-    reports: int
-    """How many reports in a row are looked at."""
+    reports: tuple[int, ...]
+    """How many reports in a row are looked at, the usual number first."""
     by_hour_and_speed: bool
     seed: int
     process: int
@@ -113,6 +114,15 @@ class _Comparison:
             if self.problems.has(method.rows):
                 yield self._outcome(method)
 
+    @cached_property
+    def _context_free(self) -> Mechanism | None:
+        """The best mechanism without context, if it takes part with the same ε."""
+        if "lp" not in self.setting.methods or self.setting.equal_cost:
+            return None
+        rows = self.problems.rows("none", self.setting)
+        problem = self.problems.problem(rows, epsilon=self.setting.epsilon, eta_km=self.setting.eta_km)
+        return self._made(METHODS["lp"], rows, problem)[0].mechanism
+
     def _outcome(self, method: Method) -> MethodOutcome:
         rows = self.problems.rows(method.rows, self.setting)
         epsilon = self._epsilon(rows)
@@ -167,10 +177,15 @@ class _Comparison:
         if made.lower_bound is not None:
             yield Value("lower_bound", made.lower_bound, unit)
             yield Value("gap", max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")
+        if self._context_free is not None:
+            # It keeps the promise between finer rows too, so that the optimum over them cannot be above it.
+            of_place = self._context_free.probabilities[np.searchsorted(rows.zone, rows.anchors[:, 0])]
+            yield Value("lp_loss_on_rows", float(problem.prior @ (problem.loss * of_place).sum(axis=1)), unit)
         # What no privacy at all, and what the most private report (always the same place) would cost.
         yield Value("no_privacy_loss", float(problem.prior @ problem.loss.min(axis=1)), unit)
         yield Value("constant_loss", float((problem.prior @ problem.loss).min()), unit)
         used = problem.prior @ mechanism.probabilities > 1e-3
+        yield Value("places", float(len(rows.zone)), "")
         yield Value("rows", float(len(rows)), "")
         yield Value("outputs", float(np.count_nonzero(used)), "")
 

@@ -42,8 +42,8 @@ class Experiment:
     """How many vehicles with one destination each are looked at too; 0 for none."""
     by_hour_and_speed: bool = False
     """Tell held-out losses by hour and by speed too."""
-    reports: int = 10
-    """How many reports in a row the tracking attacker sees."""
+    reports: tuple[int, ...] = (10,)
+    """How many reports in a row the tracking attacker sees: the usual number first, then others to compare."""
     gap: float = 0.01
     """Losses of linear programs are proven to be at most this share above the optimum."""
     time_limit_s: float = 120.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from geoblanket.build.held_out import VehicleLosses
@@ -13,7 +13,7 @@ from geoblanket.evaluate.composition import compose
 from geoblanket.evaluate.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.leakage import posterior_leakage, same_past
 from geoblanket.evaluate.mobility_model import MobilityModel
-from geoblanket.evaluate.tracking import track
+from geoblanket.evaluate.tracking import track_over_time
 from geoblanket.evaluate.values import HeldOut, Value
 from geoblanket.mechanism.mechanism import Mechanism
 
@@ -31,7 +31,7 @@ class PrivacyMeter:
     """What the tracking attacker knows of how vehicles move."""
     seed: int
 
-    def values(self, mechanism: Mechanism, rows: ZoneRows, *, reports: int) -> Iterator[Value]:
+    def values(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> Iterator[Value]:
         """Yield what is spent, what leaks, and what attackers make of one report.
 
         The context-free attacker knows how probable each place is; the other one knows where the vehicle was one step
@@ -40,12 +40,14 @@ class PrivacyMeter:
         Parameters
         ----------
         reports
-            How many reports in a row the composed cost is for.
+            How many reports in a row the composed cost is for, the usual number first.
         """
         yield Value("epsilon_effective", effective_epsilon(mechanism).epsilon, _PER_KM)
-        cost = compose(mechanism.epsilon, rows.history_weights, reports=reports)
-        yield Value("epsilon_per_location", cost.per_location, _PER_KM)
-        yield Value("composed_epsilon", cost.per_trajectory, _PER_KM)
+        for count, part in _counts(reports):
+            cost = compose(mechanism.epsilon, rows.history_weights, reports=count)
+            yield Value("composed_epsilon", cost.per_trajectory, _PER_KM, part=part)
+            if not part:
+                yield Value("epsilon_per_location", cost.per_location, _PER_KM)
         leakage = posterior_leakage(
             mechanism.probabilities,
             rows.prior,
@@ -64,12 +66,24 @@ class PrivacyMeter:
             yield Value(f"{prefix}inference_error_prior", found.prior_error_km, "km")
             yield Value(f"{prefix}inference_success_prior", found.prior_success, "")
 
-    def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: int) -> dict[HeldOut, VehicleLosses]:
+    def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> dict[HeldOut, VehicleLosses]:
         """Return how well an attacker tracks held-out vehicles over several reports in a row."""
-        found = track(mechanism.probabilities, rows, self.data.steps, self.model, reports=reports, seed=self.seed)
-        return {
-            HeldOut("tracking_error", "km"): found.smoothed.error_km,
-            HeldOut("tracking_success", ""): found.smoothed.success,
-            HeldOut("tracking_error_prior", "km"): found.prior.error_km,
-            HeldOut("tracking_success_prior", ""): found.prior.success,
-        }
+        found = track_over_time(
+            mechanism.probabilities, rows, self.data.steps, self.model, lengths=reports, seed=self.seed
+        )
+        result: dict[HeldOut, VehicleLosses] = {}
+        for count, part in _counts(reports):
+            one = found[count]
+            result |= {
+                HeldOut("tracking_error", "km", part): one.smoothed.error_km,
+                HeldOut("tracking_success", "", part): one.smoothed.success,
+                HeldOut("tracking_error_prior", "km", part): one.prior.error_km,
+                HeldOut("tracking_success_prior", "", part): one.prior.success,
+            }
+        return result
+
+
+def _counts(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield numbers of reports, and how results tell them from the first, the usual one."""
+    for number, count in enumerate(reports):
+        yield count, "" if number == 0 else f"T = {count}"

@@ -132,7 +132,7 @@ def _tasks(files: CityFiles, experiment: Experiment, out: Path, progress: Progre
         walks = _walks(files, out, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
         if (walks, delay) not in loaded:
             loaded[walks, delay] = CityData(
-                replace(files, walks=walks),
+                _with_walks(files, walks),
                 delay=delay,
                 destinations=experiment.destinations,
                 max_tasks=experiment.max_tasks,
@@ -155,6 +155,14 @@ def _tasks(files: CityFiles, experiment: Experiment, out: Path, progress: Progre
                     seed=experiment.seed,
                     process=os.getpid(),
                 )
+
+
+def _with_walks(files: CityFiles, walks: Path) -> CityFiles:
+    """Return the files of a city with other walks; of blankets at another interval nothing is known."""
+    intervals = {scan_walks(path)[1]["interval_s"] for path in (files.walks, walks)}
+    if len(intervals) == 1:
+        return replace(files, walks=walks)
+    return replace(files, walks=walks, predictor=None, findings=None)
 
 
 def _name(files: CityFiles, experiment: Experiment, setting: Setting, zone: int) -> str:

@@ -1,13 +1,37 @@
-"""What must hold in every comparison that is not broken; whatever does not is told, never hidden."""
+"""What must hold in every comparison that is not broken; whatever does not is told, never hidden.
+
+Each check is a theorem about what was computed, with the proven bounds of the searches, not a hope: the best
+mechanism over finer rows, or for a larger ε, cannot cost more than a coarser one, or one for a smaller ε, which keeps
+its promise too. The last check is about held-out walks, where nothing can be proven: there a method that uses the past
+must not be worse than the best one without, by more than the gap of the searches and beyond doubt.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
 
-__all__ = ["Violation", "check_results"]
+from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS
+
+__all__ = ["CHECKS", "Violation", "check_results"]
+
+_TOLERANCE = 1e-9
+_SOLVER_TOLERANCE = 1e-6
+"""Of HiGHS, which ConstOPT's linear program is solved with."""
+_WORST_GAIN = -0.02
+_MAY_NOT_EXIST = ("tight",)
+_OPTIMAL = tuple(key for key, method in METHODS.items() if method.maker is METHODS["lp"].maker)
+_PAIRS = (("expmech_remap", "expmech"), ("planar_laplace_remap", "planar_laplace"), ("constopt", "expmech_published"))
+"""Methods of which the first can never cost more than the second, in design."""
+
+Measures = Mapping[str, float]
+_Problems = Iterator[tuple[str, str]]
+"""Method and what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +39,9 @@ class Violation:
     """Something that must hold and does not."""
 
     check: str
+    """One of `CHECKS`."""
     where: str
+    """City, experiment, zone, method and setting."""
     detail: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -24,5 +50,120 @@ class Violation:
 
 
 def check_results(results: pl.DataFrame) -> tuple[Violation, ...]:
-    """Return all that is wrong with results."""
-    return ()
+    """Return all that is wrong with results, in their order."""
+    violations = []
+    for keys, methods in _settings(results):
+        for name, check in CHECKS.items():
+            violations += [Violation(name, _where(keys, method), detail) for method, detail in check(methods)]
+    violations += _falls(results)
+    return tuple(violations)
+
+
+def _settings(results: pl.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, dict[str, float]]]]:
+    """Yield the columns of each setting and zone, and the measures of each method in it."""
+    columns = [name for name in SETTING_COLUMNS if name != "method"]
+    for keys, part in results.group_by(columns, maintain_order=True):
+        methods: dict[str, dict[str, float]] = {}
+        for method, measure, value, high in part.select("method", "measure", "value", "high").iter_rows():
+            methods.setdefault(method, {"epsilon": keys[columns.index("epsilon")]})[measure] = value
+            if high is not None:
+                methods[method][f"{measure} (high)"] = high
+        yield dict(zip(columns, keys, strict=True)), methods
+
+
+def _where(keys: Mapping[str, Any], method: str) -> str:
+    zone = "all zones" if keys["zone"] == ALL_ZONES else f"zone {keys['zone']}"
+    variant = f", {keys['variant']}" if keys["variant"] else ""
+    return (
+        f"{keys['city']}, {keys['experiment']}, {zone}, {METHODS[method].label}, ε = {keys['epsilon']:g}, "
+        f"η = {keys['eta_km']:g} km, w = {keys['history_weight']:g}, {keys['loss_case']}{variant}"
+    )
+
+
+def _verified(methods: Mapping[str, Measures]) -> _Problems:
+    for method, found in methods.items():
+        if found.get("verified") == 0 and method not in _MAY_NOT_EXIST:
+            yield method, "there is no verified mechanism"
+
+
+def _same_domain(methods: Mapping[str, Measures]) -> _Problems:
+    for measure in ("places", "held_out_steps", "held_out_vehicles"):
+        values = {method: found[measure] for method, found in methods.items() if measure in found}
+        first = next(iter(values.values()), None)
+        for method, value in values.items():
+            if value != first:
+                yield method, f"{measure} is {value:g}, and {first:g} for another method"
+
+
+def _within_budget(methods: Mapping[str, Measures]) -> _Problems:
+    for method, found in methods.items():
+        spent = found.get("epsilon_effective", 0.0)
+        if spent > found.get("epsilon", float("inf")) * (1 + _TOLERANCE):
+            yield method, f"it spends ε = {spent:.9g} per km of {found['epsilon']:.9g}"
+        if found.get("leakage_max", 0.0) > spent * (1 + _TOLERANCE) + _TOLERANCE:
+            yield method, f"its leakage of {found['leakage_max']:.9g} per km is above what it spends, {spent:.9g}"
+
+
+def _above_no_privacy(methods: Mapping[str, Measures]) -> _Problems:
+    for method, found in methods.items():
+        if found.get("no_privacy_loss", 0.0) > found.get("design_loss", float("inf")) * (1 + _TOLERANCE):
+            yield method, f"its loss {found['design_loss']:.6g} is below that without privacy"
+        if found.get("lower_bound", 0.0) > found.get("constant_loss", float("inf")) * (1 + _TOLERANCE):
+            yield method, "it is proven to cost more than always reporting one place, which is among its choices"
+
+
+def _context_helps(methods: Mapping[str, Measures]) -> _Problems:
+    for method, found in methods.items():
+        bound, plain = found.get("lower_bound", 0.0), found.get("lp_loss_on_rows", float("inf"))
+        if bound > plain * (1 + _TOLERANCE):
+            yield method, f"it is proven to cost at least {bound:.6g}, and LP costs {plain:.6g} on the same rows"
+
+
+def _order(methods: Mapping[str, Measures]) -> _Problems:
+    for better, worse in _PAIRS:
+        if better in methods and worse in methods:
+            low, high = (methods[name].get("design_loss") for name in (better, worse))
+            if low is not None and high is not None and low > high * (1 + _SOLVER_TOLERANCE):
+                yield better, f"its loss {low:.6g} is above that of {METHODS[worse].label}, {high:.6g}"
+    bound = methods.get("lp", {}).get("lower_bound")
+    for method, found in methods.items():
+        if METHODS[method].uses_past or bound is None:
+            continue
+        if found.get("design_loss", bound) < bound * (1 - _TOLERANCE):
+            yield method, f"its loss {found['design_loss']:.6g} is below the least possible, {bound:.6g}"
+
+
+def _held_out(methods: Mapping[str, Measures]) -> _Problems:
+    for method, found in methods.items():
+        # Single hours and speeds, which have no mechanisms of their own, may differ.
+        if METHODS[method].uses_past and "verified" in found and found.get("gain_over_lp (high)", 0.0) < _WORST_GAIN:
+            yield method, f"it is worse than LP on held-out walks, by {-found['gain_over_lp']:.1%}"
+
+
+def _falls(results: pl.DataFrame) -> Iterator[Violation]:
+    """Check that the least loss falls as ε grows."""
+    wanted = results.filter(
+        pl.col("method").is_in(_OPTIMAL)
+        & pl.col("measure").is_in(["design_loss", "lower_bound"])
+        & (pl.col("zone") != ALL_ZONES)
+    )
+    columns = [name for name in SETTING_COLUMNS if name != "epsilon"]
+    for keys, part in wanted.group_by(columns, maintain_order=True):
+        named = dict(zip(columns, keys, strict=True))
+        table = part.pivot("measure", index="epsilon", values="value", aggregate_function="first").sort("epsilon")
+        for smaller, larger in pairwise(table.iter_rows(named=True)):
+            if larger["lower_bound"] > smaller["design_loss"] * (1 + _TOLERANCE):
+                where = _where({**named, "epsilon": larger["epsilon"]}, named["method"])
+                yield Violation("loss falls as ε grows", where, f"it rose from ε = {smaller['epsilon']:g}")
+
+
+CHECKS: dict[str, Callable[[Mapping[str, Measures]], _Problems]] = {
+    "every mechanism is verified": _verified,
+    "same domain and same walks for all": _same_domain,
+    "no more than ε is spent": _within_budget,
+    "no loss below that without privacy": _above_no_privacy,
+    "context never costs more": _context_helps,
+    "LP ≤ ConstOPT ≤ ExpMech, remapping never costs": _order,
+    "not worse than LP on held-out walks": _held_out,
+}
+"""What is checked in every setting and zone; besides, that the loss falls as ε grows."""

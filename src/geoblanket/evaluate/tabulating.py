@@ -68,7 +68,7 @@ def _rows(
             "variant": setting.described,
         }
         for value in _together(parts, weights):
-            yield {**base, **_columns(value)}
+            yield {**base, "variant": _variant(setting, value.part), **_columns(value)}
         if not all(part.verified for part in parts):
             continue
         for what in dict.fromkeys(what for part in parts for what in part.held_out):
@@ -98,7 +98,11 @@ def _joined(parts: Sequence[MethodOutcome], what: HeldOut) -> VehicleLosses:
 def _held_out_columns(what: HeldOut, setting: Setting) -> dict[str, str]:
     if what.measure == ONE_DESTINATION_LOSS:
         return {"loss_case": ONE_DESTINATION}
-    return {"variant": "; ".join(filter(None, (setting.described, what.part)))}
+    return {"variant": _variant(setting, what.part)}
+
+
+def _variant(setting: Setting, part: str) -> str:
+    return "; ".join(filter(None, (setting.described, part)))
 
 
 def _gains(
@@ -122,13 +126,15 @@ def _together(parts: Sequence[MethodOutcome], weights: Sequence[float]) -> Itera
         yield Value("verified", 0.0, "")
         return
     for value in parts[0].values:
-        same = [next((one for one in part.values if one.measure == value.measure), None) for part in parts]
+        key = (value.measure, value.part)
+        same = [next((one for one in part.values if (one.measure, one.part) == key), None) for part in parts]
         present = [(one, weight) for one, weight in zip(same, weights, strict=True) if one is not None]
         if len(parts) == 1:
             yield value
         elif len(present) == len(parts):
             numbers = [one.value for one, _ in present]
-            yield Value(value.measure, _joint(value.measure)(numbers, weights), value.unit)
+            joint = _joint(value.measure)(numbers, weights)
+            yield Value(value.measure, joint, value.unit, part=value.part)
 
 
 def _joint(measure_name: str) -> _Together:

@@ -20,6 +20,8 @@ class Value:
     unit: str
     low: float | None = None
     high: float | None = None
+    part: str = ""
+    """Of what part of the setting, for example of how many reports; empty for all of it."""
 
 
 @dataclass(frozen=True)
@@ -29,4 +31,4 @@ class HeldOut:
     measure: str
     unit: str
     part: str = ""
-    """Which steps: empty for all of them, else the hour or the speed."""
+    """Of which steps or how many reports: empty for what the setting says, else in words."""

@@ -1,0 +1,194 @@
+"""The two cities of the paper, from raw files to everything that an evaluation starts from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from geoblanket._files import atomic_output
+from geoblanket._progress import Progress, silent
+from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.predictor_file import save_predictor
+from geoblanket.blanket.training import train
+from geoblanket.errors import InputError, OutputError
+from geoblanket.evaluate.city_data import CityFiles
+from geoblanket.mobility.histories import LONGEST_PAST
+from geoblanket.mobility.matching import match_traces
+from geoblanket.roads.components import in_largest_part
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.importer import import_roads
+from geoblanket.traces.importing import TraceFormat, import_traces
+
+__all__ = ["PAPER_CITIES", "PaperCity", "prepare_city"]
+
+_SPACING_M = 250.0
+_INTERVAL_S = 30.0
+_BY = ("speed", "region")
+"""What blankets are found by. Not by hour: one mechanism serves all day."""
+_TABLE_COLUMNS = {"vehicle": "trip", "trip": "trip", "time": "time", "lat": "lat", "lon": "lon"}
+
+
+@dataclass(frozen=True)
+class PaperCity:
+    """Where the raw files of a city are, and how they are read."""
+
+    name: str
+    roads: tuple[str, ...]
+    traces: dict[str, TraceFormat]
+    """Files and their formats: the whole data set, or else a sample of it."""
+    time_zone: str
+    box: tuple[float, float, float, float] | None = None
+    """South, north, west and east of the part that zones are cut from, degrees; None for all of it."""
+
+
+PAPER_CITIES = {
+    "porto": PaperCity(
+        "porto",
+        roads=("nodes.csv", "edges.csv"),
+        traces={"train.csv": "porto", "train_sample.csv.gz": "porto"},
+        time_zone="Europe/Lisbon",
+    ),
+    "rome": PaperCity(
+        "rome",
+        roads=("nodes.csv", "edges.csv.gz"),
+        traces={"taxi_february.txt": "rome", "trips_sample.csv.gz": "table"},
+        time_zone="Europe/Rome",
+        # Within the Aurelian walls, about: where the sample has enough vehicles.
+        box=(41.880, 41.920, 12.450, 12.520),
+    ),
+}
+
+
+def prepare_city(
+    city: PaperCity, data: str | Path, out: str | Path, *, workers: int | None = None, progress: Progress = silent
+) -> CityFiles:
+    """Import roads and traces, match them, find blankets and train their predictor.
+
+    What is there already is used as it is: remove the folder to begin anew.
+
+    Parameters
+    ----------
+    data
+        The folder with a folder for each city.
+    out
+        The folder for what is made.
+
+    Raises
+    ------
+    InputError
+        If raw files are absent or cannot be used.
+    """
+    source, folder = Path(data) / city.name, Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be made ({error.strerror or error}).") from error
+    preparation = _Preparation(city, source, folder, workers, progress)
+    for name, make in {
+        "whole.roads": preparation.whole_roads,
+        "city.roads": preparation.roads,
+        "traces.parquet": preparation.traces,
+        "walks.parquet": preparation.walks,
+        "walks-nodes.parquet": preparation.walks_between_nodes,
+        "findings.parquet": preparation.findings,
+        "city.predictor": preparation.predictor,
+    }.items():
+        if not (folder / name).exists():
+            make(folder / name)
+    locations = source / "paper_locations.csv"
+    return CityFiles(
+        name=city.name,
+        roads=folder / "city.roads",
+        walks=folder / "walks.parquet",
+        predictor=folder / "city.predictor",
+        findings=folder / "findings.parquet",
+        traces=folder / "traces.parquet",
+        locations=locations if locations.exists() else None,
+        time_zone=city.time_zone,
+    )
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """How each file of a city is made from those before it."""
+
+    city: PaperCity
+    source: Path
+    folder: Path
+    workers: int | None
+    progress: Progress
+
+    def whole_roads(self, out: Path) -> None:
+        graph, _ = import_roads([self._existing(name) for name in self.city.roads])
+        graph.save(out)
+
+    def roads(self, out: Path) -> None:
+        graph = RoadGraph.load(self.folder / "whole.roads")
+        if self.city.box is not None:
+            south, north, west, east = self.city.box
+            inside = (graph.lat >= south) & (graph.lat <= north) & (graph.lon >= west) & (graph.lon <= east)
+            graph = graph.keep_nodes(inside)
+            graph = graph.keep_nodes(np.asarray(in_largest_part(graph)))
+        graph.save(out)
+
+    def traces(self, out: Path) -> None:
+        for name, kind in self.city.traces.items():
+            if (self.source / name).exists():
+                columns = _TABLE_COLUMNS if kind == "table" else None
+                import_traces([self.source / name], out, format=kind, columns=columns, progress=self.progress)
+                return
+        raise InputError(f"has none of {', '.join(self.city.traces)}", path=self.source, hint="Get the traces first")
+
+    def walks(self, out: Path) -> None:
+        self._match(out, self.folder / "city.roads", spacing_m=_SPACING_M)
+
+    def walks_between_nodes(self, out: Path) -> None:
+        # Of the whole city: blankets need many walks, and are found for regions of the map, not for places.
+        self._match(out, self.folder / "whole.roads", spacing_m=0.0)
+
+    def findings(self, out: Path) -> None:
+        discover(
+            self.folder / "walks-nodes.parquet",
+            self.folder / "whole.roads",
+            by=[_BY],
+            regions=self.city.name,
+            largest=LONGEST_PAST,
+            time_zone=self.city.time_zone,
+            workers=self.workers,
+            out=out,
+            resume=True,
+            progress=self.progress,
+        )
+
+    def predictor(self, out: Path) -> None:
+        result = train(self.folder / "findings.parquet", progress=self.progress)
+        facts = {
+            "groups": dict(result.groups),
+            "hypotheses": dict(result.hypotheses),
+            "evaluations": [asdict(one) for one in result.evaluations],
+            "predicted_lengths": {str(length): count for length, count in result.length_by_sample.items()},
+            "found_lengths": {str(length): count for length, count in result.found_by_sample.items()},
+        }
+        with atomic_output(self.folder / "training.json") as temporary:
+            temporary.write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        save_predictor(result.predictor, out)
+
+    def _match(self, out: Path, roads: Path, *, spacing_m: float) -> None:
+        match_traces(
+            self.folder / "traces.parquet",
+            roads,
+            out,
+            interval_s=_INTERVAL_S,
+            spacing_m=spacing_m,
+            workers=self.workers,
+            progress=self.progress,
+        )
+
+    def _existing(self, name: str) -> Path:
+        path = self.source / name
+        if not path.exists():
+            raise InputError("no such file", path=path, hint="Give the folder with the raw data (--data)")
+        return path
