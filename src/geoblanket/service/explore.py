@@ -1,0 +1,251 @@
+"""The routes of the web page: its files, the map library from its own package, and what it asks the service for.
+
+Places that somebody looks at are sent in bodies, so that none stands in a URL or a log.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from geoblanket.errors import InputError
+from geoblanket.release.budget import Budget
+from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
+from geoblanket.service.explore_replay import replay
+from geoblanket.service.explorer import Explorer, Prior
+from geoblanket.service.refusals import NO_BUNDLE, NOT_FOUND, Refusal, Refused
+
+__all__ = ["PAGE_POLICY", "router"]
+
+PAGE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The map library draws in workers that it makes from its own text (blob:); nothing comes from another host."""
+
+NO_PLACE: Final = Refusal(422, "no_such_place", "This place is in no zone of the bundle, in that regime.")
+NO_REPORT: Final = Refusal(422, "no_such_report", "That place is not reported from here.")
+NO_BUDGET: Final = Refusal(422, "no_budget", "The budget is not enough for a single report.")
+NO_TRIP: Final = Refusal(404, "no_such_trip", "There is no such trip to replay.")
+
+_KINDS: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_WINDOW_S: Final = 3600.0
+
+_Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Place = Annotated[int, Field(ge=0, lt=1 << 31, strict=True)]
+_Accepted = Annotated[str, Header(alias="Accept-Encoding")]
+
+
+class _Question(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Everywhere(_Question):
+    """A place on the map and the one before it (null: there is no history), for every bundle."""
+
+    place: _Place
+    previous: _Place | None
+    regime: str = Field(max_length=200)
+    """Of reports with history."""
+    prior: Prior
+
+
+class AtPlace(Everywhere):
+    """The same for one bundle, in the regime that is asked for."""
+
+    bundle: _Hash
+
+
+class Reported(AtPlace):
+    """What was reported from there; null: draw a report."""
+
+    output: _Place | None
+
+
+class Trip(_Question):
+    """A trip to replay with a bundle."""
+
+    bundle: _Hash
+    trip: int = Field(ge=0, lt=1 << 63, strict=True)
+    budget: float = Field(gt=0, le=1e9, allow_inf_nan=False)
+
+
+def router(explorer: Explorer) -> APIRouter:
+    """Return the routes of the page. They are its own, and not part of the interface that is described."""
+    _page_files()  # what is missing is told when the service starts, not by the first request
+    routes = APIRouter(include_in_schema=False)
+    _add_files(routes)
+    _add_map(routes, explorer)
+    _add_questions(routes, explorer)
+    return routes
+
+
+def _add_files(routes: APIRouter) -> None:
+    @routes.get("/")
+    async def page() -> Response:
+        return _page_file("index.html")
+
+    @routes.get("/page/{name}")
+    async def file(name: str) -> Response:
+        return _page_file(name)
+
+
+def _add_map(routes: APIRouter, explorer: Explorer) -> None:
+    @routes.get("/explore/overview")
+    def overview() -> Response:
+        return JSONResponse(explorer.overview())
+
+    @routes.get("/explore/roads")
+    def roads(accepted: _Accepted = "") -> Response:
+        return _geojson(explorer.roads, accepted)
+
+    @routes.get("/explore/cells")
+    def cells(accepted: _Accepted = "") -> Response:
+        return _geojson(None if explorer.cells is None else explorer.cells.geojson(), accepted)
+
+    @routes.get("/explore/borders/{sha256}")
+    def borders(sha256: str, accepted: _Accepted = "") -> Response:
+        bundle = _bundle(explorer, sha256)
+        return _geojson(None if explorer.cells is None else explorer.cells.borders(bundle.zone), accepted)
+
+
+def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
+    @routes.post("/explore/outlook")
+    def outlook(asked: AtPlace) -> Response:
+        explored = _bundle(explorer, asked.bundle)
+        view = _view(explored, asked.place, asked.regime, asked.previous)
+        return JSONResponse(_outlook(explorer, explored, view, asked))
+
+    @routes.post("/explore/conclusion")
+    def conclusion(asked: Reported) -> Response:
+        view = _view(_bundle(explorer, asked.bundle), asked.place, asked.regime, asked.previous)
+        prior = explorer.prior(asked.prior, view, asked.previous)
+        output = asked.output
+        if output is None:
+            column = view.bundled.mechanism.sample(view.row(asked.place, asked.previous))
+            output = int(view.bundled.output_places[column])
+        if not (prior * view.likelihood(output, asked.previous)).sum() > 0:
+            raise Refused(NO_REPORT)
+        found = view.conclude(output, asked.previous, prior)
+        return JSONResponse(
+            {
+                "output": output,
+                "places": found.places.tolist(),
+                "before": found.before.tolist(),
+                "after": found.after.tolist(),
+                "guess": found.guess,
+                "error_m": found.error_m,
+                "error_before_m": found.error_before_m,
+            }
+        )
+
+    @routes.post("/explore/choices")
+    def choices(asked: Everywhere) -> Response:
+        rows = []
+        for sha256, explored in explorer.bundles.items():
+            regime = explored.start if asked.previous is None and explored.start else asked.regime
+            view = explored.view(asked.place, regime) if asked.place < len(explored.zone) else None
+            if view is not None:
+                rows.append({"bundle": sha256, **_figures(explorer, explored, view, asked)})
+        return JSONResponse({"choices": rows})
+
+    @routes.post("/explore/replay")
+    def replayed(asked: Trip) -> Response:
+        explored, trip = _bundle(explorer, asked.bundle), explorer.trips.get(asked.trip)
+        if trip is None or explorer.places is None or explorer.traffic is None:
+            raise Refused(NO_TRIP)
+        budget = Budget(asked.budget, _WINDOW_S)
+        if budget.micro < max(explored.costs):
+            raise Refused(NO_BUDGET)
+        steps = replay(trip, explored, explorer.places, explorer.traffic, budget=budget)
+        times = [time.isoformat(timespec="seconds") for time in trip.times]
+        return JSONResponse({"steps": [asdict(step) for step in steps], "times": times})
+
+
+def _outlook(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked: Everywhere) -> dict[str, Any]:
+    found = view.outlook(asked.place, asked.previous)
+    return {
+        "outputs": found.outputs.tolist(),
+        "probability": found.probability.tolist(),
+        "median_error_m": found.median_error_m,
+        "exact": found.exact,
+        "places": len(view.places),
+        **_figures(explorer, explored, view, asked),
+    }
+
+
+def _figures(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked: Everywhere) -> dict[str, Any]:
+    record = explored.zone_record(view)
+    prior = explorer.prior(asked.prior, view, asked.previous)
+    return {
+        "error_m": view.outlook(asked.place, asked.previous).error_m,
+        "recipient_error_m": view.recipient_error_m(asked.previous, prior),
+        "loss": None if record is None else record.loss,
+        "lower_bound": None if record is None else record.lower_bound,
+        "unit": None if record is None else record.unit,
+    }
+
+
+def _bundle(explorer: Explorer, sha256: str) -> ExploredBundle:
+    found = explorer.bundles.get(sha256)
+    if found is None:
+        raise Refused(NO_BUNDLE)
+    return found
+
+
+def _view(explored: ExploredBundle, place: int, regime: str, previous: int | None) -> ZoneView:
+    count = len(explored.zone)
+    view = explored.view(place, regime) if place < count and (previous is None or previous < count) else None
+    if view is None:
+        raise Refused(NO_PLACE)
+    return view
+
+
+def _geojson(content: bytes | None, accepted: str) -> Response:
+    if content is None:
+        raise Refused(NOT_FOUND)
+    headers = {"Vary": "Accept-Encoding"}
+    if "gzip" in accepted:
+        content, headers["Content-Encoding"] = _squeezed(content), "gzip"
+    return Response(content, media_type="application/geo+json", headers=headers)
+
+
+@cache
+def _squeezed(content: bytes) -> bytes:
+    return gzip.compress(content, compresslevel=5, mtime=0)
+
+
+def _page_file(name: str) -> Response:
+    content = _page_files().get(name)
+    if content is None:
+        raise Refused(NOT_FOUND)
+    headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
+    return Response(content, media_type=_KINDS[Path(name).suffix], headers=headers)
+
+
+@cache
+def _page_files() -> dict[str, bytes]:
+    """Return every file of the page by its name: nothing else can be asked for, whatever the name."""
+    found = {file.name: file.read_bytes() for file in files("geoblanket.service").joinpath("page").iterdir()}
+    return {**{name: content for name, content in found.items() if Path(name).suffix in _KINDS}, **_library()}
+
+
+def _library() -> dict[str, bytes]:
+    """Return the files of MapLibre GL JS, as the Python package `maplibre` carries them; it is not imported."""
+    package = find_spec("maplibre")
+    folders = [Path(folder) / "srcjs" for folder in (package and package.submodule_search_locations) or ()]
+    try:
+        return {name: (folders[0] / name).read_bytes() for name in ("maplibre-gl.js", "maplibre-gl.css")}
+    except (IndexError, OSError) as error:
+        raise InputError(
+            "the map library of the web page is not there", hint="Install geoblanket, with its package maplibre, again"
+        ) from error

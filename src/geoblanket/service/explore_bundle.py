@@ -1,0 +1,233 @@
+"""What one bundle does at a place: what would be reported, how far off that is, and what a recipient could conclude.
+
+All of this is about places that somebody asks about, on a map: nobody's location is in it, and nothing is released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._geodesy import Floats, haversine_m
+from geoblanket.build.record import BuildRecord, ZoneRecord
+from geoblanket.errors import MismatchError
+from geoblanket.mechanism._bundle_domain import Indices
+from geoblanket.mechanism.bundle import Bundle, BundledMechanism
+from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.release_tables import ReleaseTable
+from geoblanket.release.budget import Costs
+
+__all__ = ["Conclusion", "ExploredBundle", "Outlook", "ZoneView"]
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What would be reported from a place."""
+
+    outputs: Indices
+    """The places that may be reported, shape (K,)."""
+    probability: Floats
+    """Of each, shape (K,)."""
+    error_m: float
+    """The mean distance from the true place to the reported one, metres."""
+    median_error_m: float
+    """Half of the reports are at most this far off, metres."""
+    exact: float
+    """The probability that the true place itself is reported."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusion:
+    """What a recipient who knows zone, regime and previous place can make of a report."""
+
+    places: Indices
+    """The places of the zone, shape (n,)."""
+    before: Floats
+    """What he held for probable before the report, shape (n,)."""
+    after: Floats
+    """What he does after it, shape (n,)."""
+    guess: int
+    """The place with the least expected distance from the true one."""
+    error_m: float
+    """That expected distance, metres."""
+    error_before_m: float
+    """What it was for the best guess without the report, metres."""
+
+
+class ZoneView:
+    """One mechanism, row by row: which row is used at which places.
+
+    Parameters
+    ----------
+    bundled
+        The mechanism.
+    places_e7
+        Latitude and longitude of all places in 1e-7 degrees, shape (P, 2).
+    """
+
+    def __init__(self, bundled: BundledMechanism, places_e7: Indices) -> None:
+        self.bundled = bundled
+        self.places: Indices = np.unique(bundled.histories[:, 0])
+        self._degrees = places_e7 * 1e-7
+        self._table = HistoryTable(places_e7, bundled.histories, bundled.history_rows)
+        self._after: dict[int, Indices] = {}
+
+    def row(self, place: int, previous: int | None) -> int:
+        """Return the row of a present place and the one before it; None: there is no history."""
+        history = [place] if previous is None else [place, previous]
+        return int(self._table.row_of(np.array([history]))[0])
+
+    def rows_after(self, previous: int | None) -> Indices:
+        """Return the row of each place of the zone after a previous one, shape (n,).
+
+        Places before that one, where the mechanism looks at them too, count as the same.
+        """
+        key = -1 if previous is None else previous
+        if key not in self._after:
+            histories = self.places[:, None]
+            if previous is not None:
+                histories = np.column_stack([self.places, np.full(len(self.places), previous, np.int32)])
+            self._after[key] = self._table.row_of(histories)
+        return self._after[key]
+
+    def likelihood(self, output: int, previous: int | None) -> Floats:
+        """Return how probable it is that a place is reported, from each place of the zone, shape (n,)."""
+        column = np.flatnonzero(self.bundled.output_places == output)
+        if not len(column):
+            return np.zeros(len(self.places))
+        weights: Floats = self.bundled.mechanism.weights[self.rows_after(previous), column[0]] / 2.0**62
+        return weights
+
+    def outlook(self, place: int, previous: int | None) -> Outlook:
+        """Return what would be reported."""
+        outputs = self.bundled.output_places
+        probability = self.bundled.mechanism.weights[self.row(place, previous)] / 2.0**62
+        distance = self._distance_m(np.array([place]), outputs)[0]
+        order = np.argsort(distance, kind="stable")
+        half = order[np.searchsorted(np.cumsum(probability[order]), 0.5)]
+        return Outlook(
+            outputs=outputs,
+            probability=probability,
+            error_m=float(probability @ distance),
+            median_error_m=float(distance[half]),
+            exact=float(probability[outputs == place].sum()),
+        )
+
+    def conclude(self, output: int, previous: int | None, prior: Floats) -> Conclusion:
+        """Return what a recipient concludes from a report of a place.
+
+        Parameters
+        ----------
+        output
+            The place that was reported.
+        previous
+            The place before, which the recipient knows; None: there is no history.
+        prior
+            What he held for probable, shape (n,), with some of it where the report can come from.
+        """
+        joint = prior * self.likelihood(output, previous)
+        after = joint / joint.sum()
+        between = self._between_m
+        expected = between @ after
+        return Conclusion(
+            places=self.places,
+            before=prior,
+            after=after,
+            guess=int(self.places[expected.argmin()]),
+            error_m=float(expected.min()),
+            error_before_m=float((between @ prior).min()),
+        )
+
+    def recipient_error_m(self, previous: int | None, prior: Floats) -> float:
+        """Return how far off the best guess of a recipient is after a report, on average, metres.
+
+        On average over the places that he holds for probable, and over what is reported from them.
+        """
+        joint = prior[:, None] * (self.bundled.mechanism.weights[self.rows_after(previous)] / 2.0**62)
+        return float((self._between_m @ joint).min(axis=0).sum())
+
+    @cached_property
+    def _between_m(self) -> Floats:
+        return self._distance_m(self.places, self.places)
+
+    def _distance_m(self, one: npt.NDArray[np.integer], other: npt.NDArray[np.integer]) -> Floats:
+        (lat, lon), (other_lat, other_lon) = self._degrees[one].T, self._degrees[other].T
+        return haversine_m(lat[:, None], lon[:, None], other_lat, other_lon)
+
+
+class ExploredBundle:
+    """A bundle with coordinates, by place and regime.
+
+    Parameters
+    ----------
+    bundle
+        The bundle.
+    record
+        Of its build, for losses; None: it is not there.
+    """
+
+    def __init__(self, bundle: Bundle, record: BuildRecord | None) -> None:
+        self.bundle = bundle
+        self.record = record
+        self._views = {(one.zone, one.regime): ZoneView(one, bundle.places_e7) for one in bundle}
+
+    @property
+    def clock(self) -> Clock:
+        """When which regime is used.
+
+        Raises
+        ------
+        MismatchError
+            If the bundle does not say.
+        """
+        if self.bundle.clock is None:
+            raise MismatchError("The bundle has no clock, so it does not say which regime is used when.")
+        return self.bundle.clock
+
+    @property
+    def start(self) -> str | None:
+        """The regime of reports without history; None: the bundle does not say."""
+        return None if self.bundle.clock is None else self.bundle.clock.start
+
+    @property
+    def epsilon(self) -> float:
+        """The largest ε of its mechanisms, per km."""
+        return max(one.mechanism.epsilon for one in self.bundle)
+
+    @property
+    def longest_past(self) -> BundledMechanism:
+        """The mechanism that looks back furthest."""
+        return max(self.bundle, key=lambda one: len(one.history_weights_micro))
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What reports cost, in millionths per km."""
+        return Costs.of([ReleaseTable.of(one) for one in self.bundle], self.start or "")
+
+    @cached_property
+    def zone_names(self) -> tuple[str, ...]:
+        """The names of zones, in order."""
+        return tuple(sorted({one.zone for one in self.bundle}))
+
+    @cached_property
+    def zone(self) -> Indices:
+        """The number of the zone of each place among `zone_names`, −1 for none, shape (P,)."""
+        result = np.full(len(self.bundle.places_e7), -1, np.int32)
+        for (name, _), view in self._views.items():
+            result[view.places] = self.zone_names.index(name)
+        return result
+
+    def view(self, place: int, regime: str) -> ZoneView | None:
+        """Return the mechanism of a place that is in a zone; None: it has none in that regime."""
+        number = int(self.zone[place])
+        return None if number < 0 else self._views.get((self.zone_names[number], regime))
+
+    def zone_record(self, view: ZoneView) -> ZoneRecord | None:
+        """Return what the build says of a mechanism."""
+        zones = () if self.record is None else self.record.zones
+        asked = (view.bundled.zone, view.bundled.regime)
+        return next((one for one in zones if (one.zone, one.regime) == asked), None)

@@ -1,0 +1,92 @@
+/** The choice of a mechanism: a slider for ε and one for the weight of the past, over the bundles that are served. */
+
+import { element, factor, weightsInWords } from "./words.js";
+
+const weightKey = (bundle) => JSON.stringify(bundle.history_weights);
+const weightSize = (bundle) =>
+  bundle.history_weights.reduce((sum, weight) => sum + (weight === null ? 1e9 : weight), 0);
+
+function weightHint(weights) {
+  if (!weights.length) return "Reports do not look at the past: there is one distribution for each place.";
+  if (weights.includes(null)) return "∞: the previous place is taken as known to the recipient, and is not protected.";
+  if (weights.every((weight) => weight === 0))
+    return "0: the past must not make any difference to a report, so it cannot help either.";
+  return "What earlier places count in the distance of two histories. More of it: the past helps more, and is protected less.";
+}
+
+export class Choice {
+  /**
+   * @param {HTMLElement} container
+   * @param {string} name "a" or "b".
+   * @param {object[]} bundles
+   * @param {(sha256: string) => void} chosen
+   */
+  constructor(container, name, bundles, chosen) {
+    this.bundles = bundles;
+    this.chosen = chosen;
+    this.epsilons = [...new Set(bundles.map((bundle) => bundle.epsilon))].sort((one, other) => one - other);
+    const byKey = new Map(bundles.map((bundle) => [weightKey(bundle), bundle]));
+    this.weights = [...byKey.values()].sort((one, other) => weightSize(one) - weightSize(other)).map(weightKey);
+    this.epsilon = this.slider(name, "epsilon", "Privacy parameter ε", this.epsilons.length);
+    this.weight = this.slider(name, "weight", "Weight of the past w", this.weights.length);
+    this.variant = element("select", { id: `variant-${name}`, onchange: () => chosen(this.variant.value) });
+    this.variantField = element(
+      "div",
+      { class: "field" },
+      element("label", { for: `variant-${name}` }, "Bundle"),
+      this.variant,
+    );
+    container.append(this.epsilon.field, this.weight.field, this.variantField);
+    this.epsilon.input.addEventListener("input", () => this.move("epsilon"));
+    this.weight.input.addEventListener("input", () => this.move("weight"));
+  }
+
+  slider(name, what, title, count) {
+    const id = `${what}-${name}`;
+    const input = element("input", {
+      type: "range", id, min: 0, max: Math.max(count - 1, 0), step: 1,
+      "aria-describedby": `${id}-hint`, disabled: count < 2,
+    }); // prettier-ignore
+    const output = element("output", { for: id });
+    const hint = element("p", { class: "hint", id: `${id}-hint` });
+    const label = element("label", { for: id }, `${title}: `, output);
+    return { input, output, hint, field: element("div", { class: "field" }, label, input, hint) };
+  }
+
+  /** Take the bundle at the sliders; where there is none, the nearest with what was moved. */
+  move(moved) {
+    const epsilon = this.epsilons[this.epsilon.input.value];
+    const weight = this.weights[this.weight.input.value];
+    const distance = (bundle) => {
+      const epsilonOff = Math.abs(this.epsilons.indexOf(bundle.epsilon) - this.epsilons.indexOf(epsilon));
+      const weightOff = Math.abs(this.weights.indexOf(weightKey(bundle)) - this.weights.indexOf(weight));
+      return moved === "epsilon" ? 1000 * epsilonOff + weightOff : epsilonOff + 1000 * weightOff;
+    };
+    this.chosen([...this.bundles].sort((one, other) => distance(one) - distance(other))[0].sha256);
+  }
+
+  /** Show which bundle is chosen. */
+  show(sha256) {
+    const bundle = this.bundles.find((one) => one.sha256 === sha256);
+    this.epsilon.input.value = this.epsilons.indexOf(bundle.epsilon);
+    this.epsilon.output.textContent = `${bundle.epsilon} per km`;
+    this.epsilon.input.setAttribute("aria-valuetext", `${bundle.epsilon} per kilometre`);
+    this.epsilon.hint.textContent =
+      `Smaller is more private. A report shifts the odds between two places 500 m apart by at most ` +
+      `${factor(bundle.epsilon * 0.5)}.`;
+    this.weight.input.value = this.weights.indexOf(weightKey(bundle));
+    this.weight.output.textContent = weightsInWords(bundle.history_weights);
+    this.weight.input.setAttribute("aria-valuetext", weightsInWords(bundle.history_weights));
+    this.weight.hint.textContent = weightHint(bundle.history_weights);
+    this.showVariants(bundle);
+  }
+
+  showVariants(bundle) {
+    const alike = this.bundles.filter(
+      (one) => one.epsilon === bundle.epsilon && weightKey(one) === weightKey(bundle),
+    );
+    this.variantField.hidden = alike.length < 2;
+    this.variant.replaceChildren(...alike.map((one) => element("option", { value: one.sha256 }, one.name)));
+    this.variant.value = bundle.sha256;
+  }
+}

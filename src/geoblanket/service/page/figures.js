@@ -1,0 +1,82 @@
+/** Figures in tables: those of one place for one or two mechanisms, and for all that are served. */
+
+import { bundleInWords, element, factor, metres, number, percent, weightsInWords } from "./words.js";
+
+const loss = (figures) => (figures.loss === null ? "–" : `${number(figures.loss)} ${figures.unit}`);
+const perHour = (bundle) =>
+  bundle.interval_s === null ? "–" : `${number((bundle.cost * 3600) / bundle.interval_s)} per km`;
+
+const ROWS = [
+  ["Mean error of a report", "how far the reported place is from the true one", (f) => metres(f.error_m)],
+  ["Half of all reports within", "of the true place", (f) => metres(f.median_error_m)],
+  ["True place reported", "as often as this", (f) => percent(f.exact)],
+  [
+    "Recipient's error",
+    "how far off his best guess is after a report, on average over this zone",
+    (f) => metres(f.recipient_error_m),
+  ],
+  ["Expected loss in this zone", "what the service loses by not knowing better", loss],
+  ["Odds shift, 100 m apart", "by one report, at most", (f, bundle) => factor(bundle.epsilon * 0.1)],
+  ["Budget of one hour", "if every interval is reported, ε(1 + Σw) each", (f, bundle) => perHour(bundle)],
+];
+
+/**
+ * The figures of a place, a column for each mechanism.
+ * @param {{bundle: object, figures: object}[]} columns
+ */
+export function figuresTable(columns) {
+  const head = columns.map(({ bundle }, index) => {
+    const name = columns.length > 1 ? `${"AB"[index]}: ${bundleInWords(bundle)}` : bundleInWords(bundle);
+    return element("th", { scope: "col" }, name);
+  });
+  const rows = ROWS.map(([title, hint, value]) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, title, element("small", {}, hint)),
+      ...columns.map(({ bundle, figures }) => element("td", {}, value(figures, bundle))),
+    ),
+  );
+  const header = columns.length > 1 ? [element("thead", {}, element("tr", {}, element("td"), ...head))] : [];
+  return element("table", { class: "figures" }, ...header, element("tbody", {}, ...rows));
+}
+
+/**
+ * All mechanisms at a place, in order of ε; a click chooses one.
+ * @param {object[]} bundles
+ * @param {object[]} choices What the service said of each.
+ */
+export function choicesTable(bundles, choices, chosen, choose) {
+  const found = new Map(choices.map((choice) => [choice.bundle, choice]));
+  const rows = bundles
+    .filter((bundle) => found.has(bundle.sha256))
+    .sort((one, other) => one.epsilon - other.epsilon)
+    .map((bundle) => {
+      const figures = found.get(bundle.sha256);
+      const pick = element("button", { class: "link", type: "button", onclick: () => choose(bundle.sha256) });
+      pick.textContent = `ε = ${bundle.epsilon}`;
+      pick.setAttribute("aria-label", `Show ${bundleInWords(bundle)}`);
+      return element(
+        "tr",
+        { class: bundle.sha256 === chosen ? "chosen" : null },
+        element("th", { scope: "row" }, pick),
+        element("td", {}, weightsInWords(bundle.history_weights)),
+        element("td", {}, metres(figures.error_m)),
+        element("td", {}, metres(figures.recipient_error_m)),
+        element("td", {}, loss(figures)),
+      );
+    });
+  const titles = ["ε per km", "w", "error", "recipient's error", "loss"];
+  const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
+  return element(
+    "div",
+    { class: "scroll" },
+    element(
+      "table",
+      {},
+      element("caption", {}, "All mechanisms at this place"),
+      element("thead", {}, head),
+      element("tbody", {}, ...rows),
+    ),
+  );
+}

@@ -1,0 +1,52 @@
+/** Numbers as people read them, with their units. */
+
+/** @param {number} metres */
+export function metres(metres) {
+  if (metres >= 9950) return `${(metres / 1000).toFixed(0)} km`;
+  if (metres >= 995) return `${(metres / 1000).toFixed(1)} km`;
+  return `${Math.round(metres / (metres < 100 ? 1 : 10)) * (metres < 100 ? 1 : 10)} m`;
+}
+
+/** @param {number} share From 0 to 1. */
+export function percent(share) {
+  const value = share * 100;
+  if (value > 0 && value < 0.1) return "< 0.1 %";
+  return `${value.toFixed(value < 10 ? 1 : 0)} %`;
+}
+
+/** A number with three significant digits. @param {number} value */
+export function number(value) {
+  return Number(value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
+}
+
+/** e^exponent, as "7.4 times". @param {number} exponent */
+export function factor(exponent) {
+  if (exponent > Math.log(1e6)) return `10^${Math.round(exponent / Math.LN10)} times`;
+  const value = Math.exp(exponent);
+  return `${value < 10 ? value.toFixed(2) : number(value)} times`;
+}
+
+/** The history weights of a bundle; null stands for infinity. @param {(number|null)[]} weights */
+export function weightsInWords(weights) {
+  if (!weights.length) return "none";
+  return weights.map((weight) => (weight === null ? "∞" : String(weight))).join(", ");
+}
+
+/** @param {{epsilon: number, history_weights: (number|null)[]}} bundle */
+export function bundleInWords(bundle) {
+  const past = bundle.history_weights.length ? `, w = ${weightsInWords(bundle.history_weights)}` : ", no context";
+  return `ε = ${bundle.epsilon} per km${past}`;
+}
+
+/** A new element. Text is set as text: nothing of a bundle is ever read as markup. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (key === "class") made.className = value;
+    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children);
+  return made;
+}
