@@ -1,4 +1,4 @@
-"""`geoblanket serve`: bundles over HTTP, and reports for the vehicle that it runs on."""
+"""`geoblanket serve`: bundles over HTTP, the web page, and reports for the vehicle that it runs on."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ def serve(
         bool, typer.Option("--allow-unsigned", help="With a key: serve others too, and say that they are not signed.")
     ] = False,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse older bundles.")] = 0,
+    roads: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Roads for the map of the web page.", show_default="only places and zones are drawn"
+        ),
+    ] = None,
+    walks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Walks that the bundles were built from: the page replays some that were held out. They are true ways "
+            "of vehicles, so only on an address that no other machine can reach.",
+            show_default="no replays",
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -57,7 +72,7 @@ def serve(
     ] = None,
     access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = True,
 ) -> None:
-    """Serve verified bundles over HTTP, and what they promise; with a ledger, also reports of this vehicle.
+    """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
 
     Every bundle is verified in exact arithmetic before anything is served; if one does not verify, nothing is. A file
     that is replaced is verified again, and served if it is right and no older.
@@ -66,6 +81,7 @@ def serve(
     """
     from geoblanket.errors import ParameterError
     from geoblanket.service.app import create_app
+    from geoblanket.service.explorer import Explorer
     from geoblanket.service.limits import LOOPBACK_NAMES, Limits
     from geoblanket.service.logs import configure_logs
     from geoblanket.service.server import is_loopback, listen
@@ -78,15 +94,22 @@ def serve(
             "Reports hold true locations, and are taken on an address of this machine alone, such as 127.0.0.1. "
             "Leave out --ledger, or --host."
         )
+    if walks is not None and not local:
+        raise ParameterError(
+            "Walks are true ways of vehicles, and are shown on an address of this machine alone, such as 127.0.0.1. "
+            "Leave out --walks, or --host."
+        )
     names = frozenset(name.lower() for name in allow_host or ())
     store = BundleStore(files, public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
+    explorer = Explorer(store, roads=roads, walks=walks)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
     listener = listen(host, port)
     configure_logs(access=access_log)
     limits = Limits()
     desk = None if ledger is None else _open_desk(store, limits, ledger, device_key, counter)
-    app = create_app(store, desk=desk, limits=limits, hosts=names | LOOPBACK_NAMES if local or names else None)
+    hosts = names | LOOPBACK_NAMES if local or names else None
+    app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
     address = listener.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket import __version__
-from geoblanket.service import bundles, report
+from geoblanket.service import bundles, explore, report
+from geoblanket.service.explorer import Explorer
 from geoblanket.service.headers import HeadersMiddleware
 from geoblanket.service.limits import Limits, LimitsMiddleware
 from geoblanket.service.metrics import ObserveMiddleware, ServiceMetrics
@@ -36,6 +37,7 @@ def create_app(
     store: BundleStore,
     *,
     desk: ReportDesk | None = None,
+    explorer: Explorer | None = None,
     limits: Limits | None = None,
     hosts: frozenset[str] | None = None,
     look_every_s: float = _LOOK_EVERY_S,
@@ -48,6 +50,8 @@ def create_app(
         The bundles to serve.
     desk
         Where reports of this machine's vehicle are made; it is closed with the application. None: there are none.
+    explorer
+        What the web page shows. None: there is no page.
     limits
         What it bears; by default the limits of `Limits`.
     hosts
@@ -98,7 +102,8 @@ def create_app(
         """Return the metrics in Prometheus' text format. None has a location, or anything that was sent, in a label."""
         return metrics.response()
 
-    # The web page belongs here: app.include_router(explore.router(store)), then app.mount("/", page), as the last.
+    if explorer is not None:
+        app.include_router(explore.router(explorer))
 
     app.add_middleware(LimitsMiddleware, limits=limits, hosts=hosts, on_shed=metrics.shed.inc)
     app.add_middleware(ObserveMiddleware, metrics=metrics)
