@@ -84,18 +84,16 @@ class HistoryTable:
             The present place, which must be one of the zone, and as many earlier ones as are known.
         """
         node, place = 0, -1
-        for level in self._levels:
-            place = history[level.lag] if level.lag < len(history) else place
-            first = int(level.first[node])
-            if level.any_place[node]:
-                node = first
+        for lag, (any_place, position) in enumerate(self._one_by_one):
+            place = history[lag] if lag < len(history) else place
+            if (only := any_place[node]) is not None:
+                node = only
                 continue
             wanted = node * (len(self._places_e7) + 1) + place + 1
-            found = int(level.keys.searchsorted(wanted))
-            if found < len(level.keys) and level.keys[found] == wanted:
-                node = found
-            elif level.lag:
-                node = self._nearest(level.keys, wanted)
+            if wanted in position:
+                node = position[wanted]
+            elif lag:
+                node = self._nearest(self._levels[lag].keys, wanted)
             else:
                 raise ParameterError("The history is not in the zone at present, so that it has no row for it.")
         return int(self._rows[node])
@@ -122,6 +120,17 @@ class HistoryTable:
             first = np.searchsorted(keys, self._key(parts, np.array(-1)))
             levels.append(_Level(len(levels), keys, first, keys[first] == self._key(parts, np.array(-1))))
         return levels
+
+    @cached_property
+    def _one_by_one(self) -> list[tuple[list[int | None], dict[int, int]]]:
+        """For each level: what follows each part where any place will do, and the position of each key."""
+        return [
+            (
+                [first if every else None for first, every in zip(level.first.tolist(), level.any_place, strict=True)],
+                {key: position for position, key in enumerate(level.keys.tolist())},
+            )
+            for level in self._levels
+        ]
 
     def _key(self, node: Keys, place: npt.NDArray[np.integer]) -> Keys:
         return node * (len(self._places_e7) + 1) + place + 1

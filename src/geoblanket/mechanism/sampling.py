@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from geoblanket.errors import RandomnessError
 
-__all__ = ["WORD_BITS", "draw", "draw_many", "outputs_of_words", "random_words"]
+__all__ = ["WORD_BITS", "draw", "draw_cumulative", "draw_many", "outputs_of_words", "random_words"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,12 +32,16 @@ _test_words: ContextVar[Callable[[int], Ints] | None] = ContextVar("_test_words"
 
 
 def draw(weights: Ints) -> int:
-    """Draw one output from one row of weights that sum to 2^62.
+    """Draw one output from one row of weights that sum to 2^62."""
+    return draw_cumulative(weights.cumsum())
 
-    All weights are added up and compared, whatever the output: the time does not depend on where the scan would stop.
+
+def draw_cumulative(cumulative: Ints) -> int:
+    """Draw one output from the cumulative weights of one row.
+
+    All of them are compared, whatever the output: the time does not depend on where the scan would stop.
     """
-    word = random_words(1)[0]
-    return int(np.count_nonzero(np.cumsum(weights) <= word))
+    return int(np.count_nonzero(cumulative <= _random_word()))
 
 
 def draw_many(weights: Ints, rows: Ints) -> Ints:
@@ -74,13 +78,24 @@ def random_words(count: int) -> Ints:
     source = _test_words.get()
     if source is not None:
         return source(count)
+    words: Ints = (np.frombuffer(_octets(8 * count), np.uint64) >> np.uint64(64 - WORD_BITS)).astype(np.int64)
+    return words
+
+
+def _random_word() -> int:
+    """Return one of them, in a microsecond."""
+    if _test_words.get() is not None:
+        return int(random_words(1)[0])
+    return int.from_bytes(_octets(8), "little") >> 64 - WORD_BITS
+
+
+def _octets(count: int) -> bytes:
     try:
-        octets = os.urandom(8 * count)
+        octets = os.urandom(count)
     except (OSError, NotImplementedError) as error:
         raise RandomnessError("The operating system gives no randomness. Nothing was drawn.") from error
-    if len(octets) != 8 * count:
+    if len(octets) != count:
         raise RandomnessError(
-            f"The operating system gave {len(octets)} bytes of randomness, not {8 * count}. Nothing was drawn."
+            f"The operating system gave {len(octets)} bytes of randomness, not {count}. Nothing was drawn."
         )
-    words: Ints = (np.frombuffer(octets, np.uint64) >> np.uint64(64 - WORD_BITS)).astype(np.int64)
-    return words
+    return octets

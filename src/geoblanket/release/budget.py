@@ -164,11 +164,13 @@ class Account:
 
     def left_micro(self, slot_ms: int) -> int:
         """Return what is left in the window that ends with a slot, not before the last one."""
-        gone = sum(answer.cost_micro for answer in islice(self._answers, self.expiring(slot_ms)))
-        return self.limit_micro - self._kept_micro + gone
+        left = self.limit_micro - self._kept_micro
+        for answer in islice(self._answers, self.expiring(slot_ms)):
+            left += answer.cost_micro
+        return left
 
-    def check(self, slot_ms: int, cost_micro: int) -> None:
-        """Raise unless a report may be made in a slot, at a cost.
+    def checked_left_micro(self, slot_ms: int, cost_micro: int) -> int:
+        """Return what is left after a report in a slot, at a cost; raise unless it may be made.
 
         Raises
         ------
@@ -181,8 +183,10 @@ class Account:
             raise RefusedError(
                 "A report of a later time was made already. Set the clock right, and report in order of time.", "time"
             )
-        if cost_micro > self.left_micro(slot_ms):
+        left = self.left_micro(slot_ms) - cost_micro
+        if left < 0:
             raise RefusedError("The privacy budget of this window of time is spent. Report again later.", "budget")
+        return left
 
     def add(self, answer: Answer) -> None:
         """Count a report that was made, and forget those that have left the window."""

@@ -49,12 +49,17 @@ class Report:
     """Longitude of that place, degrees."""
     slot: int
     """Number of the slot of time: intervals of the bundle's clock since 1970."""
-    time: datetime
-    """Start of the slot, in UTC: publish this, not the time of the fix."""
+    slot_ms: int
+    """Start of the slot, milliseconds since 1970 in UTC."""
     left_micro: int
     """What is left of the budget of this window, in millionths per kilometre."""
     stored: bool
     """Whether the answer was given before, to the same request or in the same slot: it cost nothing."""
+
+    @property
+    def time(self) -> datetime:
+        """Start of the slot, in UTC: publish this, not the time of the fix."""
+        return _EPOCH + timedelta(milliseconds=self.slot_ms)
 
     @property
     def left(self) -> float:
@@ -220,27 +225,26 @@ class Device:
         slot_ms = slot * self._regimes.interval_ms
         account = self._ledger.account(_VEHICLE)
         if (answer := account.stored(slot_ms, request)) is not None:
-            return self._told(answer, stored=True)
+            return self._told(answer, account.left_micro(account.last_slot_ms or 0), stored=True)
         follows = bool(self._history) and slot == self._history_slot + 1
         cost = self._costs.other if follows else self._costs.start
-        account.check(slot_ms, cost)
+        left = account.checked_left_micro(slot_ms, cost)
         history = [place, *self._history[: self._past]] if follows else [place]
         drawn = self._rule.draw_one(history, self._regimes.at(slot_ms) if follows else self._regimes.start)
         lat_e7, lon_e7 = self._tables.places_e7[drawn].tolist()
         answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request)
         self._ledger.write([(_VEHICLE, answer)])
         self._history, self._history_slot = history, slot
-        return self._told(answer, stored=False)
+        return self._told(answer, left, stored=False)
 
-    def _told(self, answer: Answer, *, stored: bool) -> Report:
-        account = self._ledger.account(_VEHICLE)
+    def _told(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
         return Report(
             place=answer.place,
             lat=answer.lat_e7 * _E7,
             lon=answer.lon_e7 * _E7,
             slot=answer.slot_ms // self._regimes.interval_ms,
-            time=_EPOCH + timedelta(milliseconds=answer.slot_ms),
-            left_micro=account.left_micro(account.last_slot_ms or 0),
+            slot_ms=answer.slot_ms,
+            left_micro=left_micro,
             stored=stored,
         )
 

@@ -1,7 +1,9 @@
-"""The place that a location belongs to: the nearest one, by integer arithmetic, so that every machine agrees.
+"""The place that a location belongs to: the nearest one, by a rule on which every machine agrees.
 
-A degree of longitude counts as many degrees of latitude as the cosine of the location's latitude, in 2^-20. Of equally
-near places the first one counts. All places are compared, whichever is the nearest: the time does not tell where it is.
+A degree of longitude counts as many degrees of latitude as the cosine of the location's latitude, rounded to 2^-20. All
+that follows are sums and products of whole numbers of 1e-7 degrees, which floats hold exactly within nine degrees, and
+round in the same way everywhere beyond. Of equally near places the first one counts. All places are compared, whichever
+is the nearest: the time does not tell where it is.
 """
 
 from __future__ import annotations
@@ -10,19 +12,23 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._geodesy import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism._bundle_domain import Indices
 
-__all__ = ["NearestPlace"]
+__all__ = ["NearestPlace", "cosine"]
 
-Ints = npt.NDArray[np.int64]
-
-_COSINE_BITS: Final = 20
-_HALF_TURN_E7: Final = 1_800_000_000
+_COSINE_UNIT: Final = 2.0**-20
+_TURN_E7: Final = 3_600_000_000
 _SWAPPED_E7: Final = 100_000_000
-"""Ten degrees: a location this far from all places that would be among them with latitude and longitude exchanged."""
+"""Ten degrees: no vehicle is so far from all places, and would be among them with latitude and longitude exchanged."""
+
+
+def cosine(lat_e7: Floats) -> Floats:
+    """Return what a degree of longitude counts at latitudes in 1e-7 degrees."""
+    rounded: Floats = np.rint(np.cos(np.radians(lat_e7 * 1e-7)) / _COSINE_UNIT) * _COSINE_UNIT
+    return rounded
 
 
 class NearestPlace:
@@ -35,29 +41,27 @@ class NearestPlace:
     """
 
     def __init__(self, places_e7: Indices) -> None:
-        lat, lon = places_e7.astype(np.int64).T
+        lat, lon = places_e7.astype(np.float64).T
         self._lat, self._lon = np.ascontiguousarray(lat), np.ascontiguousarray(lon)
-        self._box = (int(lat.min()), int(lat.max()), int(lon.min()), int(lon.max()))
+        self._box = (float(lat.min()), float(lat.max()), float(lon.min()), float(lon.max()))
 
-    def refuse_exchanged(self, lat_e7: int, lon_e7: int) -> None:
+    def refuse_exchanged(self, lat_e7: float, lon_e7: float) -> None:
         """Raise ParameterError if latitude and longitude are exchanged, so clearly that no vehicle can be there."""
         if not self._within(lat_e7, lon_e7, _SWAPPED_E7) and self._within(lon_e7, lat_e7, 0):
             raise ParameterError("Latitude and longitude are exchanged. Give the latitude first.")
 
     def of(self, lat_e7: int, lon_e7: int) -> int:
         """Return the place nearest to a location in 1e-7 degrees, wherever on Earth it is."""
-        cosine = round(math.cos(math.radians(lat_e7 * 1e-7)) * (1 << _COSINE_BITS))
         east = self._lon - lon_e7
-        if self._box[3] - lon_e7 > _HALF_TURN_E7 or lon_e7 - self._box[2] > _HALF_TURN_E7:
-            east = (east + _HALF_TURN_E7) % (2 * _HALF_TURN_E7) - _HALF_TURN_E7
-        east *= cosine
-        east >>= _COSINE_BITS
+        if self._box[3] - lon_e7 > _TURN_E7 // 2 or lon_e7 - self._box[2] > _TURN_E7 // 2:
+            east -= np.rint(east / _TURN_E7) * _TURN_E7
+        east *= round(math.cos(math.radians(lat_e7 * 1e-7)) / _COSINE_UNIT) * _COSINE_UNIT
         east *= east
         north = self._lat - lat_e7
         north *= north
         north += east
         return int(north.argmin())
 
-    def _within(self, lat_e7: int, lon_e7: int, margin_e7: int) -> bool:
+    def _within(self, lat_e7: float, lon_e7: float, margin_e7: int) -> bool:
         south, north, west, east = self._box
         return south - margin_e7 <= lat_e7 <= north + margin_e7 and west - margin_e7 <= lon_e7 <= east + margin_e7

@@ -110,17 +110,16 @@ class _Regime:
         return result
 
     def draw_one(self, history: Sequence[int]) -> int:
-        zone, now = int(self._zone[history[0]]), history[0]
+        zone, now = self._zones[history[0]], history[0]
         if zone < 0:
-            now = int(self.inside[self._nearest_inside.of(*self.places_e7[now].tolist())])
-            zone = int(self._zone[now])
-        table = self.tables[zone]
+            now = int(self._inside[self._nearest_inside.of(*self.places_e7[now].tolist())])
+            zone = self._zones[now]
         row = self._rows[zone].row_of_one((now, *history[1:]))
-        return int(table.output_places[sampling.draw(table.weights[row])])
+        return int(self.tables[zone].output_places[sampling.draw_cumulative(self._cumulative[zone][row])])
 
     def prepare(self) -> None:
         self._nearest_inside.of(0, 0)
-        for rows, one in zip(self._rows, self.tables, strict=True):
+        for one, rows, _ in zip(self.tables, self._rows, self._cumulative, strict=True):
             rows.row_of_one(one.histories[0, :1].tolist())
 
     @cached_property
@@ -128,17 +127,17 @@ class _Regime:
         """The place that each one counts as, shape (P,): itself, or the nearest in a zone (of equals, the first)."""
         result = np.arange(len(self.places_e7), dtype=np.int32)
         for place in np.flatnonzero(self._zone < 0).tolist():
-            result[place] = self.inside[self._nearest_inside.of(*self.places_e7[place].tolist())]
+            result[place] = self._inside[self._nearest_inside.of(*self.places_e7[place].tolist())]
         return result
 
     @cached_property
-    def inside(self) -> Indices:
+    def _inside(self) -> Indices:
         """The places that are in a zone, ascending."""
         return np.flatnonzero(self._zone >= 0).astype(np.int32)
 
     @cached_property
     def _nearest_inside(self) -> NearestPlace:
-        return NearestPlace(self.places_e7[self.inside])
+        return NearestPlace(self.places_e7[self._inside])
 
     @cached_property
     def _zone(self) -> Indices:
@@ -153,6 +152,15 @@ class _Regime:
                 )
             result[present] = number
         return result
+
+    @cached_property
+    def _zones(self) -> list[int]:
+        """The same for one place at a time: a list answers sooner."""
+        return [int(zone) for zone in self._zone]
+
+    @cached_property
+    def _cumulative(self) -> list[npt.NDArray[np.int64]]:
+        return [one.weights.cumsum(axis=1) for one in self.tables]
 
     @cached_property
     def _rows(self) -> list[HistoryTable]:
