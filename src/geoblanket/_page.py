@@ -22,9 +22,10 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-ur
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fdfdfb; --ink: #22262d; --faint: #666d78; --line: #d9dce1; --card: #f3f4f1;
-        --accent: #1f5f8b; }
+        --accent: #1f5f8b; --wrong: #b3261e; }
 @media (prefers-color-scheme: dark) {
-  :root { --paper: #16191e; --ink: #e4e6ea; --faint: #9aa2ae; --line: #343a44; --card: #1f242b; --accent: #7db8e0; }
+  :root { --paper: #16191e; --ink: #e4e6ea; --faint: #9aa2ae; --line: #343a44; --card: #1f242b; --accent: #7db8e0;
+          --wrong: #ff8a80; }
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", sans-serif; }
@@ -36,6 +37,8 @@ p, ul { max-width: 46rem; }
 li { margin: 0.35rem 0; }
 .lead, figcaption, caption, footer { color: var(--faint); }
 .note { border-left: 4px solid var(--accent); background: var(--card); padding: 0.6rem 1rem; max-width: 46rem; }
+.wrong { border-left: 4px solid var(--wrong); background: var(--card); color: var(--wrong); padding: 0.6rem 1rem;
+         max-width: 46rem; font-weight: 600; }
 nav ul { columns: 16rem; padding-left: 1.2rem; }
 a { color: var(--accent); }
 .scroll { overflow-x: auto; margin: 1rem 0; }
@@ -86,6 +89,10 @@ class Page:
     def note(self, text: str) -> None:
         """Add a paragraph that stands out."""
         self._body.append(f'<p class="note">{escape(text)}</p>')
+
+    def warning(self, text: str) -> None:
+        """Add a paragraph about something that is wrong, in red."""
+        self._body.append(f'<p class="wrong">{escape(text)}</p>')
 
     def bullets(self, items: Iterable[str]) -> None:
         """Add a list."""

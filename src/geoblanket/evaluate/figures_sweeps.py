@@ -1,0 +1,84 @@
+"""Figures of what was varied besides ε, and of when and how fast vehicles drive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from geoblanket._picture import new_figure
+from geoblanket.evaluate.figures_style import INK, draw_series, label_lines, label_of, look_of, quiet
+from geoblanket.evaluate.report_table import Panel, saved
+from geoblanket.evaluate.report_words import number
+
+__all__ = ["PARTS", "SWEEPS", "gain_by_figure", "sweep_figure"]
+
+SWEEPS = {
+    "history_weight": "w, what the place before counts (∞: it is known anyway)",
+    "eta_km": "η, how far the promise reaches, km",
+    "spacing_m": "spacing of places, m",
+    "interval_s": "time between reports, s",
+    "max_places": "places of a zone, at most",
+    "delay": "delay before the report is used, intervals",
+    "blanket": "lengths of blankets",
+    "hour": "hour of day",
+    "speed": "speed",
+}
+"""What each quantity that can be varied is called."""
+PARTS = ("hour", "speed")
+"""Those that are parts of the held-out walks, not settings."""
+
+
+def sweep_figure(panels: Sequence[Panel], *, methods: Sequence[str], measure: str = "held_out_loss") -> Figure:
+    """Draw a measure of some methods along what was varied, a column for each city."""
+    figure = new_figure(width_in=4.8 * len(panels), height_in=3.1)
+    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, panel in zip(grid, panels, strict=True):
+        quiet(axes)
+        positions = range(len(panel.points))
+        for method in methods:
+            draw_series(axes, panel, method, measure, positions=positions)
+        axes.set_xticks(list(positions), [number(point) for point in panel.points])
+        axes.set_xlabel(SWEEPS[panel.along], fontsize=8.5, color=INK)
+        axes.set_title(
+            f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km", fontsize=10, color=INK, loc="left"
+        )
+        axes.margins(x=0.06)
+    grid[0].set_ylim(bottom=0)
+    grid[0].set_ylabel(f"loss, {panels[0].unit(measure)}", fontsize=8.5, color=INK)
+    for axes, panel in zip(grid, panels, strict=True):
+        series = {method: panel.series(method, measure) for method in methods}
+        ends = [(label_of(one), values[-1][1].value, look_of(one).colour) for one, values in series.items() if values]
+        label_lines(axes, ends, height_in=2.3)
+    return figure
+
+
+def gain_by_figure(panels: Sequence[Panel], *, method: str, over: str) -> Figure:
+    """Draw by which share a method's loss is below another's for each hour or speed, with intervals."""
+    figure = new_figure(width_in=4.6 * len(panels), height_in=2.9)
+    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, panel in zip(grid, panels, strict=True):
+        quiet(axes)
+        found = [(at, value) for at, point in enumerate(panel.points) if (value := saved(panel, method, over, point))]
+        x, y = np.array([(at, value.value) for at, value in found], np.float64).reshape(-1, 2).T
+        low, high = (
+            np.array([math.nan if bound is None else bound for bound in bounds])
+            for bounds in ([value.low for _, value in found], [value.high for _, value in found])
+        )
+        colour = look_of(method).colour
+        axes.vlines(x, low, high, color=colour, linewidth=2.2, alpha=0.45)
+        axes.plot(x, y, linestyle="", marker="o", color=colour, markersize=5)
+        axes.axhline(0, color=look_of(over).colour, linewidth=1.2)
+        names = [number(point).removesuffix(" mph") for point in panel.points]
+        every = max(1, len(names) // 8)
+        axes.set_xticks(range(0, len(names), every), names[::every])
+        axes.set_xlabel(SWEEPS[panel.along] + (", mph" if panel.along == "speed" else ""), fontsize=8.5, color=INK)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_title(
+            f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km", fontsize=10, color=INK, loc="left"
+        )
+    grid[0].set_ylabel(f"loss of {label_of(method)}\nbelow that of {label_of(over)}", fontsize=8.5, color=INK)
+    return figure
