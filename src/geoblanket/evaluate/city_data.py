@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,7 +71,7 @@ class ZoneData:
     """All that is needed to compare methods in one zone, with one loss."""
 
     key: str
-    """Tells it from others of the same run."""
+    """Tells it from all others."""
     number: int
     members: Ints
     """The places of the zone, ascending."""
@@ -173,7 +174,7 @@ class CityData:
         drawn = np.random.default_rng(self._seed).choice(seen, count, replace=False, p=steps[seen] / steps.sum())
         return sorted(int(zone) for zone in drawn)
 
-    def zone_data(self, zones: Zones, numbers: list[int], loss_case: LossCase, *, key: str) -> Iterator[ZoneData]:
+    def zone_data(self, zones: Zones, numbers: list[int], loss_case: LossCase) -> Iterator[ZoneData]:
         """Yield what is needed in each of some zones."""
         loss, snapping_radius_m = self._loss(loss_case), self.places.snapping_radius_m(self.graph)
         predicted, found = self._lengths(zones, self._predictor), self._lengths(zones, self._findings)
@@ -182,7 +183,7 @@ class CityData:
             counts = self.counts.where(zones.zone[self.counts.histories[:, 0]] == number)
             errands = self._errands if loss_case == "population" else None
             yield ZoneData(
-                key=f"{key}/{loss_case}/{number}",
+                key=secrets.token_hex(8),
                 number=number,
                 members=zones.members(number),
                 places=self.places,

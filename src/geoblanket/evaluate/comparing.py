@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,8 @@ class ZoneTask:
     """Tells it from the others of a run."""
     data: ZoneData
     setting: Setting
+    methods: tuple[str, ...]
+    """Those of the setting that this task is about."""
     gap: float
     time_limit_s: float
     reports: tuple[int, ...]
@@ -76,9 +78,15 @@ class ZoneOutcome:
     interval_s: float
     methods: tuple[MethodOutcome, ...]
 
+    @classmethod
+    def joined(cls, parts: Sequence[ZoneOutcome], order: Sequence[str]) -> ZoneOutcome:
+        """Put the methods of one zone and setting together, in this order."""
+        methods = {one.method: one for part in parts for one in part.methods}
+        return replace(parts[0], methods=tuple(methods[key] for key in order if key in methods))
+
 
 def compare_zone(task: ZoneTask) -> ZoneOutcome:
-    """Let every method of a setting make its mechanism for a zone, and measure them all."""
+    """Let every method of a task make its mechanism for a zone, and measure them all."""
     leave_ctrl_c_to(task.process)
     problems = _problems(task.data)
     return ZoneOutcome(
@@ -109,7 +117,7 @@ class _Comparison:
         self._optimal: dict[tuple[int, float], tuple[Made, float]] = {}
 
     def outcomes(self) -> Iterator[MethodOutcome]:
-        for key in self.setting.methods:
+        for key in self.task.methods:
             method = METHODS[key]
             if self.problems.has(method.rows):
                 yield self._outcome(method)

@@ -63,20 +63,21 @@ class _Quick:
     """What makes an experiment quick: fewer of everything."""
 
     zones: int = 1
-    max_rows: int = 150
-    time_limit_s: float = 10.0
+    max_places: int = 20
+    max_rows: int = 300
+    time_limit_s: float = 15.0
     gap: float = 0.02
     epsilon: tuple[float, ...] = (1.0, 2.0, 4.0)
 
     def of(self, experiment: Experiment) -> Experiment:
         settings = tuple(
-            replace(one, max_rows=min(one.max_rows, self.max_rows))
+            replace(one, max_rows=min(one.max_rows, self.max_rows), max_places=min(one.max_places, self.max_places))
             for one in experiment.settings
             if one.epsilon in self.epsilon
         )
         return replace(
             experiment,
-            settings=settings,
+            settings=tuple(dict.fromkeys(settings)),
             zones=min(experiment.zones or self.zones, self.zones),
             gap=max(experiment.gap, self.gap),
             time_limit_s=min(experiment.time_limit_s, self.time_limit_s),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from geoblanket.errors import InputError, OutputError
 from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
 from geoblanket.evaluate.experiment import Experiment
+from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.outcome_store import OutcomeStore
 from geoblanket.evaluate.results import write_results
 from geoblanket.evaluate.sanity import Violation, check_results
@@ -31,6 +33,12 @@ __all__ = ["Evaluation", "evaluate_cities", "unfinished_path"]
 
 _SECONDS_PER_TASK = 10.0
 _PHASE = "zones and settings"
+_GROUPS = (
+    ("lp_cmdp", "lp_true_mb"),
+    ("lp_markov1",),
+    tuple(key for key, method in METHODS.items() if not method.uses_past),
+)
+"""Methods that are one task: those whose rows may be the same, and those that are quick."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,13 +149,16 @@ def _tasks(files: CityFiles, experiment: Experiment, out: Path, progress: Progre
             )
         city = loaded[walks, delay]
         zones = city.zones(max_places)
-        name = f"{files.name}/{experiment.name}/{walks.name}/{delay}/{max_places}"
-        for data in city.zone_data(zones, city.chosen_zones(zones, experiment.zones), loss_case, key=name):
-            for setting in settings:
+        for data in city.zone_data(zones, city.chosen_zones(zones, experiment.zones), loss_case):
+            for setting, methods in product(settings, _GROUPS):
+                chosen = tuple(method for method in setting.methods if method in methods)
+                if not chosen:
+                    continue
                 yield ZoneTask(
-                    name=_name(files, experiment, setting, data.number),
+                    name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting}",
                     data=data,
                     setting=setting,
+                    methods=chosen,
                     gap=experiment.gap,
                     time_limit_s=experiment.time_limit_s,
                     reports=experiment.reports,
@@ -165,8 +176,8 @@ def _with_walks(files: CityFiles, walks: Path) -> CityFiles:
     return replace(files, walks=walks, predictor=None, findings=None)
 
 
-def _name(files: CityFiles, experiment: Experiment, setting: Setting, zone: int) -> str:
-    return f"{files.name}, experiment '{experiment.name}', zone {zone}, {setting}"
+def _where(files: CityFiles, experiment: Experiment, zone: int) -> str:
+    return f"{files.name}, experiment '{experiment.name}', zone {zone}"
 
 
 def _walks(
@@ -211,18 +222,23 @@ def _collect(
     tables, notes = [], []
     for files in cities:
         for experiment in experiments:
-            outcomes: dict[Setting, list[ZoneOutcome]] = {}
+            parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {one: {} for one in experiment.settings}
             for name, task in tasks.items():
-                if not name.startswith(f"{files.name}, experiment '{experiment.name}',"):
+                where = _where(files, experiment, task.data.number)
+                if not name.startswith(f"{where},"):
                     continue
                 outcome = store.get(name)
                 if outcome is None:
                     raise OutputError(f"{store.path}: a finished comparison is gone. Run again with --resume.")
-                outcomes.setdefault(task.setting, []).append(outcome)
+                parts[task.setting].setdefault(outcome.zone, []).append(outcome)
                 notes += [
-                    f"{name.split(', Setting')[0]}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}"
+                    f"{where}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}"
                     for one in outcome.methods
                     if one.note
                 ]
+            outcomes = {
+                setting: [ZoneOutcome.joined(some, setting.methods) for some in zones.values()]
+                for setting, zones in parts.items()
+            }
             tables.append(tabulate(experiment.name, files.name, outcomes))
     return pl.concat(tables), tuple(notes)

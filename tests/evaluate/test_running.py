@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from geoblanket.build.held_out import vehicle_losses
+from geoblanket.build.problems import make_problem
+from geoblanket.build.reach import reach_radius_m
+from geoblanket.build.rows import make_rows
+from geoblanket.errors import InputError, MismatchError, OutputError
+from geoblanket.evaluate import running
+from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
+from geoblanket.evaluate.experiment import Experiment, read_experiment
+from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
+from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_path
+from geoblanket.evaluate.sanity import check_results
+from geoblanket.loss.over_tasks import Effort
+from geoblanket.loss.tasks import TaskPrior
+from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.mechanism.optimiser import optimise
+from geoblanket.mobility.histories import collect_steps, count_histories
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import choose_places
+from geoblanket.roads.zones import partition_zones
+from tests.evaluate.towns import Town, make_town
+
+NOT_REPRODUCIBLE = ("build_seconds", "peak_memory_mb", "release_us")
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    return make_town(tmp_path_factory.mktemp("town"))
+
+
+@pytest.fixture(scope="module")
+def experiment(town: Town) -> Experiment:
+    return read_experiment(str(town.experiment))
+
+
+@pytest.fixture(scope="module")
+def found(town: Town, experiment: Experiment) -> Evaluation:
+    return evaluate_cities([town.files], [experiment], town.folder / "results", workers=1)
+
+
+def measured(results: pl.DataFrame, measure: str, **columns: object) -> pl.DataFrame:
+    return results.filter(
+        pl.col("measure") == measure, *(pl.col(name) == value for name, value in columns.items()), variant=""
+    )
+
+
+def value(results: pl.DataFrame, measure: str, **columns: object) -> float:
+    return float(measured(results, measure, loss_case="population", **columns)["value"].item())
+
+
+def test_results_are_written_as_the_schema_says(town: Town, found: Evaluation) -> None:
+    results, about = read_results(town.folder / "results")
+    assert dict(results.schema) == RESULTS_SCHEMA
+    assert results.equals(found.results)
+    assert about["experiments"]["small"]["gap"] == 0.05
+    assert pl.read_csv(town.folder / "results" / "results.csv").height == results.height
+    assert results.select(*SETTING_COLUMNS, "measure").is_duplicated().sum() == 0
+    assert not unfinished_path(town.folder / "results").exists()
+
+
+def test_nothing_contradicts_what_must_hold(found: Evaluation) -> None:
+    assert found.violations == ()
+    assert found.results.filter(pl.col("value").is_nan()).is_empty()
+
+
+def test_every_method_keeps_its_promise(found: Evaluation) -> None:
+    spent = found.results.filter(measure="epsilon_effective")
+    assert spent.height == found.results.filter(measure="verified", value=1.0).height >= 7 * 2 * 3
+    assert (spent["value"] <= spent["epsilon"] * (1 + 1e-9)).all()
+
+
+def test_held_out_loss_of_a_zone_is_that_of_its_mechanism(town: Town, found: Evaluation) -> None:
+    """By the steps that a user would take with the other parts of the package."""
+    zone = int(measured(found.results, "held_out_loss", method="lp")["zone"].max())  # type: ignore[arg-type]  # a number
+    graph = RoadGraph.load(town.files.roads)
+    places = choose_places(graph, spacing_m=300.0)
+    members = partition_zones(graph, places, max_places=12).members(zone)
+    counts = count_histories(town.files.walks, places, largest=3)
+    steps = collect_steps(town.files.walks, places, largest=3)
+    tasks = TaskPrior.uniform(graph).within_largest_part(graph)
+    loss = TravelCost(graph, places, tasks, effort=Effort(max_tasks=200))
+    rows = make_rows(
+        places,
+        members,
+        counts.where(counts.depth > 0),
+        reach_m=reach_radius_m(interval_s=30.0, snapping_radius_m=places.snapping_radius_m(graph)),
+        context="none",
+    )
+    problem = make_problem(rows, loss, epsilon=6.0, eta_km=5.0)
+    mechanism = optimise(problem, gap=0.005).mechanism
+    losses = vehicle_losses(mechanism, rows, steps.where(steps.depth > 0), loss)
+    assert value(found.results, "held_out_loss", method="lp", zone=zone, epsilon=6.0) == pytest.approx(
+        losses.loss.sum() / losses.steps.sum()
+    )
+    assert value(found.results, "design_loss", method="lp", zone=zone, epsilon=6.0) == pytest.approx(
+        mechanism.expected_loss(problem)
+    )
+
+
+def test_all_zones_together_are_the_mean_over_their_steps(found: Evaluation) -> None:
+    results = measured(found.results, "held_out_loss", method="expmech", epsilon=2.0, loss_case="population")
+    steps = measured(found.results, "held_out_steps", method="expmech", epsilon=2.0, loss_case="population")
+    joined = results.join(steps, on="zone").filter(pl.col("zone") != ALL_ZONES)
+    mean = (joined["value"] * joined["value_right"]).sum() / joined["value_right"].sum()
+    together = results.filter(zone=ALL_ZONES)
+    assert together["value"].item() == pytest.approx(mean)
+    assert together["low"].item() < mean < together["high"].item()
+
+
+def test_gains_are_shares_of_the_other_loss(found: Evaluation) -> None:
+    plain, context = (
+        value(found.results, "held_out_loss", method=method, zone=ALL_ZONES, epsilon=6.0)
+        for method in ("lp", "lp_markov1")
+    )
+    gain = value(found.results, "gain_over_lp", method="lp_markov1", zone=ALL_ZONES, epsilon=6.0)
+    assert gain == pytest.approx(1 - context / plain)
+
+
+def test_vehicles_with_one_destination_and_hours_are_told(found: Evaluation) -> None:
+    vehicles = found.results.filter(measure="held_out_vehicles", loss_case="one destination", zone=ALL_ZONES)
+    assert set(vehicles["value"]) <= {float(n) for n in range(1, 41)}
+    hours = found.results.filter(pl.col("variant").str.starts_with("hour"), measure="held_out_steps", zone=ALL_ZONES)
+    total = measured(found.results, "held_out_steps", loss_case="population", zone=ALL_ZONES)
+    for (method, epsilon), part in hours.group_by("method", "epsilon"):
+        assert part["value"].sum() == total.filter(method=method, epsilon=epsilon)["value"].item()
+
+
+def test_more_reports_cost_more_and_tell_more(found: Evaluation) -> None:
+    rows = found.results.filter(method="lp_markov1", epsilon=6.0, zone=ALL_ZONES)
+    four, two = (
+        {row["measure"]: row["value"] for row in rows.filter(variant=variant).iter_rows(named=True)}
+        for variant in ("", "T = 2")
+    )
+    assert four["composed_epsilon"] == pytest.approx(4 * 6.0 * 2)
+    assert two["composed_epsilon"] == pytest.approx(2 * 6.0 * 2)
+    assert four["tracking_success"] > two["tracking_success"] - 0.02
+    assert four["tracking_success"] > four["tracking_success_prior"]
+
+
+def test_a_mechanism_that_does_not_exist_is_a_result(found: Evaluation) -> None:
+    missing = found.results.filter(method="tight", measure="verified", value=0.0)
+    exists = found.results.filter(method="tight", measure="verified", value=1.0)
+    assert missing.height + exists.height == 6
+    if missing.height:
+        assert any("tight" in note for note in found.notes)
+
+
+def test_results_do_not_depend_on_the_number_of_workers(town: Town, experiment: Experiment, found: Evaluation) -> None:
+    some = replace(experiment, settings=experiment.settings[1:], by_hour_and_speed=False)
+    again = evaluate_cities([town.files], [some], town.folder / "two", workers=2)
+    wanted = found.results.filter(
+        ~pl.col("measure").is_in(NOT_REPRODUCIBLE),
+        ~pl.col("variant").str.contains("hour|speed"),
+        epsilon=6.0,
+    )
+    assert again.results.filter(~pl.col("measure").is_in(NOT_REPRODUCIBLE)).equals(wanted)
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    town: Town, experiment: Experiment, found: Evaluation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done: list[str] = []
+
+    def until_ctrl_c(task: ZoneTask) -> ZoneOutcome:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(task.name)
+        return compare_zone(task)
+
+    monkeypatch.setattr(running, "compare_zone", until_ctrl_c)
+    some = replace(experiment, settings=experiment.settings[1:], by_hour_and_speed=False)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_cities([town.files], [some], tmp_path, workers=1)
+    assert len(list(unfinished_path(tmp_path).glob("*.outcome"))) == 2
+    with pytest.raises(OutputError, match="--resume"):
+        evaluate_cities([town.files], [some], tmp_path, workers=1)
+    with pytest.raises(MismatchError):
+        evaluate_cities([town.files], [replace(some, gap=0.1)], tmp_path, workers=1, resume=True)
+
+    later: list[str] = []
+    monkeypatch.setattr(running, "compare_zone", lambda task: (later.append(task.name), compare_zone(task))[1])
+    again = evaluate_cities([town.files], [some], tmp_path, workers=1, resume=True)
+    assert set(later).isdisjoint(done)
+    wanted = found.results.filter(
+        ~pl.col("measure").is_in(NOT_REPRODUCIBLE), ~pl.col("variant").str.contains("hour|speed"), epsilon=6.0
+    )
+    assert again.results.filter(~pl.col("measure").is_in(NOT_REPRODUCIBLE)).equals(wanted)
+
+
+def test_other_spacings_are_matched_from_traces(town: Town, experiment: Experiment, tmp_path: Path) -> None:
+    setting = replace(experiment.settings[0], methods=("lp",), spacing_m=400.0)
+    one = replace(experiment, settings=(setting,), zones=1, destinations=0, by_hour_and_speed=False)
+    found = evaluate_cities([town.files], [one], tmp_path, workers=1)
+    assert set(found.results["spacing_m"]) == {400.0}
+    with pytest.raises(InputError, match="--traces"):
+        evaluate_cities([replace(town.files, traces=None)], [one], tmp_path / "none", workers=1)
+
+
+def test_equal_cost_gives_each_location_the_same_budget(town: Town, experiment: Experiment, tmp_path: Path) -> None:
+    setting = replace(experiment.settings[1], methods=("lp_markov1", "lp"), equal_cost=True)
+    known = replace(setting, history_weights=(math.inf,), variant="known past")
+    one = replace(experiment, settings=(setting, known), zones=1, destinations=0, by_hour_and_speed=False)
+    found = evaluate_cities([town.files], [one], tmp_path, workers=1)
+    cost = found.results.filter(measure="epsilon_per_location", zone=ALL_ZONES, variant="equal cost per location")
+    assert np.allclose(cost["value"], 6.0)
+    assert found.results.filter(method="lp_markov1", variant="known past; equal cost per location")[
+        "measure"
+    ].to_list() == ["verified", "verified"]
+
+
+def broken(results: pl.DataFrame, measure: str, method: str, factor: float) -> pl.DataFrame:
+    here = (pl.col("measure") == measure) & (pl.col("method") == method)
+    change = pl.when(here).then(pl.col("value") * factor).otherwise(pl.col("value"))
+    return results.with_columns(value=change, high=pl.when(here).then(change).otherwise(pl.col("high")))
+
+
+@pytest.mark.parametrize(
+    ("check", "measure", "method", "factor"),
+    [
+        ("every mechanism is verified", "verified", "expmech", 0.0),
+        ("same domain and same walks for all", "held_out_steps", "lp", 0.5),
+        ("same domain and same walks for all", "places", "constopt", 2.0),
+        ("no more than ε is spent", "epsilon_effective", "expmech", 2.0),
+        ("no more than ε is spent", "leakage_max", "lp", 2.0),
+        ("no loss below that without privacy", "design_loss", "lp_markov1", 0.1),
+        ("no loss below that without privacy", "lower_bound", "lp_markov1", 10.0),
+        ("context never costs more", "lp_loss_on_rows", "lp_markov1", 0.5),
+        ("LP ≤ ConstOPT ≤ ExpMech, remapping never costs", "design_loss", "constopt", 3.0),
+        ("LP ≤ ConstOPT ≤ ExpMech, remapping never costs", "design_loss", "expmech", 0.7),
+        ("not worse than LP on held-out walks", "gain_over_lp", "lp_markov1", -5.0),
+    ],
+)
+def test_a_broken_comparison_is_noticed(
+    found: Evaluation, check: str, measure: str, method: str, factor: float
+) -> None:
+    assert check in {one.check for one in check_results(broken(found.results, measure, method, factor))}
+
+
+def test_a_loss_that_rises_with_epsilon_is_noticed(found: Evaluation) -> None:
+    here = (pl.col("epsilon") == 6.0) & (pl.col("measure") == "lower_bound")
+    risen = found.results.with_columns(value=pl.when(here).then(pl.col("value") * 5).otherwise(pl.col("value")))
+    assert "loss falls as ε grows" in {one.check for one in check_results(risen)}
