@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import PerturbSummary, perturb_traces, perturb_walks
     from geoblanket.release.device import Device, Report
+    from geoblanket.release.fleet import Fleet, FleetReports
     from geoblanket.release.ledger import Ledger
     from geoblanket.release.rule import ReleaseRule
 
 __all__ = [
     "Budget",
     "Device",
+    "Fleet",
+    "FleetReports",
     "Ledger",
     "PerturbSummary",
     "ReleaseRule",
@@ -27,6 +30,8 @@ __all__ = [
 _HOME = {
     "Budget": "geoblanket.release.budget",
     "Device": "geoblanket.release.device",
+    "Fleet": "geoblanket.release.fleet",
+    "FleetReports": "geoblanket.release.fleet",
     "Ledger": "geoblanket.release.ledger",
     "PerturbSummary": "geoblanket.release.bulk",
     "ReleaseRule": "geoblanket.release.rule",

@@ -24,9 +24,11 @@ from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.release.budget import Costs
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import Ints, RoadGraph
 from geoblanket.roads.places import choose_places
@@ -47,6 +49,7 @@ RELEASED_SCHEMA: dict[str, pl.DataType] = {
 else is as in the walks and not protected. Speeds are left out: they are measured on the true way."""
 
 _SECONDS_PER_HOUR = 3600.0
+_MICRO = 10**6
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,13 @@ class PerturbSummary:
     vehicles: int
     interval_s: float
     epsilon_per_location: float
-    """What a report costs a location at most, ε·(1 + Σw) per km: as the present, and as the past of later reports."""
+    """What a report costs a location at most, per km: as the present, and as the past of later reports (`Costs`)."""
     epsilon_per_hour: float
     """What the reports of an hour add up to, per km."""
     most_reports: int
     """Reports of the vehicle that made the most of them."""
     epsilon_spent: float
-    """What the reports of that vehicle add up to, per km."""
+    """What the reports of that vehicle add up to at most, per km."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -200,6 +203,7 @@ class _Run:
         self._bundle, self._clock, self._path, self._frame = bundle, clock, path, frame
         self._progress = progress
         self._rule = ReleaseRule(bundle)
+        self._costs = Costs.of(ReleaseTables.of(bundle).tables, clock.start)
         self._names = (*(name for name, _ in clock.regimes), clock.start)
         self._of_hour = np.array([self._names.index(clock.regime(hour)) for hour in range(24)], np.uint8)
         self._by_regime = np.zeros(len(self._names), np.int64)
@@ -212,7 +216,7 @@ class _Run:
 
     @property
     def epsilon_per_location(self) -> float:
-        return max(one.epsilon_per_location for one in self._bundle)
+        return max(self._costs) / _MICRO
 
     def reports(self) -> Iterator[pl.DataFrame]:
         """Yield the reports of all steps."""
@@ -264,7 +268,7 @@ class _Run:
             vehicles=self._vehicles,
             interval_s=self._clock.interval_s,
             epsilon_per_location=self.epsilon_per_location,
-            epsilon_per_hour=self.epsilon_per_location * _SECONDS_PER_HOUR / self._clock.interval_s,
+            epsilon_per_hour=self._costs.other / _MICRO * _SECONDS_PER_HOUR / self._clock.interval_s,
             most_reports=self._most,
             epsilon_spent=self.epsilon_per_location * self._most,
         )

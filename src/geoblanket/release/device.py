@@ -19,12 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from geoblanket.errors import LedgerError, MismatchError, ParameterError
+from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Answer, Budget, Costs
 from geoblanket.release.inputs import checked_location_e7, checked_request, checked_time_ms
-from geoblanket.release.ledger import Ledger, MemoryLedger
+from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.nearest import NearestPlace
 from geoblanket.release.regimes import Regimes
 from geoblanket.release.rule import ReleaseRule
@@ -85,26 +86,16 @@ class Device:
     It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
     """
 
-    def __init__(self, tables: ReleaseTables, ledger: Ledger | MemoryLedger, *, clock_tolerance_s: float) -> None:
-        if tables.clock is None:
-            raise MismatchError(
-                "The bundle has no clock, so it does not say which regime is used when. Build it again."
-            )
+    def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
+        clock = checked_clock(tables, ledger.budget)
         self._tables, self._ledger = tables, ledger
         self._tolerance_ms = clock_tolerance_s * 1000
         self._rule = ReleaseRule(tables)
         self._nearest = NearestPlace(tables.places_e7)
-        self._regimes = Regimes(tables.clock)
-        self._costs = Costs.of(tables.tables, tables.clock.start)
+        self._regimes = Regimes(clock)
+        self._costs = Costs.of(tables.tables, clock.start)
         self._past = self._rule.past
-        if tables.clock.interval_ms > ledger.budget.window_ms:
-            raise ParameterError("The window of the budget is shorter than the interval between reports.")
-        if max(self._costs) > ledger.budget.micro:
-            raise ParameterError(
-                f"One report costs up to {max(self._costs) / _MICRO:g} per km, and the whole budget is "
-                f"{ledger.budget.epsilon:g} per km. Choose a larger budget, or a bundle of a smaller ε."
-            )
-        self._rule.prepare(sorted(tables.clock.names))
+        self._rule.prepare(sorted(clock.names))
         self._history: list[int] = []
         self._history_slot = -1
         self._lock = threading.Lock()
@@ -157,24 +148,19 @@ class Device:
         """
         if not clock_tolerance_s >= 0:
             raise ParameterError("clock_tolerance_s must be zero or more seconds.")
-        book = _open_ledger(ledger, budget, device_key=device_key, counter=counter)
-        try:
-            if isinstance(bundle, Bundle):
-                tables = ReleaseTables.of(bundle)
-            else:
-                tables = ReleaseTables.read(
-                    bundle,
-                    is_known=book.is_verified,
-                    public_key=public_key,
-                    allow_unsigned=allow_unsigned,
-                    domain=domain,
-                    minimum_version=minimum_version,
-                )
-                book.remember_verified(tables.sha256)
+        book = open_ledger(ledger, budget, device_key=device_key, counter=counter)
+        if book is None:
+            raise ParameterError("Give a ledger, or a budget to be kept in memory.")
+        with closed_on_failure(book):
+            tables = open_tables(
+                bundle,
+                book,
+                public_key=public_key,
+                allow_unsigned=allow_unsigned,
+                domain=domain,
+                minimum_version=minimum_version,
+            )
             return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
-        except BaseException:
-            book.close()
-            raise
 
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
         """Report a location: draw a place, store it and what it cost, and return it.
@@ -284,19 +270,3 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<Device: bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
-
-
-def _open_ledger(
-    path: str | Path | None, budget: Budget | None, *, device_key: bytes, counter: str | Path | None
-) -> Ledger | MemoryLedger:
-    if path is None:
-        if budget is None:
-            raise ParameterError("Give a ledger, or a budget to be kept in memory.")
-        return MemoryLedger(budget)
-    ledger = Ledger.open(path, device_key=device_key, counter=counter)
-    if budget is not None and (budget.micro, budget.window_ms) != (ledger.budget.micro, ledger.budget.window_ms):
-        ledger.close()
-        raise MismatchError(
-            f"{path}: has another budget than the one asked for. A ledger keeps the budget it was made with."
-        )
-    return ledger

@@ -10,9 +10,20 @@ from datetime import datetime
 from numbers import Real
 from typing import Any, Final, NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
 from geoblanket.errors import ParameterError
 
-__all__ = ["checked_location_e7", "checked_request", "checked_time_ms"]
+__all__ = [
+    "checked_location_e7",
+    "checked_locations_e7",
+    "checked_request",
+    "checked_time_ms",
+    "checked_times_ms",
+]
+
+Ints = npt.NDArray[np.int64]
 
 _E7: Final = 10**7
 _EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
@@ -93,3 +104,37 @@ def checked_request(request: Any) -> str | None:
     if type(request) is not str or not 1 <= len(request) <= _LONGEST_REQUEST or not request.isprintable():
         raise ParameterError(f"The name of a request must be printable text of 1 to {_LONGEST_REQUEST} characters.")
     return request
+
+
+def checked_locations_e7(lat: Any, lon: Any, *, count: int) -> tuple[Ints, Ints]:
+    """Return so many locations in whole 1e-7 degrees; see `checked_location_e7`."""
+    both = []
+    for value, name, largest in ((lat, "latitude", 90), (lon, "longitude", 180)):
+        degrees = _numbers(value, f"{name}s")
+        if degrees.shape != (count,) or not (np.abs(degrees) <= largest).all():
+            raise ParameterError(f"The {name}s must be {count} numbers from -{largest} to {largest} degrees.")
+        both.append(np.rint(degrees * _E7).astype(np.int64))
+    lat_e7, lon_e7 = both
+    if nowhere := int(np.count_nonzero((lat_e7 == 0) & (lon_e7 == 0))):
+        raise ParameterError(f"{nowhere} location(s) are the one that devices without a fix give. Wait for a fix.")
+    return lat_e7, np.where(lon_e7 == 180 * _E7, -lon_e7, lon_e7)
+
+
+def checked_times_ms(time: Any, *, count: int) -> Ints:
+    """Return so many times in whole milliseconds since 1970 in UTC; one time stands for all of them."""
+    milliseconds = _numbers(time, "times") * 1000.0
+    if milliseconds.shape not in {(), (count,)}:
+        raise ParameterError(f"The times must be {count} numbers of seconds, or one for all.")
+    if not ((milliseconds >= _EARLIEST_MS) & (milliseconds < _LATEST_MS)).all():
+        raise ParameterError("The times must be from 2000 to 2099, in seconds, not milliseconds.")
+    return np.broadcast_to(np.floor(milliseconds).astype(np.int64), count)
+
+
+def _numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.empty(0, np.object_)
+    if array.dtype.kind not in "iuf":
+        raise ParameterError(f"The {name} must be numbers.")
+    return array.astype(np.float64)

@@ -6,6 +6,9 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
+import numpy.typing as npt
+
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.clock import Clock
 
@@ -39,6 +42,7 @@ class Regimes:
             ) from error
         self.interval_ms = clock.interval_ms
         self.start = clock.start
+        self.names = tuple(name for name, _ in clock.regimes)
         self._by_hour = [clock.regime(hour) for hour in range(24)]
         self._last = (-1, "")
 
@@ -49,3 +53,9 @@ class Regimes:
             local = datetime.fromtimestamp(quarter * _QUARTER_MS // 1000, self._zone)
             self._last = (quarter, self._by_hour[local.hour])
         return self._last[1]
+
+    def numbers_at(self, times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the same for many times, as numbers into `names`."""
+        quarters, which = np.unique(times_ms // _QUARTER_MS, return_inverse=True)
+        numbers = [self.names.index(self.at(quarter * _QUARTER_MS)) for quarter in quarters.tolist()]
+        return np.array(numbers, np.int64)[which]

@@ -1,0 +1,86 @@
+"""A bundle and a ledger, opened together and checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.release.budget import Budget, Costs
+from geoblanket.release.ledger import Ledger, MemoryLedger
+
+__all__ = ["checked_clock", "closed_on_failure", "open_ledger", "open_tables"]
+
+_MICRO = 10**6
+
+
+def open_ledger(
+    path: str | Path | None, budget: Budget | None, *, device_key: bytes, counter: str | Path | None
+) -> MemoryLedger | None:
+    """Open the ledger of a file, whose budget must be the one given if one is; else make one in memory, if one is."""
+    if path is None:
+        return None if budget is None else MemoryLedger(budget)
+    ledger = Ledger.open(path, device_key=device_key, counter=counter)
+    if budget is not None and (budget.micro, budget.window_ms) != (ledger.budget.micro, ledger.budget.window_ms):
+        ledger.close()
+        raise MismatchError(
+            f"{path}: has another budget than the one asked for. A ledger keeps the one it was made with."
+        )
+    return ledger
+
+
+@contextmanager
+def closed_on_failure(ledger: MemoryLedger | None) -> Iterator[None]:
+    """Close a ledger if what follows fails, so that it can be opened again."""
+    try:
+        yield
+    except BaseException:
+        if ledger is not None:
+            ledger.close()
+        raise
+
+
+def open_tables(
+    bundle: str | Path | Bundle,
+    ledger: MemoryLedger | None,
+    *,
+    public_key: str | Path | None,
+    allow_unsigned: bool,
+    domain: str | None,
+    minimum_version: int,
+) -> ReleaseTables:
+    """Return the tables of a bundle: verified before, as the ledger remembers, or now, which it will remember."""
+    if isinstance(bundle, Bundle):
+        return ReleaseTables.of(bundle)
+    tables = ReleaseTables.read(
+        bundle,
+        is_known=lambda sha256: ledger is not None and ledger.is_verified(sha256),
+        public_key=public_key,
+        allow_unsigned=allow_unsigned,
+        domain=domain,
+        minimum_version=minimum_version,
+    )
+    if ledger is not None:
+        ledger.remember_verified(tables.sha256)
+    return tables
+
+
+def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
+    """Return the clock of a bundle; raise unless it has one, and some report fits the budget."""
+    if tables.clock is None:
+        raise MismatchError("The bundle has no clock, and does not say which regime is used when. Build it again.")
+    if budget is None:
+        return tables.clock
+    if tables.clock.interval_ms > budget.window_ms:
+        raise ParameterError("The window of the budget is shorter than the interval between reports.")
+    dearest = max(Costs.of(tables.tables, tables.clock.start))
+    if dearest > budget.micro:
+        raise ParameterError(
+            f"One report costs up to {dearest / _MICRO:g} per km, and the whole budget is {budget.epsilon:g} per km. "
+            "Choose a larger budget, or a bundle of a smaller ε."
+        )
+    return tables.clock

@@ -1,0 +1,249 @@
+"""Reports of many vehicles in one process, many at a time: for servers, and for simulations.
+
+Each vehicle is treated as by a `Device` of its own: the same rules, the same costs, and an account of its own in one
+ledger. The reports of a call are one transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import ParameterError, RefusedError
+from geoblanket.mechanism._bundle_domain import Indices
+from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
+from geoblanket.release.budget import Answer, Budget, Costs
+from geoblanket.release.inputs import checked_locations_e7, checked_times_ms
+from geoblanket.release.ledger import MemoryLedger
+from geoblanket.release.place_raster import PlaceRaster
+from geoblanket.release.regimes import Regimes
+from geoblanket.release.rule import ReleaseRule
+
+__all__ = ["Fleet", "FleetReports"]
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+_NEVER: Final = -(1 << 62)
+
+
+@dataclass(frozen=True, eq=False)
+class FleetReports:
+    """Where some vehicles are reported to be, one value for each, in the order in which they were asked for."""
+
+    place: Indices
+    """Number of the reported place in the bundle; −1 where the report was refused."""
+    lat: Floats
+    """Degrees; NaN where the report was refused."""
+    lon: Floats
+    slot: Ints
+    """Number of the slot of time."""
+    stored: Bools
+    """Whether the answer was given before."""
+    refused: Bools
+    """Whether the budget is spent, or a later report was made."""
+
+
+class Fleet:
+    """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it."""
+
+    def __init__(self, tables: ReleaseTables, vehicles: Sequence[str], ledger: MemoryLedger | None) -> None:
+        clock = checked_clock(tables, None if ledger is None else ledger.budget)
+        self.vehicles = tuple(vehicles)
+        if len(set(self.vehicles)) < len(self.vehicles):
+            raise ParameterError("The names of vehicles must differ.")
+        self._tables, self._ledger = tables, ledger
+        self._rule = ReleaseRule(tables)
+        self._nearest = PlaceRaster(tables.places_e7)
+        self._regimes = Regimes(clock)
+        self._costs = Costs.of(tables.tables, clock.start)
+        self._lat, self._lon = tables.places_e7.T * 1e-7
+        self._history = np.full((len(self.vehicles), self._rule.past), -1, np.int32)
+        self._history_slot = np.full(len(self.vehicles), _NEVER, np.int64)
+        self._slot, self._place = self._last_answers()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        bundle: str | Path | Bundle,
+        *,
+        vehicles: Sequence[str],
+        ledger: str | Path | None,
+        budget: Budget | None = None,
+        device_key: bytes = b"",
+        counter: str | Path | None = None,
+        public_key: str | Path | None = None,
+        allow_unsigned: bool = False,
+        domain: str | None = None,
+        minimum_version: int = 0,
+    ) -> Fleet:
+        """Open a bundle and a ledger for many vehicles.
+
+        Parameters
+        ----------
+        vehicles
+            Their names, by which the ledger knows them.
+        ledger
+            As in `Device.open`. None: budgets are kept in memory.
+        budget
+            Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
+        """
+        book = None
+        if ledger is not None or budget is not None:
+            book = open_ledger(ledger, budget, device_key=device_key, counter=counter)
+        with closed_on_failure(book):
+            tables = open_tables(
+                bundle,
+                book,
+                public_key=public_key,
+                allow_unsigned=allow_unsigned,
+                domain=domain,
+                minimum_version=minimum_version,
+            )
+            return cls(tables, vehicles, book)
+
+    def _last_answers(self) -> tuple[Ints, Indices]:
+        """Return slot and place of each vehicle's last answer, as the ledger has them."""
+        slot, place = np.full(len(self.vehicles), _NEVER, np.int64), np.full(len(self.vehicles), -1, np.int32)
+        for number, name in enumerate(self.vehicles if self._ledger is not None else ()):
+            if self._ledger is not None and (answers := self._ledger.account(name).answers):
+                slot[number], place[number] = answers[-1].slot_ms // self._regimes.interval_ms, answers[-1].place
+        return slot, place
+
+    def report(
+        self, vehicle: npt.ArrayLike, lat: npt.ArrayLike, lon: npt.ArrayLike, time: npt.ArrayLike
+    ) -> FleetReports:
+        """Report where some vehicles are.
+
+        Parameters
+        ----------
+        vehicle
+            Their numbers, from 0, each at most once; shape (n,).
+        lat, lon
+            Degrees, shape (n,).
+        time
+            Seconds since 1970 in UTC, shape (n,), or one for all.
+
+        Raises
+        ------
+        ParameterError
+            Some of the input is no location or time; nothing was reported.
+        LedgerError, RandomnessError
+            Nothing could be stored, or drawn; nothing is released.
+        """
+        try:
+            return self._report(vehicle, lat, lon, time)
+        except BaseException as error:
+            # As in `Device.report`: no frame that knows locations stays in the traceback.
+            failure = error.with_traceback(None)
+            failure.__cause__ = failure.__context__ = None
+        del vehicle, lat, lon, time
+        raise failure
+
+    def _report(self, vehicle: Any, lat: Any, lon: Any, time: Any) -> FleetReports:
+        which = np.asarray(vehicle)
+        if which.ndim != 1 or not np.issubdtype(which.dtype, np.integer):
+            raise ParameterError("Vehicles must be whole numbers, in one dimension.")
+        if len(which) and (which.min() < 0 or which.max() >= len(self.vehicles)):
+            raise ParameterError(f"There are {len(self.vehicles)} vehicles, counted from 0.")
+        if np.bincount(which, minlength=1).max() > 1:
+            raise ParameterError("Each vehicle may be asked for once in a call.")
+        lat_e7, lon_e7 = checked_locations_e7(lat, lon, count=len(which))
+        slot = checked_times_ms(time, count=len(which)) // self._regimes.interval_ms
+        place = self._nearest.of(lat_e7, lon_e7)
+        with self._lock:
+            return self._answered(which, place, slot)
+
+    def _answered(self, which: Ints, place: Indices, slot: Ints) -> FleetReports:
+        follows = self._history_slot[which] == slot - 1
+        stored = self._slot[which] == slot
+        fresh = self._slot[which] < slot
+        fresh[fresh] = self._affordable(which[fresh], slot[fresh], follows[fresh])
+        result = np.where(stored, self._place[which], np.int32(-1))
+        some = np.flatnonzero(fresh)
+        result[some] = self._released(which[some], place[some], slot[some], follows[some])
+        refused = result < 0
+        return FleetReports(
+            place=result,
+            lat=np.where(refused, np.nan, self._lat[result]),
+            lon=np.where(refused, np.nan, self._lon[result]),
+            slot=slot,
+            stored=stored,
+            refused=refused,
+        )
+
+    def _affordable(self, which: Ints, slot: Ints, follows: Bools) -> Bools:
+        """Return which reports the budgets allow."""
+        allowed = np.ones(len(which), np.bool_)
+        if self._ledger is None:
+            return allowed
+        for index, (vehicle, slot_ms, cost) in enumerate(self._charged(which, slot, follows)):
+            try:
+                self._ledger.account(vehicle).checked_left_micro(slot_ms, cost)
+            except RefusedError:
+                allowed[index] = False
+        return allowed
+
+    def _charged(self, which: Ints, slot: Ints, follows: Bools) -> Iterator[tuple[str, int, int]]:
+        """Yield vehicle, start of the slot and cost of some reports."""
+        cost = np.where(follows, self._costs.other, self._costs.start)
+        slots_ms = (slot * self._regimes.interval_ms).tolist()
+        for number, slot_ms, micro in zip(which.tolist(), slots_ms, cost.tolist(), strict=True):
+            yield self.vehicles[number], slot_ms, micro
+
+    def _released(self, which: Ints, place: Indices, slot: Ints, follows: Bools) -> Indices:
+        """Draw, store, and return the places to report."""
+        histories = np.column_stack([place, np.where(follows[:, None], self._history[which], -1)])
+        drawn = self._draw(histories, slot, follows)
+        if self._ledger is not None and len(which):
+            places = zip(drawn.tolist(), self._tables.places_e7[drawn].tolist(), strict=True)
+            charged = self._charged(which, slot, follows)
+            self._ledger.write(
+                [
+                    (vehicle, Answer(slot_ms, cost, reported, lat_e7, lon_e7, None))
+                    for (vehicle, slot_ms, cost), (reported, (lat_e7, lon_e7)) in zip(charged, places, strict=True)
+                ]
+            )
+        self._history[which] = histories[:, : self._history.shape[1]]
+        self._slot[which] = self._history_slot[which] = slot
+        self._place[which] = drawn
+        return drawn
+
+    def _draw(self, histories: Indices, slot: Ints, follows: Bools) -> Indices:
+        regime = np.where(follows, self._regimes.numbers_at(slot * self._regimes.interval_ms), len(self._regimes.names))
+        result = np.empty(len(slot), np.int32)
+        for number, name in enumerate((*self._regimes.names, self._regimes.start)):
+            some = np.flatnonzero(regime == number)
+            if len(some):
+                result[some] = self._rule.draw(histories[some], name)
+        return result
+
+    def close(self) -> None:
+        """Release the ledger, and forget where the vehicles were."""
+        with self._lock:
+            self._history.fill(-1)
+            self._history_slot.fill(_NEVER)
+            if self._ledger is not None:
+                self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Fleet: {len(self.vehicles):,} vehicles, bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
