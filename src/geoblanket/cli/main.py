@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from geoblanket import __version__
-from geoblanket.cli import blanket, evaluate, roads, traces
+from geoblanket.cli import blanket, evaluate, ledger, roads, traces
 from geoblanket.cli.build import build
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
@@ -24,8 +24,8 @@ from geoblanket.errors import GeoblanketError
 __all__ = ["app", "main"]
 
 _ORDER = (
-    "demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "report", "perturb", "evaluate",
-    "serve",
+    "demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "report", "perturb", "ledger",
+    "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -56,6 +56,7 @@ app.command()(verify)
 app.command()(show)
 app.command()(report)
 app.command()(perturb)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)
 

@@ -1,4 +1,4 @@
-"""`geoblanket perturb`: walks or traces, reported by the mechanisms of a bundle."""
+"""`geoblanket perturb`: walks, traces or a stream of locations, reported by the mechanisms of a bundle."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
     from geoblanket.release.bulk import PerturbSummary
@@ -28,23 +29,41 @@ def perturb(
     traces: Annotated[
         Path | None, typer.Option(help="Or traces, from `geoblanket traces import`; they are matched first.")
     ] = None,
-    roads: Annotated[Path, typer.Option(help="The roads of the bundle.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The reports to write (Parquet).", show_default=False)],
+    roads: Annotated[Path | None, typer.Option(help="With walks or traces: the roads of the bundle.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With walks or traces: the reports to write (Parquet).")] = None,
     spacing: Annotated[float, typer.Option(help="With traces: spacing of the bundle's places, metres.")] = 0.0,
     method: Annotated[_Method, typer.Option(help="With traces: how they are matched.")] = _Method.HMM,
     workers: Annotated[
         int | None, typer.Option(help="With traces: processes for matching.", show_default="all cores")
     ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Or one vehicle's locations: JSON lines on stdin, reports on stdout.")
+    ] = False,
+    ledger: Annotated[
+        Path | None, typer.Option(help="With --stream: the durable budget, from `geoblanket ledger create`.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="With --stream and no ledger: a budget for this run, ε per km.")
+    ] = None,
+    window: Annotated[float, typer.Option(help="With --budget: in any so many seconds.")] = 3600.0,
+    key: KeyOption = None,
+    counter: CounterOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Perturb walks or traces in bulk: a report for every step. Every report spends budget."""
-    from geoblanket._files import check_output
+    """Perturb walks or traces in bulk, or locations as they come: a report for each. Every report spends budget."""
     from geoblanket.errors import ParameterError
+
+    if (walks is not None) + (traces is not None) + stream != 1:
+        raise ParameterError("Give either --walks or --traces or --stream.")
+    if stream:
+        _stream(file, ledger, None if budget is None else (budget, window), key, counter)
+        return
+    if roads is None or out is None:
+        raise ParameterError("Walks and traces need --roads and --out.")
+    from geoblanket._files import check_output
     from geoblanket.mechanism.bundle import load_bundle
     from geoblanket.release.bulk import perturb_traces, perturb_walks
 
-    if (walks is None) == (traces is None):
-        raise ParameterError("Give either --walks or --traces.")
     check_output(out)
     bundle = load_bundle(file)
     with progress_bars() as progress:
@@ -68,11 +87,28 @@ def perturb(
     say(f"Reports written to {out}.")
     say(
         f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, "
-        f"ε·(1 + Σw), and an hour of them, one every {summary.interval_s:g} s, adds up to "
+        f"as present and as past, and an hour of them, one every {summary.interval_s:g} s, adds up to "
         f"{summary.epsilon_per_hour:,g} per km. "
         f"The vehicle with the most reports ({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. "
         "To perturb the same data again spends it again."
     )
+
+
+def _stream(
+    file: Path, ledger: Path | None, budget: tuple[float, float] | None, key: Path | None, counter: Path | None
+) -> None:
+    import json
+    import sys
+
+    from geoblanket.release.budget import Budget
+    from geoblanket.release.device import Device
+    from geoblanket.release.stream import answers
+
+    given = None if budget is None or ledger is not None else Budget(*budget)
+    with Device.open(file, ledger=ledger, budget=given, device_key=device_key(key), counter=counter) as device:
+        for answer in answers(device, sys.stdin.buffer):
+            typer.echo(json.dumps(answer))
+            sys.stdout.flush()
 
 
 def _print_summary(summary: PerturbSummary) -> None:

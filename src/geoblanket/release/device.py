@@ -34,7 +34,7 @@ __all__ = ["Device", "Report"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO: Final = 10**6
-_E7: Final = 1e-7
+_E7: Final = 10**7
 _VEHICLE: Final = ""
 
 
@@ -226,8 +226,8 @@ class Device:
     def _told(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
         return Report(
             place=answer.place,
-            lat=answer.lat_e7 * _E7,
-            lon=answer.lon_e7 * _E7,
+            lat=answer.lat_e7 / _E7,
+            lon=answer.lon_e7 / _E7,
             slot=answer.slot_ms // self._regimes.interval_ms,
             slot_ms=answer.slot_ms,
             left_micro=left_micro,

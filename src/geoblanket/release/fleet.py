@@ -67,7 +67,7 @@ class Fleet:
         self._nearest = PlaceRaster(tables.places_e7)
         self._regimes = Regimes(clock)
         self._costs = Costs.of(tables.tables, clock.start)
-        self._lat, self._lon = tables.places_e7.T * 1e-7
+        self._lat, self._lon = tables.places_e7.T / 1e7
         self._history = np.full((len(self.vehicles), self._rule.past), -1, np.int32)
         self._history_slot = np.full(len(self.vehicles), _NEVER, np.int64)
         self._slot, self._place = self._last_answers()

@@ -14,6 +14,7 @@ import secrets
 import sqlite3
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -27,6 +28,7 @@ from geoblanket.release.counter import Counter
 __all__ = ["Ledger", "MemoryLedger"]
 
 _START: Final = bytes(32)
+_MICRO: Final = 10**6
 
 Change = tuple[str, Answer]
 """A vehicle, and an answer that it gets."""
@@ -200,6 +202,30 @@ class Ledger(MemoryLedger):
             self._connection.execute("INSERT INTO verified VALUES (?, ?, ?)", (*row, sealed))
             self._connection.execute("COMMIT")
         self._verified.add(sha256)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what was spent and what is left, as JSON values; costs are per kilometre."""
+        last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
+        kept = [
+            self.budget.micro - account.left_micro(account.last_slot_ms or 0) for account in self._accounts.values()
+        ]
+        return {
+            "budget": self.budget.epsilon,
+            "window_s": self.budget.window_s,
+            "vehicles": len(self._chains),
+            "reports": sum(account.reports for account in self._accounts.values()),
+            "spent": self.spent_micro / _MICRO,
+            "spent_in_window": max(kept, default=0) / _MICRO,
+            "last_report": datetime.fromtimestamp(last / 1000, UTC).isoformat() if last else None,
+            "transactions": self.commits - 1,
+            "verified_bundles": len(self._verified),
+        }
+
+    def check_storage(self) -> None:
+        """Let SQLite check all of its file; what the seals cover was checked when it was opened."""
+        with ledger_errors(self.path):
+            if self._connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+                self._refuse_changed()
 
     def close(self) -> None:
         """Let others open the file."""

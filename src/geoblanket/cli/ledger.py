@@ -1,0 +1,89 @@
+"""`geoblanket ledger`: the durable budget of a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, say
+
+__all__ = ["CounterOption", "KeyOption", "app", "device_key"]
+
+app = typer.Typer(help="The durable budget of a device.", no_args_is_help=True)
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The ledger.")]
+KeyOption = Annotated[
+    Path | None, typer.Option("--device-key", metavar="FILE", help="The file of the key that seals the ledger.")
+]
+CounterOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The file of its counter.", show_default="FILE.count")
+]
+
+
+def device_key(file: Path | None) -> bytes:
+    """Return the key in a file, as it is; none without one."""
+    from geoblanket.errors import InputError
+
+    if file is None:
+        return b""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", path=file) from error
+
+
+@app.command()
+def create(
+    file: FileArgument,
+    *,
+    budget: Annotated[float, typer.Option(help="What may be spent in a window, ε per km.", show_default=False)],
+    window: Annotated[float, typer.Option(help="Length of the window, seconds.", show_default=False)],
+    key: KeyOption = None,
+    counter: CounterOption = None,
+) -> None:
+    """Make a ledger, of which nothing is spent. Once for each device."""
+    from geoblanket.release.budget import Budget
+    from geoblanket.release.ledger import Ledger
+
+    Ledger.create(file, budget=Budget(budget, window), device_key=device_key(key), counter=counter)
+    say(f"Ledger {file} made: {budget:g} per km in any {window:g} s. Keep it: nothing is released without it.")
+
+
+@app.command()
+def show(file: FileArgument, *, key: KeyOption = None, counter: CounterOption = None, json: JsonOption = False) -> None:
+    """Show what was spent, and what is left."""
+    from geoblanket.release.ledger import Ledger
+
+    ledger = Ledger.open(file, device_key=device_key(key), counter=counter)
+    summary = ledger.summary()
+    ledger.close()
+    if json:
+        print_json(summary)
+    else:
+        print_table(f"Ledger {file}", _rows(summary))
+
+
+@app.command()
+def verify(file: FileArgument, *, key: KeyOption = None, counter: CounterOption = None) -> None:
+    """Check that nothing in a ledger was changed, lost or put back; exit with 1 otherwise."""
+    from geoblanket.release.ledger import Ledger
+
+    ledger = Ledger.open(file, device_key=device_key(key), counter=counter)
+    ledger.check_storage()
+    ledger.close()
+    say(f"Ledger {file} is whole: {ledger.commits - 1:,} transaction(s), each sealed, none put back.")
+
+
+def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("budget", f"{summary['budget']:g} per km in any {summary['window_s']:g} s"),
+        ("vehicles", f"{summary['vehicles']:,}"),
+        ("reports", f"{summary['reports']:,}"),
+        ("spent in all", f"{summary['spent']:,g} per km"),
+        ("last report", summary["last_report"] or "none"),
+        ("spent in the window of the last report, at most", f"{summary['spent_in_window']:g} per km"),
+        ("transactions", f"{summary['transactions']:,}"),
+        ("bundles that this software verified", f"{summary['verified_bundles']:,}"),
+    ]

@@ -1,0 +1,87 @@
+"""Reports from lines of JSON to lines of JSON, one for one: what a process beside the device's own can use.
+
+A line asks: `{"lat": 41.15, "lon": -8.61, "time": "2026-05-04T07:00:00Z"}`, with a name of the request if it may be
+repeated (`"request"`). The answer is a report, or `{"error": ..., "message": ...}`, in which nothing of the line
+appears. A bad line does not end the stream; a ledger that cannot be used does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, BinaryIO, Final, NoReturn
+
+from geoblanket.errors import GeoblanketError, LedgerError, ParameterError, RandomnessError, RefusedError
+from geoblanket.release.device import Device
+
+__all__ = ["LARGEST_LINE", "answers"]
+
+LARGEST_LINE: Final = 4096
+"""Bytes of a line that is read; of a longer one, nothing is."""
+
+_NEEDED: Final = frozenset({"lat", "lon", "time"})
+_KNOWN: Final = _NEEDED | {"request"}
+
+
+def answers(device: Device, lines: BinaryIO) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each line, as JSON values.
+
+    Raises
+    ------
+    LedgerError
+        After the answer that says so: the ledger cannot be used any more.
+    """
+    while line := lines.readline(LARGEST_LINE + 1):
+        if not line.endswith(b"\n") and len(line) > LARGEST_LINE:
+            _skip_rest(lines)
+            yield _told(ParameterError(f"The line is longer than {LARGEST_LINE} bytes."))
+            continue
+        if not line.strip():
+            continue
+        try:
+            answer = device.report(**_request(line)).as_dict()
+        except LedgerError as error:
+            yield _told(error)
+            raise
+        except GeoblanketError as error:
+            answer = _told(error)
+        yield answer
+
+
+def _skip_rest(lines: BinaryIO) -> None:
+    while (part := lines.readline(LARGEST_LINE)) and not part.endswith(b"\n"):
+        pass
+
+
+def _request(line: bytes) -> dict[str, Any]:
+    """Return the arguments of `Device.report` that a line gives."""
+    try:
+        values = json.loads(line.decode(), object_pairs_hook=_without_twice, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise ParameterError("The line is not a JSON object.") from None
+    if not isinstance(values, dict) or not values.keys() >= _NEEDED or not values.keys() <= _KNOWN:
+        raise ParameterError("The line must be a JSON object with lat, lon and time, and no more than request besides.")
+    if isinstance(values["time"], str):
+        try:
+            values["time"] = datetime.fromisoformat(values["time"])
+        except ValueError:
+            raise ParameterError("The time must be in ISO 8601, or a number of seconds since 1970.") from None
+    return values
+
+
+def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a key appears twice")
+    return values
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError("not a number of JSON")
+
+
+def _told(error: GeoblanketError) -> dict[str, Any]:
+    kind = {ParameterError: "input", LedgerError: "ledger", RandomnessError: "randomness"}
+    code = error.reason if isinstance(error, RefusedError) else kind.get(type(error), "other")
+    return {"error": code, "message": str(error)}
