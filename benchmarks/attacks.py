@@ -1,0 +1,192 @@
+"""The attacks and the privacy measures: time and memory, against a plain loop and against hmmlearn.
+
+Run `python -m benchmarks.attacks`. Vehicles move on a grid of places 400 m apart, all of it one zone, so that nobody
+leaves and all solve the same chain. The attacker sees 20 reports of each of 2,000 vehicles. Where states are pairs of
+places the peers do a slice, and their time for all is worked out from that. Times leave imports and the making of
+models out; each line is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks._measure import measure, show
+from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.evaluate.mobility_model import MobilityModel
+from geoblanket.mobility.histories import HistoryCounts
+from geoblanket.roads.places import Places
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+PITCH_M = 400.0
+SEQUENCES = 2_000
+REPORTS = 20
+SIZES = ((40, 0), (100, 0), (40, 1), (100, 1))
+PEER_SEQUENCES = {0: SEQUENCES, 1: 10}
+PEER_STATES = 2_000
+EPSILON = 2.0
+
+
+def made(place_count: int, memory: int) -> tuple[ZoneRows, MobilityModel, Floats, Ints]:
+    """Return rows, the mobility model, emissions of an exponential mechanism and reports, shape (T, B)."""
+    from geoblanket.evaluate import MobilityModel, zone_distance_km
+
+    places, walks = wandering(place_count)
+    zone = np.arange(place_count, dtype=np.int32)
+    counts = counted(walks)
+    rows = make_rows(places, zone, counts, reach_m=1_000.0, context="none")
+    model = MobilityModel.from_counts(rows, counts, memory=memory)
+    weight = np.exp(-EPSILON * zone_distance_km(rows))
+    emissions = (weight / weight.sum(axis=1, keepdims=True))[model.present]
+    reports = np.random.default_rng(1).integers(0, place_count, (REPORTS, SEQUENCES))
+    return rows, model, emissions, reports
+
+
+def wandering(place_count: int) -> tuple[Places, Ints]:
+    """Return places on a grid and 2,000 walks of 50 steps to near places."""
+    from geoblanket._geodesy import local_degrees
+
+    columns = int(np.ceil(np.sqrt(place_count)))
+    x, y = (np.arange(place_count) % columns) * PITCH_M, (np.arange(place_count) // columns) * PITCH_M
+    lat, lon = local_degrees(x, y, origin_lat=41.15, origin_lon=-8.62)
+    places = Places(np.arange(place_count, dtype=np.int32), lat, lon, spacing_m=PITCH_M, roads_identity="made")
+    near = np.argsort(np.hypot(x[:, None] - x, y[:, None] - y), axis=1)[:, :6]
+    rng = np.random.default_rng(0)
+    walks = np.empty((2_000, 50), np.int64)
+    walks[:, 0] = rng.integers(0, place_count, len(walks))
+    for step in range(1, walks.shape[1]):
+        walks[:, step] = near[walks[:, step - 1], rng.integers(0, 6, len(walks))]
+    return places, walks
+
+
+def counted(walks: Ints) -> HistoryCounts:
+    """Count the histories of walks with one earlier place."""
+    windows = np.lib.stride_tricks.sliding_window_view(walks, 3, axis=1).reshape(-1, 3)
+    rows, count = np.unique(windows[:, [1, 0, 2]], axis=0, return_counts=True)
+    ones = np.ones(len(rows), np.uint8)
+    return HistoryCounts(rows[:, :2].astype(np.int32), ones, 0 * ones, rows[:, 2].astype(np.int32), count)
+
+
+def ours(place_count: int, memory: int) -> tuple[float, int, Floats]:
+    """Return the seconds of all sequences, the states, and the last posterior of the first sequences."""
+    from geoblanket.evaluate.forward_backward import place_posteriors
+
+    _, model, emissions, reports = made(place_count, memory)
+    size = max(1, (1 << 22) // (REPORTS * len(model)))  # as `track` does
+    start = time.perf_counter()
+    found = [
+        place_posteriors(model, emissions, reports[:, first : first + size]).smoothed
+        for first in range(0, SEQUENCES, size)
+    ]
+    seconds = time.perf_counter() - start
+    return seconds, len(model), np.concatenate(found, axis=2)[:, :, : PEER_SEQUENCES[1]]
+
+
+def transitions(model: MobilityModel) -> Floats:
+    """Return the whole matrix, its rows summing to 1 to the last digit."""
+    table: Floats = model.own.toarray() + (model.leave @ model.back).toarray()
+    table /= table.sum(axis=1, keepdims=True)
+    return table
+
+
+def by_a_loop(place_count: int, memory: int) -> tuple[float, int, Floats]:
+    """Return the same of one sequence after the other, in NumPy, with the whole matrix."""
+    _, model, emissions, reports = made(place_count, memory)
+    table = transitions(model)
+    to_places = model.to_places.toarray()
+    done = PEER_SEQUENCES[memory]
+    posteriors = np.empty((REPORTS, place_count, done))
+    start = time.perf_counter()
+    for sequence in range(done):
+        likelihood = emissions[:, reports[:, sequence]].T
+        forward, backward = np.empty_like(likelihood), np.ones_like(likelihood)
+        for step in range(REPORTS):
+            now = (model.start if step == 0 else forward[step - 1] @ table) * likelihood[step]
+            forward[step] = now / now.sum()
+        for step in range(REPORTS - 2, -1, -1):
+            later = table @ (likelihood[step + 1] * backward[step + 1])
+            backward[step] = later / later.max()
+        belief = (forward * backward) @ to_places.T
+        posteriors[:, :, sequence] = belief / belief.sum(axis=1, keepdims=True)
+    return (time.perf_counter() - start) * SEQUENCES / done, len(model), posteriors[:, :, : PEER_SEQUENCES[1]]
+
+
+def by_hmmlearn(place_count: int, memory: int) -> tuple[float, int, Floats]:
+    """Return the same by hmmlearn, whose forward–backward is C++."""
+    from hmmlearn.hmm import CategoricalHMM
+
+    _, model, emissions, reports = made(place_count, memory)
+    peer = CategoricalHMM(n_components=len(model), n_features=place_count, implementation="scaling")
+    peer.startprob_, peer.transmat_, peer.emissionprob_ = model.start, transitions(model), emissions
+    done = PEER_SEQUENCES[memory]
+    start = time.perf_counter()
+    states = peer.predict_proba(reports[:, :done].T.reshape(-1, 1), lengths=np.full(done, REPORTS))
+    posteriors = (states @ model.to_places.T.toarray()).reshape(done, REPORTS, place_count).transpose(1, 2, 0)
+    return (time.perf_counter() - start) * SEQUENCES / done, len(model), posteriors[:, :, : PEER_SEQUENCES[1]]
+
+
+def tracking_lines(place_count: int, memory: int) -> list[tuple[str, ...]]:
+    """Measure one size, and check that all agree."""
+    mine = measure(ours, place_count, memory)
+    seconds, states, truth = mine.result
+    name = f"{place_count} places, {states:,} states"
+    lines: list[tuple[str, ...]] = [(name, "ours", f"{seconds:.2f}", "1", f"{mine.peak_mb:,.0f}", "")]
+    jobs: dict[str, Callable[..., Any]] = {"loop over sequences": by_a_loop, "hmmlearn": by_hmmlearn}
+    for peer, job in jobs.items() if states <= PEER_STATES else ():
+        run = measure(job, place_count, memory)
+        taken, _, found = run.result
+        apart = float(np.abs(found - truth).max())
+        lines.append(("", peer, f"{taken:.2f}", f"{taken / seconds:.1f}", f"{run.peak_mb:,.0f}", f"{apart:.0e}"))
+    return lines
+
+
+def measured(what: str) -> float:
+    """Return the seconds of one measure of a mechanism of 900 rows and 100 outputs."""
+    from geoblanket.evaluate import Cases, attack_report, posterior_leakage, worst_pair
+
+    rng = np.random.default_rng(0)
+    points, targets = rng.random((900, 2)) * 4, rng.random((100, 2)) * 4
+    q = np.exp(-np.linalg.norm(points[:, None] - targets, axis=2))
+    q /= q.sum(axis=1, keepdims=True)
+    prior, apart = rng.dirichlet(np.ones(900)), np.linalg.norm(points[:, None] - points, axis=2)
+    weights, distance_mm = (q * 2.0**62).astype(np.int64), (apart * 1e6).astype(np.int64)
+    known = rng.integers(0, 200, 900)
+    cases = Cases(np.arange(900), rng.integers(0, 100, 900), prior, known, np.arange(200)[:, None])
+    between = np.linalg.norm(targets[:, None] - targets, axis=2)
+    jobs: dict[str, Callable[[], object]] = {
+        "effective ε": lambda: worst_pair(weights, distance_mm=distance_mm, eta_mm=5_000_000),
+        "posterior leakage": lambda: posterior_leakage(q, prior, apart, eta_km=5.0),
+        "attacker on one report": lambda: attack_report(q, cases, between),
+    }
+    start = time.perf_counter()
+    jobs[what]()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Measure everything and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="nothing more to do here; taken for `python -m benchmarks`")
+    parser.parse_args()
+    show(
+        f"Forward–backward over {SEQUENCES:,} sequences of {REPORTS} reports",
+        ("", "by", "seconds", "× ours", "peak MB", "largest difference"),
+        [line for size in SIZES for line in tracking_lines(*size)],
+    )
+    runs = {name: measure(measured, name) for name in ("effective ε", "posterior leakage", "attacker on one report")}
+    show(
+        "Measures of a mechanism of 900 rows and 100 outputs",
+        ("", "seconds", "peak MB"),
+        [(name, f"{run.result:.2f}", f"{run.peak_mb:,.0f}") for name, run in runs.items()],
+    )
+
+
+if __name__ == "__main__":
+    main()
