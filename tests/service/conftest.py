@@ -9,6 +9,7 @@ from geoblanket.service.store import BundleStore
 from tests.mechanism.bundles import save_plain
 from tests.release.worlds import save_certain
 from tests.service.living import Live, live
+from tests.service.small_town import SmallTown, build_town
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +34,9 @@ def service(store: BundleStore) -> Iterator[Live]:
     """A service without reports."""
     with live(store) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def small_town(tmp_path_factory: pytest.TempPathFactory) -> SmallTown:
+    """Roads, walks and bundles of the same places, for the web page. Not to be changed."""
+    return build_town(tmp_path_factory.mktemp("small_town"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,20 +105,17 @@ def serve(
     explorer = Explorer(store, roads=roads, walks=walks)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
-    listener = listen(host, port)
-    configure_logs(access=access_log)
     limits = Limits()
     desk = None if ledger is None else _open_desk(store, limits, ledger, device_key, counter)
     hosts = names | LOOPBACK_NAMES if local or names else None
     app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
-    address = listener.getsockname()
-    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-
-    def ready() -> None:
-        what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
-        say(f"Serving {what} on http://{shown}:{address[1]} (Ctrl-C stops).")
-
-    serve_app(app, listener, limits=limits, on_ready=ready)
+    what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
+    with listen(host, port) as listener:
+        configure_logs(access=access_log)
+        address, number, *_ = listener.getsockname()
+        shown = f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
+        ready = partial(say, f"Serving {what} on {shown} (Ctrl-C stops).")
+        serve_app(app, listener, limits=limits, on_ready=ready)
     say("Stopped.")
 
 

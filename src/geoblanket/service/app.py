@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Final
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
@@ -23,6 +25,14 @@ from geoblanket.service.store import BundleStore
 __all__ = ["create_app"]
 
 _LOOK_EVERY_S = 2.0
+_NO_TELEMETRY: Final[TelemetryConfig] = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+"""By default FastAPI tells any OpenTelemetry in the process of addresses, query strings and messages of exceptions."""
 
 
 class Health(BaseModel):
@@ -80,6 +90,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        telemetry=_NO_TELEMETRY,
     )
     answer_with_refusals(app)
     app.include_router(bundles.router(store))
