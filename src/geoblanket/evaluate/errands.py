@@ -39,6 +39,8 @@ class Errands:
     """The place at t, t − 1, ... of each vehicle, shape (n, 1 + Γ)."""
     next_place: Ints
     """Where each is when the service uses its report, shape (n,)."""
+    destination: Ints
+    """The node of the roads where each is sent, shape (n,)."""
     way_km: Floats
     """Road distance from each place to each vehicle's destination, kilometres, shape (P, n)."""
 
@@ -48,7 +50,13 @@ class Errands:
     def within(self, zone: Ints) -> Errands:
         """Return the vehicles that are in a zone."""
         here = np.isin(self.histories[:, 0], zone)
-        return Errands(self.number[here], self.histories[here], self.next_place[here], self.way_km[:, here])
+        return Errands(
+            self.number[here],
+            self.histories[here],
+            self.next_place[here],
+            self.destination[here],
+            self.way_km[:, here],
+        )
 
     def losses(self, probabilities: Floats, rows: npt.NDArray[np.integer], zone: Ints) -> Floats:
         """Return the expected loss of each vehicle, kilometres, shape (n,).
@@ -103,6 +111,7 @@ def make_errands(
         np.arange(len(chosen), dtype=np.int32),
         steps.histories[chosen],
         steps.next_place[chosen],
+        destinations,
         metres.T.astype(np.float64) / _M_PER_KM,
     )
 
