@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.cli.main import app
+from geoblanket.evaluate import running
+from geoblanket.evaluate.results import read_results
+from geoblanket.evaluate.sanity import Violation
+from tests.blanket.worlds import square, wandering, write_world
+
+EXPERIMENT = """
+title = "Two methods"
+zones = 1
+gap = 0.2
+max_tasks = 100
+[setting]
+max_places = 10
+max_rows = 20
+methods = ["lp_cmdp", "lp_markov1", "lp", "expmech"]
+[[vary]]
+epsilon = [2, 4]
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    folder, graph = tmp_path_factory.mktemp("world"), square()
+    walks, roads = write_world(folder, graph, wandering(graph, side=12, walks=300, steps=12, seed=3))
+    (folder / "two.toml").write_text(EXPERIMENT, encoding="utf-8")
+    return ["evaluate", "--walks", walks, "--roads", roads, "--experiment", folder / "two.toml", "--workers", 1]
+
+
+def run(*arguments: object) -> tuple[int, str, str, BaseException | None]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr, result.exception
+
+
+def test_results_as_a_table_and_as_files(world: list[object], tmp_path: Path) -> None:
+    code, table, talk, _ = run(*world, "--out", tmp_path / "new", "--city", "squareville")
+    assert code == 0, talk
+    assert "squareville, two: loss on held-out walks (population, km)" in table
+    assert "LP+Markov1" in table
+    assert "Without --predictor, LP+C-mDP is left out." in talk
+    results, _ = read_results(tmp_path / "new")
+    assert set(results["method"]) == {"lp_markov1", "lp", "expmech"}
+    assert set(results["city"]) == {"squareville"}
+
+
+def test_json_and_the_quick_version(world: list[object], tmp_path: Path) -> None:
+    code, text, talk, _ = run(*world, "--out", tmp_path, "--quick", "--json")
+    assert code == 0, talk
+    facts = json.loads(text)
+    assert facts["violations"] == []
+    assert facts["results"] == pl.read_csv(tmp_path / "results.csv").height
+
+
+def test_what_must_hold_and_does_not_ends_with_3(
+    world: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Violation("same domain and same walks for all", "here", "it is not")
+    monkeypatch.setattr(running, "check_results", lambda _: (broken,))
+    code, _, talk, _ = run(*world, "--out", tmp_path)
+    assert code == 3
+    assert "same domain and same walks for all: here: it is not" in talk
+    assert read_results(tmp_path)[1]["violations"] == [broken.as_dict()]
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    code, _, talk, _ = run("evaluate", "--out", tmp_path)
+    assert code == 2
+    assert "--roads, --walks must be given" in talk
+    code, table, _, _ = run("evaluate", "--experiments")
+    assert code == 0
+    assert "paper" in table
+    code, _, _, error = run("evaluate", "paper", "--data", tmp_path, "--out", tmp_path / "out", "--city", "porto")
+    assert code == 1
+    assert "nodes.csv" in str(error)
