@@ -79,19 +79,15 @@ def ours(place_count: int, memory: int) -> tuple[float, int, Floats]:
     from geoblanket.evaluate.forward_backward import place_posteriors
 
     _, model, emissions, reports = made(place_count, memory)
-    size = max(1, (1 << 22) // (REPORTS * len(model)))  # as `track` does
     start = time.perf_counter()
-    found = [
-        place_posteriors(model, emissions, reports[:, first : first + size]).smoothed
-        for first in range(0, SEQUENCES, size)
-    ]
-    seconds = time.perf_counter() - start
-    return seconds, len(model), np.concatenate(found, axis=2)[:, :, : PEER_SEQUENCES[1]]
+    found = place_posteriors(model, emissions, reports)
+    return time.perf_counter() - start, len(model), found.smoothed[:, :, : PEER_SEQUENCES[1]]
 
 
 def transitions(model: MobilityModel) -> Floats:
     """Return the whole matrix, its rows summing to 1 to the last digit."""
-    table: Floats = model.own.toarray() + (model.leave @ model.back).toarray()
+    own = model.own if isinstance(model.own, np.ndarray) else model.own.toarray()
+    table: Floats = own + (model.leave @ model.back).toarray()
     table /= table.sum(axis=1, keepdims=True)
     return table
 

@@ -83,7 +83,7 @@ def test_more_reports_never_help_less(memory: int) -> None:
         model.zone,
         model.states,
         model.start,
-        type(model.own)(table / table.sum(axis=1, keepdims=True)),
+        table / table.sum(axis=1, keepdims=True),
         model.leave[:, :0],
         model.back[:0],
         model.seen,

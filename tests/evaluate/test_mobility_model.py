@@ -16,7 +16,8 @@ APART = haversine_m(TOWN.lat[ZONE][:, None], TOWN.lon[ZONE][:, None], TOWN.lat[Z
 
 def dense(model: MobilityModel) -> Floats:
     """The transition matrix."""
-    table: Floats = model.own.toarray() + (model.leave @ model.back).toarray()
+    own = model.own if isinstance(model.own, np.ndarray) else model.own.toarray()
+    table: Floats = own + (model.leave @ model.back).toarray()
     return table
 
 
@@ -55,6 +56,16 @@ def test_with_memory_states_are_pairs_and_one_leads_to_those_that_go_on() -> Non
         for next_place, chance in zip(ZONE.tolist(), expected(place, before), strict=False):
             later[pairs.index((next_place, place))] = chance
         assert row == pytest.approx(later, rel=1e-4)
+
+
+def test_pairs_that_hardly_ever_are_have_no_state() -> None:
+    rows = rows_of("none", zone=np.arange(20, dtype=np.int32))
+    states = {tuple(state) for state in MobilityModel.from_counts(rows, COUNTS).states.tolist()}
+    chance = dense(MobilityModel.from_counts(rows, COUNTS, memory=0))
+    likely = {(int(later), int(before)) for before, later in np.argwhere(chance > 1e-4)}
+    seen = set(zip(TRAINING.next_place.tolist(), TRAINING.histories[:, 0].tolist(), strict=True))
+    assert states == likely | seen
+    assert len(states) < 20 * 20
 
 
 def test_a_vehicle_leaves_as_often_as_it_did() -> None:

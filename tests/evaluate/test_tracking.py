@@ -12,6 +12,7 @@ from geoblanket.evaluate.attacker import Cases, attack_report, zone_distance_km
 from geoblanket.evaluate.forward_backward import place_posteriors
 from geoblanket.evaluate.mobility_model import MobilityModel
 from geoblanket.evaluate.tracking import Attack, Tracking, find_runs, track, track_over_time
+from tests.evaluate.test_mobility_model import dense
 from tests.evaluate.walking import COUNTS, TOWN, ZONE, Floats, present, random_channel, rows_of, wandering
 
 HELD_OUT = wandering(TOWN, vehicles=60, length=40, seed=1)
@@ -140,7 +141,7 @@ def test_what_it_believes_is_right_as_often_as_it_believes() -> None:
     model = MobilityModel.from_counts(rows, COUNTS, memory=0)
     rng = np.random.default_rng(5)
     # The sixth place counted from 0 stands for elsewhere, whence nobody comes back.
-    cumulated = np.vstack([model.own.toarray(), np.zeros(6)]).cumsum(axis=1)
+    cumulated = np.vstack([dense(model), np.zeros(6)]).cumsum(axis=1)
     emissions = blurring(rows, 3.0)
     state = np.empty((6, 20_000), np.int64)
     state[0] = (model.start.cumsum() < rng.random((20_000, 1))).sum(axis=1)

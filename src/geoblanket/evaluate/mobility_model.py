@@ -2,9 +2,12 @@
 
 A state is a present place of the zone, with the place before it (anywhere) if the model has a memory of 1. Where a
 vehicle goes from a state is estimated as `mobility.next_places` does: the state's own counts, backed off to those of
-its present place, backed off to places near by. A vehicle may leave the zone. The chance to leave is kept, so the
-transitions from a state sum to less than 1: what is computed from them is conditional on the vehicle having stayed for
-as long as it reported from the zone, which the reports tell anyway.
+its present place, backed off to places near by. Pairs of places that were never seen in a row, and that this makes less
+probable than 1 in 10,000, are left out: they would be most of all states, and of hardly any use.
+
+A vehicle may leave the zone. The chance to leave is kept, so the transitions from a state sum to less than 1: what is
+computed from them is conditional on the vehicle having stayed for as long as it reported from the zone, which the
+reports tell anyway.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ Sparse = csr_array[Any, tuple[int, int]]
 
 _TYPICAL_KM: Final = 0.3
 """Where nothing was seen, the probability of a place falls by a factor e over this distance."""
+_RARE: Final = 1e-4
+"""Pairs of places that were never seen in a row, and are no more probable than this, are no states."""
 _PSEUDO_COUNT: Final = 0.1
 """Steps that each place is taken to have seen besides those that it has, as in the prior of rows."""
 
@@ -39,7 +44,7 @@ class MobilityModel:
     """A hidden Markov chain over the places of a zone; usually made by `MobilityModel.from_counts`.
 
     The transition matrix is `own` + `leave` @ `back`: what was seen from a state itself, and what is taken from its
-    present place. Kept apart, they have a hundredth of the entries of their sum.
+    present place. Kept apart, they have a small part of the entries of their sum.
     """
 
     zone: Indices
@@ -48,7 +53,7 @@ class MobilityModel:
     """The place at t, and t − 1 if the model has a memory, of each state, shape (N, 1 or 2)."""
     start: Floats
     """How probable each state is at any time, shape (N,)."""
-    own: Sparse
+    own: Sparse | Floats
     """Shape (N, N)."""
     leave: Sparse
     """Shape (N, G)."""
@@ -77,21 +82,23 @@ class MobilityModel:
             )
         zone = rows.zone.astype(np.int64)
         seen = counts.where(np.isin(counts.histories[:, 0], zone))
-        states = _states(zone, seen.histories[:, : memory + 1].astype(np.int64))
-        of_seen = _position(states, seen.histories[:, : memory + 1].astype(np.int64))
-        present = np.searchsorted(zone, states[:, 0])
+        histories, now = seen.histories[:, :2].astype(np.int64), np.searchsorted(zone, seen.histories[:, 0])
         # Places of the zone, and one more column for all that is elsewhere.
         later = np.searchsorted(zone, seen.next_place).clip(max=len(zone) - 1)
         later = np.where(zone[later] == seen.next_place, later, len(zone))
-        first = _summed(present[of_seen], later, seen.count, (len(zone), len(zone) + 1))
-        by_place = csr_array(backed_off(first, _near(rows))[:, : len(zone)])
+        first = _summed(now, later, seen.count, (len(zone), len(zone) + 1))
+        by_place = backed_off(first, _near(rows))[:, :-1].toarray()
+        own: Sparse | Floats
         if memory == 0:
+            states, of_seen = zone[:, None], now
             own, leave, back = by_place, _empty(len(zone), 0), _empty(0, len(zone))
         else:
+            before, after = np.nonzero((by_place > _RARE) | (first[:, :-1].toarray() > 0))
+            states = np.unique(np.concatenate([zone[np.column_stack([after, before])], histories]), axis=0)
+            of_seen = _position(states, histories)
             steps = _summed(of_seen, later, seen.count, (len(states), len(zone) + 1))
-            own, leave = _own_and_leave(steps, present, len(zone))
-            back = _back(by_place, len(states))
-        return cls(zone, states, _start(present, of_seen, seen), own, leave, back, seen)
+            own, leave, back = _transitions(zone, states, steps, by_place)
+        return cls(zone, states, _start(np.searchsorted(zone, states[:, 0]), of_seen, seen), own, leave, back, seen)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -145,26 +152,16 @@ class MobilityModel:
         return csr_array(counted.multiply(scale[:, None]) + plain.multiply((total == 0)[:, None]))
 
     @cached_property
-    def _transposed(self) -> tuple[Sparse, Sparse, Sparse]:
-        return csr_array(self.own.T), csr_array(self.leave.T), csr_array(self.back.T)
-
-
-def _states(zone: Indices, seen: Indices) -> Indices:
-    """Return the places of the zone, or pairs: all within the zone, then those seen with a place before elsewhere."""
-    if seen.shape[1] == 1:
-        return zone[:, None]
-    inside = np.stack(np.meshgrid(zone, zone, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.concatenate([inside, np.unique(seen[~np.isin(seen[:, 1], zone)], axis=0)])
+    def _transposed(self) -> tuple[Sparse | Floats, Sparse, Sparse]:
+        own = self.own.T if isinstance(self.own, np.ndarray) else csr_array(self.own.T)
+        return own, csr_array(self.leave.T), csr_array(self.back.T)
 
 
 def _position(states: Indices, asked: Indices) -> Indices:
-    """Return the position of each history among the states, all of which must be there."""
+    """Return the position of each history among the states, which are in order; all must be there."""
     base = max(int(states.max(initial=0)), int(asked.max(initial=0))) + 1
     powers = base ** np.arange(states.shape[1])[::-1]
-    keys = states @ powers
-    order = np.argsort(keys)
-    result: Indices = order[np.searchsorted(keys[order], asked @ powers)]
-    return result
+    return np.searchsorted(states @ powers, asked @ powers).astype(np.int64)
 
 
 def _summed(row: npt.ArrayLike, column: npt.ArrayLike, count: npt.ArrayLike, shape: tuple[int, int]) -> Sparse:
@@ -181,28 +178,27 @@ def _near(rows: ZoneRows) -> Sparse:
     return csr_array(np.column_stack([weight, np.zeros(len(weight))]))
 
 
-def _own_and_leave(steps: Sparse, present: Indices, places: int) -> tuple[Sparse, Sparse]:
-    """Split the smoothed distributions of pairs into what they have themselves and the share of their present place."""
-    states = len(present)
-    share = csr_array((np.ones(states), (np.arange(states), present)), shape=(states, places))
+def _transitions(zone: Indices, states: Indices, steps: Sparse, by_place: Floats) -> tuple[Sparse, Sparse, Sparse]:
+    """Return what pairs have themselves, the share of their present place, and where that leads."""
+    count, places = len(states), len(zone)
+    present = np.searchsorted(zone, states[:, 0])
+    share = csr_array((np.ones(count), (np.arange(count), present)), shape=(count, places))
     # The larger group stands for itself, as columns of its own: the weights are those of `backed_off`.
     mixed = csr_array(
         backed_off(
-            csr_array(hstack([steps, _empty(states, places)], format="csr")),
-            csr_array(hstack([_empty(states, places + 1), share], format="csr")),
+            csr_array(hstack([steps, _empty(count, places)], format="csr")),
+            csr_array(hstack([_empty(count, places + 1), share], format="csr")),
         )
     )
     stay = mixed[:, :places].tocoo()
-    row, place = stay.coords
-    own = csr_array((stay.data, (row, place * places + present[row])), shape=(states, states))
-    return own, csr_array(mixed[:, places + 1 :])
-
-
-def _back(by_place: Sparse, states: int) -> Sparse:
-    """Return transitions from places to pairs of the later place and the place, shape (P, N)."""
-    places = by_place.shape[0]
-    before, later = by_place.tocoo().coords
-    return csr_array((by_place.tocoo().data, (before, later * places + before)), shape=(places, states))
+    state, later = stay.coords
+    following = _position(states, np.column_stack([zone[later], states[state, 0]]))
+    own = csr_array((stay.data, (state, following)), shape=(count, count))
+    before = np.searchsorted(zone, states[:, 1]).clip(max=places - 1)
+    inside = np.flatnonzero(zone[before] == states[:, 1])
+    chance = by_place[before[inside], present[inside]]
+    back = csr_array((chance, (before[inside], inside)), shape=(places, count))
+    return own, csr_array(mixed[:, places + 1 :]), back
 
 
 def _start(present: Indices, of_seen: Indices, seen: HistoryCounts) -> Floats:

@@ -31,7 +31,7 @@ from geoblanket.mobility.histories import Steps
 __all__ = ["Attack", "Tracking", "find_runs", "track", "track_over_time"]
 
 _CELLS: Final = 1 << 22
-"""States × steps × sequences at a time, in each of two tables: 32 megabytes each."""
+"""Places × steps × sequences at a time: posteriors of 32 megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ class _Job:
             guesses[2][:, first[some][:, None] + np.arange(steps)] = self._guesses(
                 prior_posteriors(self.model, steps)[:, :, None]
             ).transpose(0, 2, 1)
-            size = max(1, _CELLS // (steps * len(self.model)))
+            size = max(1, _CELLS // (steps * len(self.distance_km)))
             for start in range(0, len(some), size):
                 at = first[some[start : start + size]] + np.arange(steps)[:, None]
                 found = place_posteriors(self.model, self.emissions, self.report[at])
