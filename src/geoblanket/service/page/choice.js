@@ -11,7 +11,7 @@ function weightHint(weights) {
   if (weights.includes(null)) return "∞: the previous place is taken as known to the recipient, and is not protected.";
   if (weights.every((weight) => weight === 0))
     return "0: the past must not make any difference to a report, so it cannot help either.";
-  return "What earlier places count in the distance of two histories. More of it: the past helps more, and is protected less.";
+  return "How much earlier places count as part of the secret. More of it: the past helps more, and is protected less.";
 }
 
 export class Choice {
@@ -72,7 +72,7 @@ export class Choice {
     this.epsilon.output.textContent = `${bundle.epsilon} per km`;
     this.epsilon.input.setAttribute("aria-valuetext", `${bundle.epsilon} per kilometre`);
     this.epsilon.hint.textContent =
-      `Smaller is more private. A report shifts the odds between two places 500 m apart by at most ` +
+      "Smaller is more private. One report shifts the odds between two places 500 m apart by a factor of at most " +
       `${factor(bundle.epsilon * 0.5)}.`;
     this.weight.input.value = this.weights.indexOf(weightKey(bundle));
     this.weight.output.textContent = weightsInWords(bundle.history_weights);

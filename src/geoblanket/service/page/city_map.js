@@ -107,6 +107,7 @@ export class CityMap {
   constructor(container, city) {
     this.city = city;
     this.palette = "report";
+    this.coloured = new Set();
     this.map = new maplibregl.Map({
       container,
       style: style(city.roads, this.palette),
@@ -147,10 +148,12 @@ export class CityMap {
   /** Colour the cells of places by their probability. @param {number[]} places @param {number[]} probability */
   async showHeat(places, probability) {
     await this.ready;
-    this.map.removeFeatureState({ source: "cells" });
+    const wanted = new Set(places);
+    for (const id of this.coloured) if (!wanted.has(id)) this.map.removeFeatureState({ source: "cells", id });
     places.forEach((id, index) =>
       this.map.setFeatureState({ source: "cells", id }, { probability: probability[index] }),
     );
+    this.coloured = wanted;
   }
 
   /** Draw ways over places, each with its kind, and the places that were reported, with their age. */

@@ -8,16 +8,16 @@ const perHour = (bundle) =>
 
 const ROWS = [
   ["Mean error of a report", "how far the reported place is from the true one", (f) => metres(f.error_m)],
-  ["Half of all reports within", "of the true place", (f) => metres(f.median_error_m)],
-  ["True place reported", "as often as this", (f) => percent(f.exact)],
+  ["Median error of a report", "half of all reports are nearer", (f) => metres(f.median_error_m)],
+  ["True place reported", "so often a report is exactly right", (f) => percent(f.exact)],
   [
-    "Recipient's error",
-    "how far off his best guess is after a report, on average over this zone",
+    "Error of a recipient's best guess",
+    "after one report; the mean over this zone",
     (f) => metres(f.recipient_error_m),
   ],
-  ["Expected loss in this zone", "what the service loses by not knowing better", loss],
-  ["Odds shift, 100 m apart", "by one report, at most", (f, bundle) => factor(bundle.epsilon * 0.1)],
-  ["Budget of one hour", "if every interval is reported, ε(1 + Σw) each", (f, bundle) => perHour(bundle)],
+  ["Expected loss in this zone", "what the service loses by not knowing the true place", loss],
+  ["Shift of odds, 100 m apart", "the largest factor by one report", (f, bundle) => `× ${factor(bundle.epsilon * 0.1)}`],
+  ["Budget of one hour", "if every interval is reported, ε(1 + Σw) for each", (f, bundle) => perHour(bundle)],
 ];
 
 /**
@@ -26,8 +26,8 @@ const ROWS = [
  */
 export function figuresTable(columns) {
   const head = columns.map(({ bundle }, index) => {
-    const name = columns.length > 1 ? `${"AB"[index]}: ${bundleInWords(bundle)}` : bundleInWords(bundle);
-    return element("th", { scope: "col" }, name);
+    const past = bundle.history_weights.length ? `, w = ${weightsInWords(bundle.history_weights)}` : "";
+    return element("th", { scope: "col" }, `${"AB"[index]}: ε = ${bundle.epsilon}${past}`);
   });
   const rows = ROWS.map(([title, hint, value]) =>
     element(
@@ -66,7 +66,7 @@ export function choicesTable(bundles, choices, chosen, choose) {
         element("td", {}, loss(figures)),
       );
     });
-  const titles = ["ε per km", "w", "error", "recipient's error", "loss"];
+  const titles = ["ε per km", "w", "mean error", "guess error", "loss"];
   const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
   return element(
     "div",

@@ -4,8 +4,8 @@ import { colours, STEPS } from "./theme.js";
 import { element } from "./words.js";
 
 const TITLES = {
-  report: "Probability that a place is reported",
-  conclusion: "What the recipient holds for probable",
+  report: "Probability that a place is reported, %",
+  conclusion: "Probability of a place to the recipient, %",
 };
 const MARKS = {
   report: [["present", "vehicle"], ["previous", "previous place"]],
@@ -24,7 +24,7 @@ function scale(kind) {
     const swatch = element("i");
     swatch.style.background = colour;
     const from = index === 0 ? 0 : STEPS[index - 1];
-    return element("span", {}, swatch, from === 0 ? "0" : `${from * 100}${index === STEPS.length ? " %" : ""}`);
+    return element("span", {}, swatch, String(from * 100));
   });
   return [element("p", {}, TITLES[kind]), element("div", { class: "scale" }, ...classes)];
 }

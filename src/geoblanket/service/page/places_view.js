@@ -9,7 +9,8 @@ import { bundleInWords, metres, percent } from "./words.js";
 const HINTS = {
   report: "From where the vehicle is, each place is reported with the probability that its colour tells.",
   conclusion:
-    "One report was made. The recipient knows the mechanism, the zone and the previous place; colours tell where he now thinks the vehicle is.",
+    "One report was made. The recipient knows the mechanism, the zone and the previous place; colours tell where the " +
+    "vehicle now seems to be.",
 };
 
 const byId = (id) => document.getElementById(id);
@@ -177,10 +178,11 @@ export class PlacesView {
     const { place } = this.state.values;
     const sides = found.map(({ name, conclusion }) => {
       const at = conclusion.places.indexOf(place);
-      const who = found.length > 1 ? `${name.toUpperCase()}: the` : "The";
+      const side = found.length > 1 ? `${name.toUpperCase()}: ` : "";
       return (
-        `${who} true place was ${percent(conclusion.before[at])} probable to him, and is ${percent(conclusion.after[at])} now; ` +
-        `he expects his best guess to be ${metres(conclusion.error_m)} off (without the report ${metres(conclusion.error_before_m)}).`
+        `${side}To the recipient the true place was ${percent(conclusion.before[at])} probable, and is ` +
+        `${percent(conclusion.after[at])} now; the best guess is expected to be ${metres(conclusion.error_m)} off, and ` +
+        `was ${metres(conclusion.error_before_m)} without the report.`
       );
     });
     return [HINTS.conclusion, ...sides].join(" ");
@@ -191,9 +193,9 @@ export class PlacesView {
     byId("first").checked = previous === null;
     byId("first").disabled = bundle.start === null;
     byId("where").textContent =
-      `At place ${place}, in zone ${bundle.zone[place] + 1} of ${bundle.zones.length} (${figures.places} places). ` +
-      "The zone of a report is disclosed; where the vehicle is within it, is what the mechanism hides.";
-    byId("prior-field").hidden = !this.overview.traffic;
+      `Place ${place}, in zone ${bundle.zone[place] + 1} of ${bundle.zones.length}, which has ${figures.places} places. ` +
+      "A report tells its zone; where in it the vehicle is, the mechanism hides.";
+    byId("prior-field").hidden = !this.overview.traffic || layer !== "conclusion";
     byId("draw-field").hidden = layer !== "conclusion";
   }
 }

@@ -17,8 +17,9 @@ function table(titles, rows) {
 /** Write the promise of a bundle. @param {HTMLElement} container @param {object} bundle */
 export function showPromise(container, bundle) {
   const lead =
-    `Whoever receives a report can shift his odds between two places of a zone 500 m apart by at most ` +
-    `${factor(bundle.epsilon * 0.5)}, and 100 m apart by ${factor(bundle.epsilon * 0.1)}: whatever else he knows, and however much he computes.`;
+    "Whoever receives a report can shift the odds between two places of a zone, with the same past, by a factor of at " +
+    `most ${factor(bundle.epsilon * 0.1)} if they are 100 m apart, and ${factor(bundle.epsilon * 0.5)} if they are 500 m ` +
+    "apart: whatever else is known, and however much is computed.";
   const parts = [
     element("h1", {}, "What is promised"),
     element("p", { class: "hint" }, `For the bundle ${bundle.name}: ${bundleInWords(bundle)}.`),

@@ -164,7 +164,7 @@ export class ReplayView {
       ["Mean error of reports", "", made.length ? metres(mean(made)) : "–"],
       [
         "Mean error of the recipient's guess",
-        "he follows the vehicle through all reports, and knows how traffic flows",
+        "who follows the vehicle through all reports, and knows how traffic flows",
         metres(mean(past.map((step) => step.guess_error_m))),
       ],
       ["The same from zones alone", "what is disclosed anyway", metres(mean(past.map((step) => step.zone_only_error_m)))],

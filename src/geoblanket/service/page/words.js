@@ -19,11 +19,11 @@ export function number(value) {
   return Number(value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
 }
 
-/** e^exponent, as "7.4 times". @param {number} exponent */
+/** e^exponent, as "7.4". @param {number} exponent */
 export function factor(exponent) {
-  if (exponent > Math.log(1e6)) return `10^${Math.round(exponent / Math.LN10)} times`;
+  if (exponent > Math.log(1e6)) return `10^${Math.round(exponent / Math.LN10)}`;
   const value = Math.exp(exponent);
-  return `${value < 10 ? value.toFixed(2) : number(value)} times`;
+  return value < 2 ? value.toFixed(2) : value < 10 ? value.toFixed(1) : number(value);
 }
 
 /** The history weights of a bundle; null stands for infinity. @param {(number|null)[]} weights */

@@ -1,0 +1,340 @@
+"""The web page in a real browser: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from geoblanket.service.explorer import Explorer
+from geoblanket.service.store import BundleStore
+from tests.service.living import Live, live
+from tests.service.small_town import SmallTown
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium; install it, for example with: apt-get install chromium"
+)
+
+FLAGS = [
+    "--no-sandbox",  # tests may run as root, in a container
+    "--use-angle=swiftshader",  # WebGL without a graphics card
+    "--enable-unsafe-swiftshader",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+VIEWS = ("explore", "compare", "replay", "promise")
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def explorer(small_town: SmallTown) -> Explorer:
+    return Explorer(BundleStore(small_town.bundles), roads=small_town.roads, walks=small_town.walks)
+
+
+@pytest.fixture(scope="module")
+def site(small_town: SmallTown, explorer: Explorer) -> Iterator[Live]:
+    with live(BundleStore(small_town.bundles), explorer=explorer) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, site: Live) -> Iterator[Open]:
+    """Open the page; afterwards, nothing may have gone wrong in it, and nothing been asked of another host."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opened(
+        view: str = "explore", *, width: int = 1000, height: int = 800, dark: bool = False, url: str = ""
+    ) -> Page:
+        address = url or site.url
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("requestfailed", lambda request: wrong.append(f"{request.url}: {request.failure}"))
+        page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
+        page.on("request", lambda request: wrong.append(request.url) if not _is_own(request.url, address) else None)
+        page.goto(f"{address}/#{view}")
+        page.wait_for_selector("body[data-ready=true]", state="attached")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+def _is_own(url: str, address: str) -> bool:
+    return urlsplit(url).scheme in ("blob", "data") or url.startswith(f"{address}/")
+
+
+def _marker(page: Page, name: str, frame: str = "a") -> Locator:
+    return page.locator(f'#frame-{frame} [aria-label^="{name} at place"]')
+
+
+def _place(marker: Locator) -> int:
+    label = marker.get_attribute("aria-label") or ""
+    return int(label.rsplit(" ", 1)[1])
+
+
+def _centre(marker: Locator) -> tuple[float, float]:
+    box = marker.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def _pixels(page: Page, frame: str = "#map-a") -> np.ndarray[tuple[int, int, int], np.dtype[np.int16]]:
+    picture = page.locator(frame).screenshot()
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(np.int16)
+
+
+def _share_of(page: Page, colour: str) -> float:
+    """The share of the map with about this colour, given as #rrggbb."""
+    wanted = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])
+    return float((np.abs(_pixels(page) - wanted).max(axis=2) < 24).mean())
+
+
+def _metres(page: Page, row: str) -> float:
+    text = page.locator("#figures tr", has_text=row).locator("td").first.inner_text()
+    value, unit = text.split()
+    return float(value) * {"m": 1, "km": 1000}[unit]
+
+
+def test_it_shows_what_the_mechanism_does(open_page: Open, explorer: Explorer) -> None:
+    page = open_page()
+    expect(page.locator("#title-a")).to_have_text("ε = 2 per km, w = 1")
+    place, previous = _place(_marker(page, "Vehicle")), _place(_marker(page, "Previous place"))
+    explored = next(one for one in explorer.bundles.values() if one.epsilon == 2)
+    view = explored.view(place, "all day")
+    assert view is not None
+    expected = view.outlook(place, previous)
+    assert _metres(page, "Mean error of a report") == pytest.approx(expected.error_m, abs=50)
+    assert page.locator("#figures tr", has_text="True place reported").locator("td").inner_text().endswith("%")
+    page.wait_for_timeout(300)
+    assert _share_of(page, "#0e6f8c") + _share_of(page, "#07465a") > 0.005  # probable places are dark
+    assert _share_of(page, "#c3c9ce") > 0.005  # roads
+
+
+def test_a_click_and_a_drag_move_the_vehicle(open_page: Open) -> None:
+    page = open_page()
+    vehicle, previous = _marker(page, "Vehicle"), _marker(page, "Previous place")
+    before, figures = _place(vehicle), page.locator("#figures").inner_text()
+    x, y = _centre(vehicle)
+    page.mouse.click(x - 160, y + 40)
+    expect(vehicle).not_to_have_attribute("aria-label", f"Vehicle at place {before}")
+    expect(page.locator("#where")).to_contain_text(f"Place {_place(vehicle)}, in zone")
+    expect(page.locator("#figures")).not_to_have_text(figures)
+    assert np.hypot(*np.subtract(_centre(vehicle), (x - 160, y + 40))) < 120
+    old = _place(previous)
+    page.mouse.move(*_centre(previous))
+    page.mouse.down()
+    page.mouse.move(x + 150, y - 120, steps=5)
+    page.mouse.up()
+    expect(previous).not_to_have_attribute("aria-label", f"Previous place at place {old}")
+
+
+def test_sliders_choose_among_the_bundles(open_page: Open) -> None:
+    page = open_page()
+    before = _metres(page, "Mean error of a report")
+    page.locator("#epsilon-a").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, w = 1")
+    expect(page.locator("#epsilon-a")).to_have_attribute("aria-valuetext", "4 per kilometre")
+    expect(page.locator("tr.chosen")).to_contain_text("ε = 4")
+    page.locator("#weight-a").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, w = 0")
+    page.locator("#epsilon-a").focus()
+    page.keyboard.press("ArrowLeft")  # there is no bundle with ε = 2 and w = 0
+    expect(page.locator("#title-a")).to_have_text("ε = 2 per km, w = 1")
+    assert _metres(page, "Mean error of a report") == before
+
+
+def test_a_recipient_concludes_from_a_report(open_page: Open) -> None:
+    page = open_page()
+    page.get_by_text("What a recipient concludes").click()
+    expect(_marker(page, "Reported")).to_be_visible()
+    expect(page.locator("#layer-hint")).to_contain_text("To the recipient the true place was")
+    drawn = set()
+    for _ in range(8):
+        with page.expect_response("**/explore/conclusion"):
+            page.locator("#draw").click()
+        page.wait_for_timeout(20)
+        drawn.add(_place(_marker(page, "Reported")))
+    assert len(drawn) > 1
+    told = page.locator("#layer-hint").inner_text()
+    page.locator("#prior").select_option("equal")
+    expect(page.locator("#layer-hint")).not_to_have_text(told)
+
+
+def test_two_mechanisms_side_by_side(open_page: Open) -> None:
+    page = open_page("compare")
+    expect(page.locator("#title-a")).to_have_text("A: ε = 2 per km, w = 1")
+    expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, w = 1")
+    assert page.locator("#figures thead th").all_inner_texts() == ["A: ε = 2, w = 1", "B: ε = 4, w = 1"]
+    expect(_marker(page, "Vehicle", "b")).to_be_visible()
+    page.locator("#map-a canvas").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Equal")
+    page.wait_for_timeout(600)
+    ends = [page.locator(f"#frame-{frame}").bounding_box() for frame in "ab"]
+    assert ends[0] is not None
+    assert ends[1] is not None
+    apart = ends[1]["x"] - ends[0]["x"]
+    (x, y), (other_x, other_y) = (_centre(_marker(page, "Vehicle", frame)) for frame in "ab")
+    assert (other_x - x, other_y - y) == pytest.approx((apart, 0), abs=1.5)
+    page.locator("#weight-b").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, w = 0")
+
+
+def test_a_trip_is_replayed_within_a_budget(open_page: Open) -> None:
+    page = open_page("replay")
+    expect(page.locator("#settings")).to_contain_text("true way")
+    expect(_marker(page, "True place")).to_be_visible()
+    expect(_marker(page, "The recipient's guess")).to_be_visible()
+    steps = int(page.locator("#step").get_attribute("max") or 0) + 1
+    assert page.locator("#replay-figures td").first.inner_text() == f"{steps}, 0"
+    page.locator("#step").fill("0")
+    left = page.locator("#left").evaluate("bar => bar.value")
+    page.locator("#play").click()
+    expect(page.locator("#play")).to_have_text("Pause")
+    expect(page.locator("#replay-figures td").first).to_have_text(re.compile(r"^([4-9]|\d\d+), 0$"))
+    page.locator("#play").click()
+    assert page.locator("#left").evaluate("bar => bar.value") < left
+    page.locator("#budget").fill("0")
+    page.locator("#step").fill(str(steps - 1))
+    expect(page.locator("#replay-figures td").first).to_have_text(f"10, {steps - 10}")
+    expect(page.locator("#chart svg path.guess")).to_have_count(1)
+
+
+def test_the_promise_is_in_words(open_page: Open) -> None:
+    page = open_page("promise")
+    expect(page.locator("#promise h1")).to_have_text("What is promised")
+    text = page.locator("#promise").inner_text()
+    for words in (
+        "Guaranteed",
+        "Disclosed",
+        "Not promised",
+        "Reports add up",
+        "Verified exactly, in integers",
+        "ε = 2 per km",
+    ):
+        assert words in text
+    expect(page.locator(".maps")).to_be_hidden()
+
+
+def test_all_is_reached_with_the_keyboard(open_page: Open) -> None:
+    page = open_page()
+    reached = []
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate("(({id, hash, className, name}) => id || hash || name || className)(document.activeElement)")
+        )
+    assert reached[0] == "#settings"
+    assert reached[1:5] == ["#explore", "#compare", "#replay", "#promise"]
+    assert {"theme", "epsilon-a", "weight-a", "layer", "first"} <= set(reached)
+    vehicle = _marker(page, "Vehicle")
+    vehicle.focus()
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    x, before = _centre(vehicle)[0], _place(vehicle)
+    page.keyboard.press("ArrowLeft")
+    expect(vehicle).not_to_have_attribute("aria-label", f"Vehicle at place {before}")
+    assert _centre(vehicle)[0] < x
+    expect(page.locator("#where")).to_contain_text(f"Place {_place(vehicle)}, in zone")
+    page.locator("#first").focus()
+    page.keyboard.press("Space")
+    expect(_marker(page, "Previous place")).to_have_count(0)
+    expect(page.locator("#first")).to_be_checked()
+
+
+def test_every_control_has_a_name(open_page: Open) -> None:
+    page = open_page()
+    for view in VIEWS:
+        page.goto(page.url.partition("#")[0] + f"#{view}")
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("button, input, select, progress, a, [tabindex='0']")]
+                .filter((one) => !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim()))
+                .map((one) => one.outerHTML)"""
+        )
+        assert nameless == []
+
+
+def test_it_fits_a_phone(open_page: Open) -> None:
+    page = open_page(width=390)
+    for view in VIEWS:
+        page.goto(page.url.partition("#")[0] + f"#{view}")
+        page.wait_for_selector(f"body[data-view={view}]")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        assert page.locator("#legend").is_visible() == (view != "promise")
+        if view != "promise":
+            box = page.locator("#map-a").bounding_box()
+            assert box is not None
+            assert box["height"] > 150
+
+
+def test_light_and_dark(open_page: Open) -> None:
+    page = open_page(dark=True)
+    page.wait_for_timeout(200)
+    assert _pixels(page).mean() < 100
+    page.locator("#theme").click()
+    page.wait_for_timeout(400)
+    assert _pixels(page).mean() > 180
+    page.reload()
+    page.wait_for_selector("body[data-ready=true]", state="attached")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_names_of_files_are_never_markup(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
+    odd = tmp_path / "<img src=x onerror=alert(1)>.bundle"
+    shutil.copy(small_town.bundles[0], odd)
+    store = BundleStore([odd])
+    with live(store, explorer=Explorer(store)) as plain:  # no record, no roads, no walks
+        page = open_page("promise", url=plain.url)
+        expect(page.locator("#promise")).to_contain_text("<img src=x")
+        assert page.locator("#promise img").count() == 0
+        page.goto(f"{plain.url}/#explore")
+        expect(page.locator("#figures tr", has_text="Expected loss").locator("td")).to_have_text("–")
+        expect(page.locator("nav a[href='#replay']")).to_be_hidden()
+        expect(page.locator("#epsilon-a")).to_be_disabled()
+        assert re.search(r"\d+ k?m", page.locator("#figures").inner_text())
+
+
+def test_a_service_without_places_says_so(browser: Browser, plain: Path) -> None:
+    store = BundleStore([plain])
+    with live(store, explorer=Explorer(store)) as found:
+        page = browser.new_page()
+        page.goto(found.url)
+        expect(page.locator("#problem")).to_contain_text("no map to show")
+        page.close()
