@@ -60,9 +60,9 @@ def certain(regime: str, zone: str, *, epsilon: float = EPSILON) -> BundledMecha
     )
 
 
-def save_certain(path: Path, *, clock: Clock | None = CLOCK) -> Path:
-    """The bundle of the town."""
-    parts = [certain(regime, zone) for regime in FACTOR for zone in ZONES]
+def save_certain(path: Path, *, clock: Clock | None = CLOCK, epsilon: float = EPSILON) -> Path:
+    """The bundle of the town; with a small ε its reports are anything but certain."""
+    parts = [certain(regime, zone, epsilon=epsilon) for regime in FACTOR for zone in ZONES]
     save_bundle(path, parts, version=1, places_e7=coordinates_e7(PLACES), clock=clock)
     return path
 

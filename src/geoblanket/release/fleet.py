@@ -161,6 +161,7 @@ class Fleet:
             raise ParameterError("Each vehicle may be asked for once in a call.")
         lat_e7, lon_e7 = checked_locations_e7(lat, lon, count=len(which))
         slot = checked_times_ms(time, count=len(which)) // self._regimes.interval_ms
+        self._nearest.refuse_exchanged(lat_e7, lon_e7)
         place = self._nearest.of(lat_e7, lon_e7)
         with self._lock:
             return self._answered(which, place, slot)

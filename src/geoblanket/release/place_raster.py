@@ -46,8 +46,17 @@ class PlaceRaster:
         self._step = max(math.sqrt(height * width / min(_MOST_CELLS, _CELLS_PER_PLACE * len(places_e7))), 1.0)
         self._rows, self._columns = int(height / self._step) + 1, int(width / self._step) + 1
         wide = max(height, width) > _WIDEST_E7 or np.abs(self._places[:, 0]).max() > _LARGEST_LAT_E7
-        self._listed = np.full((1, _LISTED), -1, np.int32) if wide else self._make()
+        if wide:
+            self._rows = self._columns = 0
+        self._listed = self._make()
         self._single = self._listed[:, 1] < 0
+
+    def refuse_exchanged(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64]) -> None:
+        """Raise ParameterError if latitude and longitude are exchanged; see `NearestPlace.refuse_exchanged`."""
+        (south, west), (north, east) = self._places.min(axis=0), self._places.max(axis=0)
+        exchanged = (lon_e7 >= south) & (lon_e7 <= north) & (lat_e7 >= west) & (lat_e7 <= east)
+        for index in np.flatnonzero(exchanged).tolist():
+            self._one.refuse_exchanged(int(lat_e7[index]), int(lon_e7[index]))
 
     def of(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64]) -> Indices:
         """Return the place nearest to each location in 1e-7 degrees, shape (n,)."""
@@ -77,6 +86,8 @@ class PlaceRaster:
 
     def _make(self) -> Indices:
         """Return the places listed for each cell, ascending, −1 for no more; the last row is for what is beyond."""
+        if not self._rows:
+            return np.full((1, _LISTED), -1, np.int32)
         from scipy.spatial import KDTree
 
         row, column = np.divmod(np.arange(self._rows * self._columns), self._columns)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism._bundle_domain import Indices
+from geoblanket.release.nearest import NearestPlace
+from geoblanket.release.place_raster import PlaceRaster
+from tests.release.worlds import PLACES
+
+TOWN = np.rint(np.column_stack([PLACES.lat, PLACES.lon]) * 1e7).astype(np.int32)
+
+
+def nearest(places_e7: Indices, lat_e7: int, lon_e7: int) -> int:
+    """The rule in exact arithmetic."""
+    scale = Fraction(round(math.cos(math.radians(lat_e7 * 1e-7)) * 2**20), 2**20)
+    squared = []
+    for lat, lon in places_e7.tolist():
+        east = (lon - lon_e7 + 1_800_000_000) % 3_600_000_000 - 1_800_000_000
+        squared.append((lat - lat_e7) ** 2 + (east * scale) ** 2)
+    return squared.index(min(squared))
+
+
+@given(st.integers(-9_000, 9_000), st.integers(-9_000, 9_000))
+def test_all_machines_agree_with_exact_arithmetic(north: int, east: int) -> None:
+    """On a lattice of 1e-6 degrees, where many locations lie between places."""
+    lat_e7, lon_e7 = int(TOWN[0, 0]) + 10 * north, int(TOWN[0, 1]) + 10 * east
+    assert NearestPlace(TOWN).of(lat_e7, lon_e7) == nearest(TOWN, lat_e7, lon_e7)
+
+
+def test_of_equally_near_places_the_first_counts() -> None:
+    corners = np.array([[0, 0], [0, 200], [200, 0], [200, 200]], np.int32)
+    assert NearestPlace(corners).of(0, 100) == 0
+    assert NearestPlace(corners).of(200, 100) == 2
+    assert NearestPlace(corners[::-1].copy()).of(0, 100) == 2
+
+
+@pytest.mark.parametrize("lat_e7", [0, 450_000_000, -899_999_999])
+def test_the_date_line_is_no_border(lat_e7: int) -> None:
+    places = np.array([[lat_e7, 1_799_999_000], [lat_e7, -1_799_990_000]], np.int32)
+    for lon_e7 in (1_799_999_900, -1_800_000_000, -1_799_999_000, -1_799_995_000, -1_799_991_000, 0):
+        assert NearestPlace(places).of(lat_e7, lon_e7) == nearest(places, lat_e7, lon_e7)
+
+
+def test_a_location_anywhere_on_earth_has_a_place() -> None:
+    rng = np.random.default_rng(0)
+    for lat, lon in zip(
+        rng.integers(-9 * 10**8, 9 * 10**8, 50), rng.integers(-18 * 10**8, 18 * 10**8, 50), strict=True
+    ):
+        assert 0 <= NearestPlace(TOWN).of(int(lat), int(lon)) < len(TOWN)
+
+
+def test_exchanged_coordinates_are_noticed_only_where_no_vehicle_can_be() -> None:
+    finder = NearestPlace(TOWN)
+    lat, lon = TOWN[9].tolist()
+    finder.refuse_exchanged(lat, lon)
+    finder.refuse_exchanged(lat + 90_000_000, lon)
+    finder.refuse_exchanged(-lat, -lon)
+    with pytest.raises(ParameterError, match="exchanged") as caught:
+        finder.refuse_exchanged(lon, lat)
+    with pytest.raises(ParameterError, match="exchanged"):
+        PlaceRaster(TOWN).refuse_exchanged(np.array([lat, lon]), np.array([lon, lat]))
+    PlaceRaster(TOWN).refuse_exchanged(np.array([lat, -lat]), np.array([lon, -lon]))
+    assert not any(character.isdigit() for character in str(caught.value))
+    near_diagonal = NearestPlace(np.array([[400_000_000, 410_000_000]], np.int32))
+    near_diagonal.refuse_exchanged(410_000_000, 400_000_000)
+
+
+def scattered(count: int, *, lat: float, width: float, seed: int = 0) -> Indices:
+    rng = np.random.default_rng(seed)
+    return np.rint(np.column_stack([rng.normal(lat, width, count), rng.normal(-8.6, width, count)]) * 1e7).astype(
+        np.int32
+    )
+
+
+@pytest.mark.parametrize(
+    "places",
+    [TOWN, TOWN[:1], TOWN[:2], scattered(300, lat=41, width=0.05), scattered(300, lat=-59.5, width=0.2, seed=1),
+     scattered(300, lat=70, width=0.05), scattered(100, lat=20, width=5)],
+    ids=["town", "one", "two", "city", "far south", "far north", "country"],
+)  # fmt: skip
+def test_many_at_once_are_as_one_by_one(places: Indices) -> None:
+    rng = np.random.default_rng(2)
+    spread = np.ptp(places, axis=0).max() + 1000
+    near = places[rng.integers(0, len(places), 3_000)] + rng.normal(0, 0.1 * spread, (3_000, 2))
+    pairs = places[rng.integers(0, len(places), (500, 2))].astype(np.int64)
+    halfway = pairs.sum(axis=1) // 2
+    lat, lon = np.concatenate([np.rint(near).astype(np.int64), halfway, [[0, 17], [-8 * 10**8, 10**9]]]).T
+    one = NearestPlace(places)
+    expected = [one.of(int(a), int(b)) for a, b in zip(lat, lon, strict=True)]
+    assert PlaceRaster(places).of(lat, lon).tolist() == expected
