@@ -26,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
+_TITLE = "Mechanisms compared"
 _NOT_OF_PAPER = ("paper", "quick")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
@@ -141,6 +142,28 @@ def paper(
     _run(cities, [read_experiment(name, quick=quick) for name in chosen], out, workers, resume=resume, json=json)
 
 
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with results.", show_default=False)],
+    *,
+    title: Annotated[str, typer.Option(help="Of the page.")] = _TITLE,
+) -> None:
+    """Write the report of finished results again: FOLDER/report/report.html and its figures."""
+    _write_report(folder, title=title)
+
+
+def _write_report(folder: Path, *, title: str = _TITLE) -> None:
+    from geoblanket.evaluate.report import write_report
+    from geoblanket.evaluate.report_paper import read_training
+    from geoblanket.evaluate.results import read_results
+
+    results, about = read_results(folder)
+    training = read_training(folder, about.get("cities", {}))
+    with progress_bars() as progress:
+        page = write_report(results, folder / "report", about=about, title=title, training=training, progress=progress)
+    say(f"Report written to {page}.")
+
+
 def _run(
     cities: Sequence[CityFiles],
     experiments: Sequence[Experiment],
@@ -166,6 +189,7 @@ def _run(
     for note in found.notes:
         say(note)
     say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
+    _write_report(out)
     if found.violations:
         for one in found.violations:
             typer.secho(f"{one.check}: {one.where}: {one.detail}", err=True, fg="red")

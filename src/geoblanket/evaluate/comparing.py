@@ -22,6 +22,7 @@ from geoblanket.evaluate.values import HeldOut, Value
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
+from geoblanket.roads.graph import Ints
 
 __all__ = ["MethodOutcome", "ZoneOutcome", "ZoneTask", "compare_zone"]
 
@@ -172,10 +173,28 @@ class _Comparison:
             return self._optimal[key]
         reset_peak_memory()
         task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km)
-        made = make(method, task), memory_since_reset_mb()
+        made, memory_mb = make(method, task), memory_since_reset_mb()
         if optimal:
-            self._optimal[key] = made
-        return made
+            if method.uses_past:
+                made = self._at_least_context_free(made, rows, problem)
+            self._optimal[key] = made, memory_mb
+        return made, memory_mb
+
+    def _at_least_context_free(self, made: Made, rows: ZoneRows, problem: Problem) -> Made:
+        """Return the best mechanism without context instead, where a search ended above it within its gap."""
+        if made.mechanism is None or self._context_free is None:
+            return made
+        weights = self._context_free.weights[_place_in_zone(rows)]
+        plain = Mechanism.verified(
+            weights,
+            distance_mm=problem.distance_mm,
+            epsilon_micro=problem.epsilon_micro,
+            eta_mm=problem.eta_mm,
+        )
+        if plain.expected_loss(problem) >= made.mechanism.expected_loss(problem):
+            return made
+        note = "within its gap, the search found nothing better than the mechanism without context, which is used"
+        return replace(made, mechanism=plain, note="; ".join(filter(None, (made.note, note))))
 
     def _design(self, made: Made, mechanism: Mechanism, rows: ZoneRows, problem: Problem) -> Iterator[Value]:
         unit = self.problems.loss.unit
@@ -187,7 +206,7 @@ class _Comparison:
             yield Value("gap", max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")
         if self._context_free is not None:
             # It keeps the promise between finer rows too, so that the optimum over them cannot be above it.
-            of_place = self._context_free.probabilities[np.searchsorted(rows.zone, rows.anchors[:, 0])]
+            of_place = self._context_free.probabilities[_place_in_zone(rows)]
             yield Value("lp_loss_on_rows", float(problem.prior @ (problem.loss * of_place).sum(axis=1)), unit)
         # What no privacy at all, and what the most private report (always the same place) would cost.
         yield Value("no_privacy_loss", float(problem.prior @ problem.loss.min(axis=1)), unit)
@@ -205,3 +224,8 @@ class _Comparison:
         microseconds = release_us(mechanism, rows, self.task.data.steps)
         if microseconds is not None:
             yield Value("release_us", microseconds, "µs")
+
+
+def _place_in_zone(rows: ZoneRows) -> Ints:
+    """Return the position in the zone of each row's present place, shape (S,)."""
+    return np.searchsorted(rows.zone, rows.anchors[:, 0]).astype(np.int32)
