@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,6 @@ from geoblanket.mobility.walks import scan_walks
 __all__ = ["Evaluation", "evaluate_cities", "unfinished_path"]
 
 _SECONDS_PER_TASK = 10.0
-_PHASE = "zones and settings"
 _GROUPS = (
     ("lp_cmdp", "lp_true_mb"),
     ("lp_markov1",),
@@ -67,7 +67,7 @@ def evaluate_cities(
     resume: bool = False,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Run experiments in cities and write `results.parquet` and `results.csv`.
+    """Run experiments in cities and write `results.parquet` and `results.csv`, after each of them.
 
     The same inputs give the same results but for times and memory, however many workers there are, as long as no search
     ends by its time limit.
@@ -99,22 +99,26 @@ def evaluate_cities(
         raise OutputError(f"{out}: cannot be made ({error.strerror or error}).") from error
     about = _about(cities, experiments)
     store = OutcomeStore(unfinished_path(out), about, resume=resume)
-    tasks = {
-        task.name: task
-        for files in cities
-        for experiment in experiments
-        for task in _tasks(files, experiment, out, progress)
-    }
-    _run(tasks, store, workers=workers, progress=progress)
-    results, notes = _collect(cities, experiments, tasks, store)
-    violations = check_results(results)
-    write_results(
-        results,
-        out,
-        about={**about, "notes": list(notes), "violations": [one.as_dict() for one in violations]},
-    )
+    tables: list[pl.DataFrame] = []
+    notes: list[str] = []
+    for experiment in experiments:
+        tasks = {task.name: task for files in cities for task in _tasks(files, experiment, out, progress)}
+        _run(tasks, store, workers=workers, progress=partial(progress, f"experiment {experiment.name}"))
+        for files in cities:
+            table, more = _collect(files, experiment, tasks, store)
+            tables.append(table)
+            notes += more
+        # After each experiment, so that there is something to look at while the others go on.
+        found = _written(pl.concat(tables), notes, out, about)
     store.remove()
-    return Evaluation(results, notes, violations)
+    return found
+
+
+def _written(results: pl.DataFrame, notes: Sequence[str], out: Path, about: Mapping[str, Any]) -> Evaluation:
+    violations = check_results(results)
+    told = {"notes": list(notes), "violations": [one.as_dict() for one in violations]}
+    write_results(results, out, about={**about, **told})
+    return Evaluation(results, tuple(notes), violations)
 
 
 def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> dict[str, Any]:
@@ -202,43 +206,44 @@ def _walks(
     return walks
 
 
-def _run(tasks: Mapping[str, ZoneTask], store: OutcomeStore, *, workers: int | None, progress: Progress) -> None:
+def _run(
+    tasks: Mapping[str, ZoneTask],
+    store: OutcomeStore,
+    *,
+    workers: int | None,
+    progress: Callable[[float, float], None],
+) -> None:
     left = {name: task for name, task in tasks.items() if store.get(name) is None}
     done = len(tasks) - len(left)
-    progress(_PHASE, done, len(tasks))
+    progress(done, len(tasks))
     if not left:
         return
     processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
     for name, outcome in run_tasks(compare_zone, left, workers=processes, cluster=None):
         store.add(name, outcome)
         done += 1
-        progress(_PHASE, done, len(tasks))
+        progress(done, len(tasks))
 
 
 def _collect(
-    cities: Sequence[CityFiles], experiments: Sequence[Experiment], tasks: Mapping[str, ZoneTask], store: OutcomeStore
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the table of all results, and the notes about methods."""
-    tables, notes = [], []
-    for files in cities:
-        for experiment in experiments:
-            parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {one: {} for one in experiment.settings}
-            for name, task in tasks.items():
-                where = _where(files, experiment, task.data.number)
-                if not name.startswith(f"{where},"):
-                    continue
-                outcome = store.get(name)
-                if outcome is None:
-                    raise OutputError(f"{store.path}: a finished comparison is gone. Run again with --resume.")
-                parts[task.setting].setdefault(outcome.zone, []).append(outcome)
-                notes += [
-                    f"{where}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}"
-                    for one in outcome.methods
-                    if one.note
-                ]
-            outcomes = {
-                setting: [ZoneOutcome.joined(some, setting.methods) for some in zones.values()]
-                for setting, zones in parts.items()
-            }
-            tables.append(tabulate(experiment.name, files.name, outcomes))
-    return pl.concat(tables), tuple(notes)
+    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ZoneTask], store: OutcomeStore
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return the results of an experiment in a city, and the notes about methods."""
+    notes = []
+    parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {one: {} for one in experiment.settings}
+    for name, task in tasks.items():
+        where = _where(files, experiment, task.data.number)
+        if not name.startswith(f"{where},"):
+            continue
+        outcome = store.get(name)
+        if outcome is None:
+            raise OutputError(f"{store.path}: a finished comparison is gone. Run again with --resume.")
+        parts[task.setting].setdefault(outcome.zone, []).append(outcome)
+        notes += [
+            f"{where}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}" for one in outcome.methods if one.note
+        ]
+    outcomes = {
+        setting: [ZoneOutcome.joined(some, setting.methods) for some in zones.values()]
+        for setting, zones in parts.items()
+    }
+    return tabulate(experiment.name, files.name, outcomes), notes
