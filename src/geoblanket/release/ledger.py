@@ -82,7 +82,7 @@ class Ledger(MemoryLedger):
             self._refuse_changed()
         self._verified = self._load_verified()
         self._counter = self._open_counter(counter)
-        self._broken = False
+        self._broken = self._closed = False
         self._process = os.getpid()
 
     @staticmethod
@@ -229,9 +229,9 @@ class Ledger(MemoryLedger):
 
     def close(self) -> None:
         """Let others open the file."""
-        if not self._broken and os.getpid() != self._process:
+        if self._closed or os.getpid() != self._process:
             return
-        self._broken = True
+        self._closed = self._broken = True
         with ledger_errors(self.path):
             self._connection.close()
         self._counter.close()

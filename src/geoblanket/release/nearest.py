@@ -17,12 +17,14 @@ from geoblanket._geodesy import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism._bundle_domain import Indices
 
-__all__ = ["NearestPlace", "cosine"]
+__all__ = ["AMONG_E7", "NearestPlace", "cosine"]
 
 _COSINE_UNIT: Final = 2.0**-20
 _TURN_E7: Final = 3_600_000_000
 _SWAPPED_E7: Final = 100_000_000
 """Ten degrees: no vehicle is so far from all places, and would be among them with latitude and longitude exchanged."""
+AMONG_E7: Final = 1_000_000
+"""A tenth of a degree from the outermost places still counts as among them."""
 
 
 def cosine(lat_e7: Floats) -> Floats:
@@ -47,7 +49,7 @@ class NearestPlace:
 
     def refuse_exchanged(self, lat_e7: float, lon_e7: float) -> None:
         """Raise ParameterError if latitude and longitude are exchanged, so clearly that no vehicle can be there."""
-        if not self._within(lat_e7, lon_e7, _SWAPPED_E7) and self._within(lon_e7, lat_e7, 0):
+        if not self._within(lat_e7, lon_e7, _SWAPPED_E7) and self._within(lon_e7, lat_e7, AMONG_E7):
             raise ParameterError("Latitude and longitude are exchanged. Give the latitude first.")
 
     def of(self, lat_e7: int, lon_e7: int) -> int:

@@ -1,0 +1,110 @@
+"""Devices that are killed at random moments, again and again, on one ledger; run as a process of its own.
+
+Each child opens the ledger, asks again for the last slots that it knows of, as an impatient client would, and goes on.
+What it was answered it writes down at once. The parent kills it without warning, at any moment from its start on, and
+compares in the end: a slot with two answers is a double; an answer that the ledger does not have is a lost spend.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from geoblanket.errors import LedgerError, RefusedError
+from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.release import Budget, Device, Ledger
+from geoblanket.release.budget import Account
+
+START = 1_719_792_000
+STEP = 30
+RETRIED = 3
+LONGEST_S = 0.12
+
+
+def reply_before_the_write(device: Device, tell: Any) -> None:
+    """A planted fault: the answer is given before it is stored."""
+    original = device._ledger.write
+
+    def write(changes: Sequence[Any]) -> None:
+        for _, answer in changes:
+            tell(answer.slot_ms // 1000, answer.place)
+        original(changes)
+
+    device._ledger.write = write  # type: ignore[method-assign]
+
+
+def forget_answers(device: Device) -> None:
+    """A planted fault: answers are neither stored nor looked up."""
+    account = device._ledger.account("")
+    account.stored = lambda *_: None  # type: ignore[method-assign]
+    account.checked_left_micro = lambda *_: 0  # type: ignore[method-assign]
+    device._ledger.write = lambda *_: None  # type: ignore[method-assign]
+
+
+def child(bundle: Bundle, ledger: Path, known: int, pipe: int, fault: str) -> None:
+    def tell(slot_s: int, place: int) -> None:
+        os.write(pipe, f"{slot_s} {place}\n".encode())
+
+    device = Device.open(bundle, ledger=ledger)
+    if fault == "early":
+        reply_before_the_write(device, tell)
+    if fault == "forget":
+        forget_answers(device)
+    for number in range(max(0, known - RETRIED), 1_000_000):
+        try:
+            one = device.report(41.0, -8.6, START + STEP * number)
+        except LedgerError:
+            os._exit(1)
+        except RefusedError:  # a slot before the last one, that was not answered
+            continue
+        tell(one.slot_ms // 1000, one.place)
+
+
+def run(bundle: Bundle, ledger: Path, kills: int, fault: str, seed: int) -> dict[str, int]:
+    rng = random.Random(seed)  # noqa: S311 - when to kill
+    answers: dict[int, set[int]] = {}
+    for _ in range(kills):
+        known = (max(answers) - START) // STEP + 1 if answers else 0
+        reader, writer = os.pipe()
+        process = os.fork()
+        if process == 0:
+            os.close(reader)
+            try:
+                child(bundle, ledger, known, writer, fault)
+            finally:
+                os._exit(2)
+        os.close(writer)
+        time.sleep(rng.uniform(0, LONGEST_S))
+        os.kill(process, signal.SIGKILL)
+        with os.fdopen(reader) as lines:
+            for line in lines.read().split("\n")[:-1]:
+                slot, place = line.split()
+                answers.setdefault(int(slot), set()).add(int(place))
+        assert os.WIFSIGNALED(os.waitpid(process, 0)[1]), "the child ended before it was killed"
+    opened = Ledger.open(ledger)
+    account: Account = opened.account("")
+    stored = {one.slot_ms // 1000: one.place for one in account.answers}
+    result = {
+        "kills": kills,
+        "answers": len(answers),
+        "double": sum(len(places) > 1 for places in answers.values()),
+        "lost": sum(places != {stored.get(slot)} for slot, places in answers.items() if len(places) == 1),
+        "unpaid": int(account.spent_micro != sum(one.cost_micro for one in account.answers))
+        + int(account.reports != len(stored)),
+        "stored": len(stored),
+    }
+    opened.close()
+    return result
+
+
+if __name__ == "__main__":
+    path, folder, count, planted, number = sys.argv[1:]
+    Ledger.create(Path(folder) / "a.ledger", budget=Budget(1e9, 1e8))
+    print(json.dumps(run(load_bundle(path), Path(folder) / "a.ledger", int(count), planted, int(number))))  # noqa: T201

@@ -1,0 +1,37 @@
+"""kill −9 at random moments: no slot ever has two answers, and no answer is missing from the ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+ROOT = Path(__file__).parents[2]
+
+
+def outcome(bundle: Path, folder: Path, kills: int, fault: str = "none") -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.release.kill_harness", str(bundle), str(folder), str(kills), fault, "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, int] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("kills", [40, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_no_double_answers_and_no_lost_spends(spread_path: Path, tmp_path: Path, kills: int) -> None:
+    found = outcome(spread_path, tmp_path, kills)
+    assert found["answers"] > kills  # most were killed in the middle of their work
+    assert (found["double"], found["lost"], found["unpaid"]) == (0, 0, 0)
+    assert found["stored"] >= found["answers"]
+
+
+@pytest.mark.parametrize("fault", ["early", "forget"])
+def test_planted_faults_are_caught(spread_path: Path, tmp_path: Path, fault: str) -> None:
+    """An answer before its transaction, and answers that are not stored: another one follows, or none is found."""
+    found = outcome(spread_path, tmp_path, 25, fault)
+    assert found["double"] + found["lost"] > 0
