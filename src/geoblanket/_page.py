@@ -126,7 +126,7 @@ class Page:
             f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         )
 
-    def figure(self, path: str | Path, *, caption: str, alt: str) -> None:
+    def figure(self, path: str | Path, *, caption: str, alt: str, width: float = 1.0) -> None:
         """Embed a picture.
 
         Parameters
@@ -137,6 +137,8 @@ class Page:
             What it shows.
         alt
             What a reader who cannot see it should know.
+        width
+            Of the page, where there is room: a share.
         """
         path = Path(path)
         kind = _KINDS.get(path.suffix.lower())
@@ -146,8 +148,9 @@ class Page:
             content = base64.b64encode(path.read_bytes()).decode("ascii")
         except OSError as error:
             raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+        size = "" if width >= 1 else f' style="width: max({width:.0%}, min(100%, 24rem))"'
         self._body.append(
-            f'<figure><img src="data:{kind};base64,{content}" alt="{escape(alt)}">'
+            f'<figure><img src="data:{kind};base64,{content}" alt="{escape(alt)}"{size}>'
             f"<figcaption>{escape(caption)}</figcaption></figure>"
         )
 

@@ -37,6 +37,7 @@ _WorkersOption = Annotated[
 _ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Go on with an interrupted run with the same inputs and experiments.")
 ]
+_ReportOption = Annotated[bool, typer.Option(help="Also write a report: a page with figures, in FOLDER/report.")]
 
 
 @app.callback()
@@ -78,6 +79,7 @@ def evaluate(
     quick: _QuickOption = False,
     workers: _WorkersOption = None,
     resume: _ResumeOption = False,
+    report: _ReportOption = True,
     json: JsonOption = False,
 ) -> None:
     """Compare mechanisms in a city, each verified exactly: loss on held-out walks, leakage, attacks, time and size.
@@ -109,7 +111,8 @@ def evaluate(
     for option, file, label in (("--predictor", predictor, "LP+C-mDP"), ("--findings", findings, "LP+TrueMB")):
         if file is None:
             say(f"Without {option}, {label} is left out.")
-    _run([files], [read_experiment(name, quick=quick) for name in experiment], out, workers, resume=resume, json=json)
+    chosen = [read_experiment(name, quick=quick) for name in experiment]
+    _run([files], chosen, out, workers, resume=resume, report=report, json=json)
 
 
 @app.command()
@@ -123,6 +126,7 @@ def paper(
     quick: _QuickOption = False,
     workers: _WorkersOption = None,
     resume: _ResumeOption = False,
+    report: _ReportOption = True,
     json: JsonOption = False,
 ) -> None:
     """Do the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
@@ -139,7 +143,8 @@ def paper(
             prepare_city(PAPER_CITIES[name], data, out / name, workers=workers, progress=progress) for name in names
         ]
     chosen = ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_OF_PAPER)]
-    _run(cities, [read_experiment(name, quick=quick) for name in chosen], out, workers, resume=resume, json=json)
+    experiments = [read_experiment(name, quick=quick) for name in chosen]
+    _run(cities, experiments, out, workers, resume=resume, report=report, json=json)
 
 
 @app.command()
@@ -171,6 +176,7 @@ def _run(
     workers: int | None,
     *,
     resume: bool,
+    report: bool,
     json: bool,
 ) -> None:
     from geoblanket.evaluate.running import evaluate_cities, unfinished_path
@@ -189,11 +195,26 @@ def _run(
     for note in found.notes:
         say(note)
     say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
+    if report:
+        say(f"Report written to {_report(out, cities)}.")
     _write_report(out)
     if found.violations:
         for one in found.violations:
             typer.secho(f"{one.check}: {one.where}: {one.detail}", err=True, fg="red")
         raise typer.Exit(3)
+
+
+def _report(out: Path, cities: Sequence[CityFiles]) -> Path:
+    from json import loads
+
+    from geoblanket.evaluate.report import write_report
+    from geoblanket.evaluate.results import read_results
+
+    results, about = read_results(out)
+    beside = {files.name: files.roads.with_name("training.json") for files in cities}
+    training = {name: loads(path.read_text(encoding="utf-8")) for name, path in beside.items() if path.exists()}
+    with progress_bars() as progress:
+        return write_report(results, out / "report", about=about, training=training, progress=progress)
 
 
 def _summary(found: Evaluation) -> dict[str, object]:

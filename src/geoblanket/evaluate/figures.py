@@ -58,7 +58,7 @@ def along_epsilon(
             epsilon_axis(axes, [float(point) for point in panel.points], label=row == len(rows) - 1)
         unit = panels[0].unit(measure)
         grid[row, 0].set_ylabel(f"{name}, {unit}" if unit else name, fontsize=8.5, color=INK)
-        grid[row, 0].set_ylim(bottom=0)
+        grid[row, 0].set_ylim(0, 1.03 * grid[row, 0].get_ylim()[1])
         for axes, panel in zip(grid[row], panels, strict=True):
             series = {method: panel.series(method, measure) for method in methods}
             ends = [

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from geoblanket._geodesy import Floats
@@ -21,6 +22,7 @@ __all__ = [
     "FAINT",
     "INK",
     "Look",
+    "apart",
     "draw_series",
     "epsilon_axis",
     "label_lines",
@@ -131,15 +133,15 @@ def label_lines(axes: Axes, ends: Sequence[tuple[str, float, str]], *, height_in
     transform = axes.transData + axes.transAxes.inverted()
     edge = axes.get_xlim()[1]
     heights = np.array([transform.transform((edge, value))[1] for _, value, _ in ends])
-    spread = _apart(heights, 1.25 * font / 72 / height_in)
+    spread = apart(heights, 1.25 * font / 72 / height_in)
     for (name, _, colour), height, at in zip(ends, heights, spread, strict=True):
-        axes.annotate(
-            name, (1.0, height), (1.05, at), xycoords="axes fraction", textcoords="axes fraction", fontsize=font,
-            color=colour, va="center", annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)
-            },
+        # A line and a text are drawn several times faster than an annotation with an arrow.
+        leader = Line2D(
+            (1.005, 1.04), (height, at), transform=axes.transAxes, color=colour, linewidth=0.6, clip_on=False
         )  # fmt: skip
+        leader.set_in_layout(False)
+        axes.add_artist(leader)
+        axes.text(1.05, at, name, transform=axes.transAxes, fontsize=font, color=colour, va="center")
 
 
 def say_beside(axes: Axes, text: str, at: tuple[float, float], *, above: bool = True) -> None:
@@ -156,7 +158,7 @@ def label_of(method: str) -> str:
     return METHODS[method].label if method in METHODS else method
 
 
-def _apart(heights: Floats, least: float) -> Floats:
+def apart(heights: Floats, least: float) -> Floats:
     """Move heights apart to at least a distance, in their order, each as little as the others allow."""
     order = np.argsort(heights, kind="stable")
     placed = heights[order].astype(np.float64)

@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from geoblanket._picture import new_figure
-from geoblanket.evaluate.figures_style import INK, draw_series, label_lines, label_of, look_of, quiet
+from geoblanket.evaluate.figures_style import INK, draw_series, label_lines, label_of, look_of, quiet, say_beside
 from geoblanket.evaluate.report_table import Panel, saved
 from geoblanket.evaluate.report_words import number
 
-__all__ = ["PARTS", "SWEEPS", "gain_by_figure", "sweep_figure"]
+__all__ = ["PARTS", "SWEEPS", "gain_by_figure", "sweep_figure", "tracking_figure"]
 
 SWEEPS = {
     "history_weight": "w, what the place before counts (∞: it is known anyway)",
@@ -24,6 +25,8 @@ SWEEPS = {
     "max_places": "places of a zone, at most",
     "delay": "delay before the report is used, intervals",
     "blanket": "lengths of blankets",
+    "rows": "rows of a zone, at most",
+    "reports": "T, reports in a row that the attacker sees",
     "hour": "hour of day",
     "speed": "speed",
 }
@@ -43,17 +46,56 @@ def sweep_figure(panels: Sequence[Panel], *, methods: Sequence[str], measure: st
             draw_series(axes, panel, method, measure, positions=positions)
         axes.set_xticks(list(positions), [number(point) for point in panel.points])
         axes.set_xlabel(SWEEPS[panel.along], fontsize=8.5, color=INK)
-        axes.set_title(
-            f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km", fontsize=10, color=INK, loc="left"
-        )
+        axes.set_title(_title(panel), fontsize=10, color=INK, loc="left")
         axes.margins(x=0.06)
     grid[0].set_ylim(bottom=0)
     grid[0].set_ylabel(f"loss, {panels[0].unit(measure)}", fontsize=8.5, color=INK)
     for axes, panel in zip(grid, panels, strict=True):
-        series = {method: panel.series(method, measure) for method in methods}
-        ends = [(label_of(one), values[-1][1].value, look_of(one).colour) for one, values in series.items() if values]
-        label_lines(axes, ends, height_in=2.3)
+        _label_ends(axes, panel, methods, measure)
     return figure
+
+
+def tracking_figure(panels: Sequence[Panel], *, methods: Sequence[str]) -> Figure:
+    """Draw what an attacker makes of more and more reports (above) beside what they cost by composition (below)."""
+    rows = (("tracking_success", "share of right guesses"), ("composed_epsilon", "bound by composition, per km"))
+    figure = new_figure(width_in=4.8 * len(panels), height_in=5.2)
+    grid = figure.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
+    for axes_of, (measure, name) in zip(grid, rows, strict=True):
+        for axes, panel in zip(axes_of, panels, strict=True):
+            quiet(axes)
+            positions = range(len(panel.points))
+            for method in methods:
+                draw_series(axes, panel, method, measure, positions=positions)
+            axes.set_xticks(list(positions), [number(point) for point in panel.points])
+        axes_of[0].set_ylabel(name, fontsize=8.5, color=INK)
+        axes_of[0].set_ylim(bottom=0)
+    for (above, below), panel in zip(grid.T, panels, strict=True):
+        _draw_blind(above, panel, methods)
+        below.set_xlabel(SWEEPS["reports"], fontsize=8.5, color=INK)
+        above.set_title(_title(panel), fontsize=10, color=INK, loc="left")
+        for axes, (measure, _) in zip((above, below), rows, strict=True):
+            _label_ends(axes, panel, methods, measure)
+    return figure
+
+
+def _draw_blind(axes: Axes, panel: Panel, methods: Sequence[str]) -> None:
+    """Draw what the tracking attacker achieves without reports."""
+    series = next((found for one in methods if (found := panel.series(one, "tracking_success_prior"))), [])
+    if series:
+        x = [panel.points.index(point) for point, _ in series]
+        y = [value.value for _, value in series]
+        axes.plot(x, y, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
+        say_beside(axes, "without reports", (x[-1], y[-1]))
+
+
+def _label_ends(axes: Axes, panel: Panel, methods: Sequence[str], measure: str) -> None:
+    series = {method: panel.series(method, measure) for method in methods}
+    ends = [(label_of(one), values[-1][1].value, look_of(one).colour) for one, values in series.items() if values]
+    label_lines(axes, ends, height_in=2.2)
+
+
+def _title(panel: Panel) -> str:
+    return f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km"
 
 
 def gain_by_figure(panels: Sequence[Panel], *, method: str, over: str) -> Figure:
@@ -77,8 +119,6 @@ def gain_by_figure(panels: Sequence[Panel], *, method: str, over: str) -> Figure
         axes.set_xticks(range(0, len(names), every), names[::every])
         axes.set_xlabel(SWEEPS[panel.along] + (", mph" if panel.along == "speed" else ""), fontsize=8.5, color=INK)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.set_title(
-            f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km", fontsize=10, color=INK, loc="left"
-        )
+        axes.set_title(_title(panel), fontsize=10, color=INK, loc="left")
     grid[0].set_ylabel(f"loss of {label_of(method)}\nbelow that of {label_of(over)}", fontsize=8.5, color=INK)
     return figure

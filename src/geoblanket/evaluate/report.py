@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from geoblanket.errors import OutputError
 from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS
 from geoblanket.evaluate.report_answers import attack_answers, cost_answers, which_answers
 from geoblanket.evaluate.report_figures import caption, make_figures, sweep_name
+from geoblanket.evaluate.report_paper import WHY_NOT_ALIKE, PaperRow, paper_rows
 from geoblanket.evaluate.report_sections import SOUND, add_parameters, add_sanity, parts_sentence, sweep_sentences
 from geoblanket.evaluate.report_story import PAPER_METHODS, Story
 from geoblanket.evaluate.report_table import Panel
@@ -29,6 +30,7 @@ from geoblanket.evaluate.sanity import check_results
 __all__ = ["write_report"]
 
 _QUESTIONS = ("Which mechanism should I use?", "What does privacy cost?", "Would an attacker win?")
+_FULL_WIDTH_IN = 8.0
 _COMPARED_WITH = (*PAPER_METHODS[1:], "planar_laplace_remap")
 
 
@@ -38,6 +40,7 @@ def write_report(
     *,
     about: Mapping[str, Any],
     title: str = "Mechanisms compared",
+    training: Mapping[str, Mapping[str, Any]] | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Write `report.html`, `report.json` and the figures (PNG and SVG) of a comparison to a folder.
@@ -52,6 +55,8 @@ def write_report(
         How the results were made, as `read_results` returns it.
     title
         Of the page.
+    training
+        By city, how good the predictor of blankets is, as `geoblanket evaluate paper` keeps it in `training.json`.
 
     Returns
     -------
@@ -80,6 +85,8 @@ def write_report(
     telling.privacy()
     telling.sweeps()
     telling.efficiency()
+    rows = paper_rows(story, training or {})
+    telling.paper(rows)
     add_sanity(page, violations, about.get("notes", []))
     add_parameters(page, about)
     page.save(folder / "report.html", footer=f"Made by geoblanket {__version__}.")
@@ -87,6 +94,7 @@ def write_report(
         "title": title,
         "answers": answers,
         "figures": {name: caption(name) for name in drawn},
+        "paper": [asdict(row) for row in rows],
         "violations": [one.as_dict() for one in violations],
     }
     with atomic_output(folder / "report.json") as temporary:
@@ -94,15 +102,15 @@ def write_report(
     return folder / "report.html"
 
 
-def _draw(story: Story, folder: Path, progress: Progress) -> list[str]:
-    """Write all figures; return their names."""
-    drawn: list[str] = []
+def _draw(story: Story, folder: Path, progress: Progress) -> dict[str, float]:
+    """Write all figures; return which share of the page's width each wants."""
+    drawn: dict[str, float] = {}
     for name, figure in make_figures(story):
         progress("figures", len(drawn), None)
         save_figure(figure, folder / f"{name}.png", dpi=130)
         figure.set_layout_engine("none")  # it is laid out now; to do it again takes as long as to draw it
         save_figure(figure, folder / f"{name}.svg", dpi=130)
-        drawn.append(name)
+        drawn[name] = min(1.0, figure.get_figwidth() / _FULL_WIDTH_IN)
     return drawn
 
 
@@ -126,12 +134,14 @@ class _Telling:
     page: Page
     story: Story
     folder: Path
-    drawn: Sequence[str]
+    drawn: Mapping[str, float]
+    """Figures, and which share of the page's width each wants."""
 
     def figures(self, *names: str) -> None:
         for name in names:
             if name in self.drawn:
-                self.page.figure(self.folder / f"{name}.svg", caption=caption(name), alt=caption(name))
+                text = caption(name)
+                self.page.figure(self.folder / f"{name}.svg", caption=text, alt=text, width=self.drawn[name])
 
     def answers(self, answers: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
         for question, cities in answers.items():
@@ -159,7 +169,7 @@ class _Telling:
         for panel in self.story.main:
             add_privacy(self.page, panel)
         self.page.heading("Reports in a row")
-        self.figures("tracking")
+        self.figures("tracking", sweep_name("reports"))
         for panel in self.story.main:
             methods = [one for one in self.story.pair(panel) or () if panel.has("tracking_success")]
             if methods:
@@ -176,7 +186,7 @@ class _Telling:
             self.figures("equal-cost")
         for along, name in SWEEPS.items():
             panels = self.story.sweep(along)
-            if panels:
+            if panels and along != "reports":
                 self.page.subheading(name[0].upper() + name[1:])
                 self.figures(sweep_name(along))
                 self.page.bullets(sentence for panel in panels for sentence in self._sweep_words(panel))
@@ -186,6 +196,23 @@ class _Telling:
         if pair is None:
             return ()
         return [parts_sentence(panel, *pair)] if panel.along in PARTS else list(sweep_sentences(panel, pair))
+
+    def paper(self, rows: Sequence[PaperRow]) -> None:
+        if not rows:
+            return
+        self.page.heading("What the paper says, what we measured")
+        self.page.note(WHY_NOT_ALIKE)
+        for city in dict.fromkeys(row.city for row in rows):
+            self.page.subheading(city.title())
+            self.page.table(
+                ("about", "the paper says", "we measured", "verdict", "why they differ", "where in the paper"),
+                [
+                    (row.topic, row.paper, row.measured, row.verdict, row.why, row.where)
+                    for row in rows
+                    if row.city == city
+                ],
+                words=range(6),
+            )
 
     def efficiency(self) -> None:
         self.page.heading("Time, memory and size")

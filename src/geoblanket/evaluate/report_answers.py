@@ -44,6 +44,8 @@ class _Choice:
                 Overall.LOWER: f"So use {context}: it costs less, whichever way the budget is counted.",
                 Overall.HIGHER: f"So it depends on what the budget is for: {context} if ε is promised for each report "
                 f"by itself, {plain} if all reports that depend on a location share its budget.",
+                Overall.ALIKE: f"So use {context}: it costs less at equal ε for each report, and as much as {plain} at "
+                "equal cost per location.",
                 Overall.MIXED: f"So {context} for an ε for each report by itself; at equal cost per location it "
                 "depends on ε.",
                 Overall.UNDECIDED: f"So {context} for an ε for each report by itself; at equal cost per location which "
@@ -52,6 +54,8 @@ class _Choice:
             }[self.equal_cost]
         if self.equal_epsilon is Overall.HIGHER:
             return f"So use {plain}: here the past does not make reports more useful."
+        if self.equal_epsilon is Overall.ALIKE:
+            return f"So use {plain}: looking at the past makes no difference that matters here."
         if self.equal_epsilon is Overall.MIXED:
             return f"So it depends on ε: {context} where it is below, {plain} where it is not."
         return f"So whether to look at the past cannot be decided by these walks; {plain} is the simpler choice."
@@ -208,9 +212,13 @@ def _front(panel: Panel) -> Iterator[str]:
         for _, _, method, _ in front:
             counts[method] = counts.get(method, 0) + 1
         whose = ", ".join(
-            f"{count} of {label_of(method)}" for method, count in sorted(counts.items(), key=lambda one: -one[1])
+            f"{label_of(method)} ({count})" for method, count in sorted(counts.items(), key=lambda one: -one[1])
         )
-        yield f"{len(front)} choices of method and ε are beaten by none in both loss and the tracker's error: {whose}."
+        total = sum(len(panel.series(method, "tracking_error")) for method in panel.methods)
+        yield (
+            f"Of {total} choices of method and ε, {len(front)} are beaten by none in both loss and the tracker's "
+            f"error: {whose}."
+        )
 
 
 def _least(panel: Panel) -> str:

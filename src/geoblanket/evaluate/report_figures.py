@@ -8,7 +8,7 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from geoblanket.evaluate.figures import along_epsilon, gain_figure, pareto_figure
-from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS, gain_by_figure, sweep_figure
+from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS, gain_by_figure, sweep_figure, tracking_figure
 from geoblanket.evaluate.report_story import IN_USE, PAPER_METHODS, Story
 from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.values import Value
@@ -25,6 +25,8 @@ _CAPTIONS = {
     "right place, and how far off its best guess is.",
     "context-inference": "The same attacker, who also knows the place before.",
     "tracking": "The attacker who follows reports in a row and knows how vehicles move, on held-out walks.",
+    "sweep-reports": "What an attacker makes of more reports in a row (above), and the bound that composition gives "
+    "for them (below): the cost for a way that is moved all along.",
     "pareto": "Utility against privacy: the loss and the tracking attacker's error. Lines run along ε. Lower right is "
     "better; rings are beaten by nothing in both.",
     "equal-cost": "The loss where all methods cost a location the same over time: methods that use the past get a "
@@ -100,6 +102,12 @@ def _sweeps(story: Story) -> Iterator[tuple[str, Figure]]:
         if not panels:
             continue
         name = sweep_name(along)
+        if along == "reports":
+            methods = [
+                one for one in PAPER_METHODS if any(len(panel.series(one, "tracking_success")) > 1 for panel in panels)
+            ]
+            yield name, tracking_figure(panels, methods=methods)
+            continue
         if along in PARTS:
             pairs = [story.pair(panel) for panel in panels]
             if pairs[0] is not None:

@@ -44,12 +44,13 @@ class Story:
         panels = main_panels(results)
         losses = [panel.loss_case for panel in panels]
         loss = _MAIN_LOSS if _MAIN_LOSS in losses else next(iter(losses), _MAIN_LOSS)
-        reports = {experiment.get("reports") for experiment in about.get("experiments", {}).values()}
+        reports = {_first(experiment.get("reports")) for experiment in about.get("experiments", {}).values()}
+        usual = reports.pop() if len(reports) == 1 else None
         return cls(
             main=tuple(panel for panel in panels if panel.loss_case == loss),
             other_losses=tuple(panel for panel in panels if panel.loss_case != loss),
-            sweeps=tuple(panel for panel in sweep_panels(results) if panel.loss_case == loss),
-            reports=reports.pop() if len(reports) == 1 else None,
+            sweeps=tuple(panel for panel in sweep_panels(results, reports=usual) if panel.loss_case == loss),
+            reports=usual,
         )
 
     def sweep(self, along: str) -> list[Panel]:
@@ -68,3 +69,8 @@ class Story:
         """Return the method with context and the best without that a panel is about; None if it lacks one of them."""
         context, plain = primary(panel), best_plain(panel)
         return None if context is None or plain is None else (context, plain)
+
+
+def _first(value: Any) -> Any:
+    """Return the usual number of reports, which comes first."""
+    return value[0] if isinstance(value, list) and value else value

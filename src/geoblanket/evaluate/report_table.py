@@ -14,20 +14,28 @@ from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES
 from geoblanket.evaluate.values import Value
 
-__all__ = ["KINDS", "Panel", "Verdict", "decide", "main_panels", "saved", "sweep_panels"]
+__all__ = ["ALIKE_WITHIN", "KINDS", "Panel", "Verdict", "decide", "main_panels", "saved", "sweep_panels"]
 
 _About = tuple[str, str, str]
 """Experiment, city and kind of loss."""
 _BASE = ("eta_km", "history_weight", "spacing_m", "interval_s", "max_places")
 """The columns of a setting besides ε; each can be varied."""
-_NAMED = re.compile(
-    r"(?:(?P<kind>delay|blanket|hour|speed) (?P<point>.+)|(?P<reports>T) = (?P<count>\d+)|(?P<cost>equal cost).*)$"
-)
-"""How a part of `variant` tells one of `KINDS`."""
-KINDS = ("equal cost", "delay", "blanket", "hour", "speed", "reports")
-"""What is varied without a column of its own."""
+KINDS = {
+    "equal cost": re.compile(r"equal cost(.*)$"),
+    "delay": re.compile(r"delay (.+)$"),
+    "blanket": re.compile(r"blanket (.+)$"),
+    "rows": re.compile(r"(\d+) rows$"),
+    "hour": re.compile(r"hour (.+)$"),
+    "speed": re.compile(r"speed (.+)$"),
+    "reports": re.compile(r"T = (\d+)$"),
+}
+"""What is varied without a column of its own, and how a part of `variant` tells it."""
 _USUAL: Mapping[str, float | str] = {"delay": 1.0, "blanket": "as told"}
-"""The value of it in the main comparison."""
+"""The values of these in the main comparison."""
+ALIKE_WITHIN = 0.01
+"""Losses that surely differ by no more than this share are alike: searches end with gaps of that order."""
+_REFERENCE = 2.0
+"""ε per kilometre that is preferred where several were compared."""
 
 
 class Verdict(Enum):
@@ -35,6 +43,7 @@ class Verdict(Enum):
 
     LOWER = "lower"
     HIGHER = "higher"
+    ALIKE = "alike"
     UNDECIDED = "cannot be decided"
 
 
@@ -103,17 +112,23 @@ def main_panels(results: pl.DataFrame) -> list[Panel]:
     return list(panels.values())
 
 
-def sweep_panels(results: pl.DataFrame) -> list[Panel]:
+def sweep_panels(results: pl.DataFrame, *, reports: int | None = None) -> list[Panel]:
     """Return everything else that was varied, each at the ε with the most points; equal costs along ε.
 
     Points of different experiments are never put side by side, since these may look at different zones.
+
+    Parameters
+    ----------
+    reports
+        How many reports in a row were looked at where `variant` does not say so, if known.
     """
+    usual = _USUAL if reports is None else {**_USUAL, "reports": float(reports)}
     panels: list[Panel] = []
     for about, rows in _over_all_zones(results):
         named = {variant: _named(variant) for variant in rows["variant"].unique(maintain_order=True)}
         base = _usual_setting(rows)
         plain = rows.filter(pl.col("variant").is_in([variant for variant, what in named.items() if what is None]))
-        panels += [*_column_sweeps(about, plain, base), *_named_sweeps(about, _at(rows, base), base, named)]
+        panels += [*_column_sweeps(about, plain, base), *_named_sweeps(about, _at(rows, base), named, usual)]
     return panels
 
 
@@ -136,9 +151,11 @@ def saved(panel: Panel, method: str, other: str, point: float | str, *, measure:
 
 
 def decide(difference: Value | None) -> Verdict:
-    """Say what an interval of a share saved means; without one nothing is decided."""
+    """Say what an interval of a share saved means; without one nothing is decided, and within 1 % all are alike."""
     if difference is None or difference.low is None or difference.high is None:
         return Verdict.UNDECIDED
+    if max(abs(difference.low), abs(difference.high)) <= ALIKE_WITHIN:
+        return Verdict.ALIKE
     if difference.low > 0:
         return Verdict.LOWER
     return Verdict.HIGHER if difference.high < 0 else Verdict.UNDECIDED
@@ -180,17 +197,17 @@ def _values(
 
 
 def _named(variant: str) -> tuple[str, float | str] | None:
-    """Return what a variant is about, and its value; None if that is a column. Several things at once are none."""
-    found = [match for part in variant.split("; ") if (match := _NAMED.match(part))]
-    if not found:
-        return None
-    match = found[0]
+    """Return what a variant is about, and its value; None if it is a column. Several at once are of no kind."""
+    found = [
+        (kind, match[1]) for part in variant.split("; ") for kind, form in KINDS.items() if (match := form.match(part))
+    ]
     if len(found) > 1:
-        return "several", variant
-    if match["cost"]:
-        return "equal cost", variant
-    kind, point = ("reports", match["count"]) if match["reports"] else (match["kind"], match["point"])
-    return kind, float(point) if point.isdigit() else point
+        return "", variant
+    return (found[0][0], _number_or_word(found[0][1])) if found else None
+
+
+def _number_or_word(text: str) -> float | str:
+    return float(text) if text.isdigit() else text
 
 
 def _column_sweeps(about: _About, rows: pl.DataFrame, base: Mapping[str, float]) -> Iterator[Panel]:
@@ -206,9 +223,10 @@ def _column_sweeps(about: _About, rows: pl.DataFrame, base: Mapping[str, float])
 def _named_sweeps(
     about: _About,
     rows: pl.DataFrame,
-    base: Mapping[str, float],
     named: Mapping[str, tuple[str, float | str] | None],
+    usual: Mapping[str, float | str],
 ) -> Iterator[Panel]:
+    base = {} if rows.is_empty() else {name: rows[name][0] for name in _BASE}
     for kind in KINDS:
         point = {variant: what[1] for variant, what in named.items() if what is not None and what[0] == kind}
         varied = rows.filter(pl.col("variant").is_in(list(point)))
@@ -219,15 +237,19 @@ def _named_sweeps(
         if epsilon is None:
             continue
         here = rows.filter(pl.col("epsilon") == epsilon)
-        if kind in _USUAL:
-            point[""] = _USUAL[kind]
+        if kind in usual:
+            point[""] = usual[kind]
         values = _values(here.filter(pl.col("variant").is_in(list(point))), "variant", meaning=point)
         yield Panel(*about, kind, {**base, "epsilon": epsilon}, values)
 
 
 def _fullest_epsilon(rows: pl.DataFrame, column: str, *, least: int = 2) -> float | None:
-    """Return the ε at which a column takes the most values, the smallest of several; None below `least`."""
+    """Return the ε at which a column takes the most values, of several the one nearest to 2; None below `least`."""
     if rows.is_empty():
         return None
-    best = rows.group_by("epsilon").agg(pl.col(column).n_unique()).sort([column, "epsilon"], descending=[True, False])
+    best = (
+        rows.group_by("epsilon")
+        .agg(pl.col(column).n_unique())
+        .sort(column, (pl.col("epsilon") - _REFERENCE).abs(), "epsilon", descending=[True, False, False])
+    )
     return float(best["epsilon"][0]) if best[column][0] >= least else None

@@ -129,13 +129,15 @@ def _with_interval(value: Value | None) -> str:
         return _NONE
     if value.low is None or value.high is None:
         return f"{value.value:.3f}"
-    return f"{value.value:.3f} ({value.low:.3f} to {value.high:.3f})"
+    return f"{value.value:.3f} ±{(value.high - value.low) / 2:.3f}"
 
 
 def _gain(difference: Value | None) -> str:
     if difference is None:
         return _NONE
-    sure = "" if difference.low is None else f" ({difference.low:.1%} to {difference.high:.1%})"
+    sure = ""
+    if difference.low is not None and difference.high is not None:
+        sure = f" ±{50 * (difference.high - difference.low):.1f}"
     doubt = " ?" if decide(difference) is Verdict.UNDECIDED else ""
     return f"{difference.value:.1%}{sure}{doubt}".replace("-", "−")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from geoblanket.evaluate.figures_style import label_of
-from geoblanket.evaluate.report_table import Panel, Verdict, decide, saved
+from geoblanket.evaluate.report_table import ALIKE_WITHIN, Panel, Verdict, decide, saved
 from geoblanket.evaluate.values import Value
 
 __all__ = [
@@ -38,13 +38,14 @@ class Overall(Enum):
 
     LOWER = "lower"
     HIGHER = "higher"
+    ALIKE = "alike"
     MIXED = "lower at some, higher at others"
     UNDECIDED = "cannot be decided"
 
 
 def percent(share: float) -> str:
     """Return a share in per cent: two digits of it where it is small."""
-    return f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}"
+    return (f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}").replace("-", "−")
 
 
 def primary(panel: Panel) -> str | None:
@@ -65,7 +66,9 @@ def overall(panel: Panel, method: str, other: str) -> Overall:
         return Overall.MIXED
     if Verdict.LOWER in verdicts:
         return Overall.LOWER
-    return Overall.HIGHER if Verdict.HIGHER in verdicts else Overall.UNDECIDED
+    if Verdict.HIGHER in verdicts:
+        return Overall.HIGHER
+    return Overall.ALIKE if verdicts == {Verdict.ALIKE} else Overall.UNDECIDED
 
 
 def recommended(panel: Panel) -> str | None:
@@ -87,10 +90,14 @@ def against(panel: Panel, method: str, other: str) -> str:
         if some := found[verdict]:
             shares = _range([abs(value.value) for _, value in some])
             parts.append(f"{word} it by {shares} at {points_in_words(panel, [point for point, _ in some])}")
+    if some := found[Verdict.ALIKE]:
+        at = points_in_words(panel, [point for point, _ in some])
+        parts.append(f"alike, within {percent(ALIKE_WITHIN)}, at {at}")
     if some := found[Verdict.UNDECIDED]:
         at = points_in_words(panel, [point for point, _ in some])
-        shares = " to ".join(dict.fromkeys(percent(share(value.value for _, value in some)) for share in (min, max)))
-        parts.append(f"which is the lower one cannot be decided at {at} (point estimates: {shares} below)")
+        parts.append(
+            f"which is lower cannot be decided at {at} (estimates: {_range([v.value for _, v in some])} below)"
+        )
     if not parts:
         return f"{label_of(method)} was not compared with {label_of(other)}."
     return f"Loss of {label_of(method)} against {label_of(other)}: {'; '.join(parts)}."
