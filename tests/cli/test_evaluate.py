@@ -46,13 +46,14 @@ def test_results_as_a_table_and_as_files(world: list[object], tmp_path: Path) ->
     assert "squareville, two: loss on held-out walks (population, km)" in table
     assert "LP+Markov1" in table
     assert "Without --predictor, LP+C-mDP is left out." in talk
+    assert (tmp_path / "new" / "report" / "report.html").exists()
     results, _ = read_results(tmp_path / "new")
     assert set(results["method"]) == {"lp_markov1", "lp", "expmech"}
     assert set(results["city"]) == {"squareville"}
 
 
 def test_json_and_the_quick_version(world: list[object], tmp_path: Path) -> None:
-    code, text, talk, _ = run(*world, "--out", tmp_path, "--quick", "--json")
+    code, text, talk, _ = run(*world, "--out", tmp_path, "--quick", "--json", "--no-report")
     assert code == 0, talk
     facts = json.loads(text)
     assert facts["violations"] == []
@@ -64,7 +65,7 @@ def test_what_must_hold_and_does_not_ends_with_3(
 ) -> None:
     broken = Violation("same domain and same walks for all", "here", "it is not")
     monkeypatch.setattr(running, "check_results", lambda _: (broken,))
-    code, _, talk, _ = run(*world, "--out", tmp_path)
+    code, _, talk, _ = run(*world, "--out", tmp_path, "--no-report")
     assert code == 3
     assert "same domain and same walks for all: here: it is not" in talk
     assert read_results(tmp_path)[1]["violations"] == [broken.as_dict()]
