@@ -35,6 +35,7 @@ def reply_before_the_write(device: Device, tell: Any) -> None:
     def write(changes: Sequence[Any]) -> None:
         for _, answer in changes:
             tell(answer.slot_ms // 1000, answer.place)
+        time.sleep(0.02)  # by itself the gap is so short that some dozen kills may miss it
         original(changes)
 
     device._ledger.write = write  # type: ignore[method-assign]

@@ -153,8 +153,9 @@ class Fleet:
 
     def _report(self, vehicle: Any, lat: Any, lon: Any, time: Any) -> FleetReports:
         which = np.asarray(vehicle)
-        if which.ndim != 1 or not np.issubdtype(which.dtype, np.integer):
+        if which.ndim != 1 or (which.size and not np.issubdtype(which.dtype, np.integer)):
             raise ParameterError("Vehicles must be whole numbers, in one dimension.")
+        which = which.astype(np.int64)
         if len(which) and (which.min() < 0 or which.max() >= len(self.vehicles)):
             raise ParameterError(f"There are {len(self.vehicles)} vehicles, counted from 0.")
         if np.bincount(which, minlength=1).max() > 1:

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoblanket.errors import LedgerError, ParameterError
+from geoblanket.mechanism import Bundle
+from geoblanket.release import Budget, Device, Fleet, Ledger
+from tests.release.worlds import PLACES, certain, report
+
+NINE = datetime(2024, 7, 1, 0, tzinfo=UTC).timestamp()
+NAMES = [f"taxi {number}" for number in range(50)]
+ALL = np.arange(50)
+
+
+def at(places: Any) -> tuple[Any, Any]:
+    return PLACES.lat[places] + 1e-4, PLACES.lon[places] - 1e-4
+
+
+def test_each_vehicle_is_reported_as_by_a_device_of_its_own(town: Bundle) -> None:
+    """Walks with gaps, over the change from day to night, against devices."""
+    rng = np.random.default_rng(0)
+    fleet = Fleet.open(town, vehicles=NAMES, ledger=None)
+    devices = [Device.open(town, ledger=None, budget=Budget(1e8, 3600.0)) for _ in NAMES]
+    start = NINE + 9 * 3600 - 300
+    for step in range(20):
+        some = rng.permutation(50)[: rng.integers(0, 51)] if step % 3 else ALL
+        places = rng.integers(0, 24, len(some))
+        times = start + 30 * step + rng.uniform(0, 29.9, len(some))
+        found = fleet.report(some, *at(places), times)
+        expected = [
+            devices[vehicle].report(*at(place), time)
+            for vehicle, place, time in zip(some.tolist(), places.tolist(), times.tolist(), strict=True)
+        ]
+        assert found.place.tolist() == [one.place for one in expected]
+        assert found.lat.tolist() == [one.lat for one in expected]
+        assert found.lon.tolist() == [one.lon for one in expected]
+        assert found.slot.tolist() == [one.slot for one in expected]
+        assert not found.stored.any()
+        assert not found.refused.any()
+
+
+def test_the_same_slot_has_the_same_answer_and_an_older_one_none(spread: Bundle) -> None:
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None)
+    first = fleet.report(ALL, *at(np.full(50, 9)), NINE)
+    again = fleet.report(ALL[::-1], *at(np.full(50, 3)), NINE + 20)
+    assert again.stored.all()
+    assert again.place.tolist() == first.place[::-1].tolist()
+    older = fleet.report(ALL[:2], *at(np.full(2, 3)), NINE - 30)
+    assert older.refused.all()
+    assert older.place.tolist() == [-1, -1]
+    assert np.isnan(older.lat).all()
+    assert fleet.report(ALL, *at(np.full(50, 9)), NINE + 30).place.tolist() != first.place.tolist()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_each_vehicle_has_a_budget_of_its_own(spread: Bundle, tmp_path: Path, durable: bool) -> None:
+    budget = Budget(12.0, 600.0)
+    ledger = tmp_path / "a.ledger" if durable else None
+    if ledger is not None:
+        Ledger.create(ledger, budget=budget)
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=ledger, budget=budget)
+    fleet.report(ALL[:10], *at(np.full(10, 9)), NINE)
+    refused = [fleet.report(ALL, *at(np.full(50, 9)), NINE + 30 * step).refused for step in range(1, 5)]
+    assert [int(one.sum()) for one in refused] == [0, 0, 10, 50]
+    assert refused[2][:10].all()
+    # The first report leaves the window; what was refused is no history, so that this is a start.
+    later = fleet.report(ALL, *at(np.full(50, 9)), NINE + 600)
+    assert later.refused.tolist() == [False] * 10 + [True] * 40
+    fleet.close()
+    if ledger is not None:
+        opened = Ledger.open(ledger)
+        assert opened.spent_micro == 4_000_000 * (10 * 4 + 40 * 3)
+        assert opened.commits == 1 + 5  # the calls in which something was released, and the making
+        opened.close()
+
+
+def test_answers_and_budgets_outlive_the_process(spread: Bundle, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(8.0, 600.0))
+    with Fleet.open(spread, vehicles=NAMES, ledger=tmp_path / "a.ledger") as fleet:
+        first = fleet.report(ALL, *at(np.full(50, 9)), NINE)
+    with Fleet.open(spread, vehicles=[*NAMES[25:], "new"], ledger=tmp_path / "a.ledger") as fleet:
+        again = fleet.report(np.arange(26), *at(np.full(26, 2)), NINE)
+        assert again.place[:25].tolist() == first.place[25:].tolist()
+        assert again.stored.tolist() == [True] * 25 + [False]
+        assert not fleet.report(np.arange(26), *at(np.full(26, 2)), NINE + 30).refused.any()
+        assert fleet.report(np.arange(26), *at(np.full(26, 2)), NINE + 60).refused.all()
+        with pytest.raises(LedgerError, match="in use"):
+            Ledger.open(tmp_path / "a.ledger")
+
+
+def test_after_a_restart_there_is_no_history(town: Bundle, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(1e6, 600.0))
+    walk = [0, 1, 2]
+    reported = []
+    for step, place in enumerate(walk):
+        with Fleet.open(town, vehicles=["a"], ledger=tmp_path / "a.ledger") as fleet:
+            reported.append(int(fleet.report([0], *at([place]), NINE + 30 * step).place[0]))
+    assert reported == [report("start", place, 0) for place in walk]
+    assert reported != [report("start", 0, 0), *(report("day", now, before) for before, now in pairwise(walk))]
+
+
+def test_what_cannot_be_reported_is_refused_as_a_whole(spread: Bundle) -> None:
+    with pytest.raises(ParameterError, match="must differ"):
+        Fleet.open(spread, vehicles=["a", "a"], ledger=None)
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None)
+    lat, lon = at(np.array([1, 2]))
+    for vehicles, arguments, problem in (
+        ([0, 50], (lat, lon, NINE), "50 vehicles"),
+        ([0, -1], (lat, lon, NINE), "50 vehicles"),
+        ([3, 3], (lat, lon, NINE), "once in a call"),
+        ([0.0, 1.0], (lat, lon, NINE), "whole numbers"),
+        ([0, 1], ([91.0, 1.0], lon, NINE), "latitudes"),
+        ([0, 1], (lat, lon, NINE * 1000), "not milliseconds"),
+        ([0, 1], (lon, lat, NINE), "exchanged"),
+    ):
+        with pytest.raises(ParameterError, match=problem):
+            fleet.report(vehicles, *arguments)
+    assert fleet.report([], [], [], NINE).place.tolist() == []
+    assert not fleet.report([0, 1], lat, lon, NINE).stored.any()
+
+
+def test_draws_of_a_fleet_follow_the_weights(spread: Bundle) -> None:
+    """A χ² test at one in a million."""
+    one = certain("start", "east", epsilon=2.0)
+    row = int(np.flatnonzero(one.histories[:, 0] == 9)[0])
+    fleet = Fleet.open(spread, vehicles=[str(number) for number in range(20_000)], ledger=None)
+    drawn = fleet.report(np.arange(20_000), *at(np.full(20_000, 9)), NINE).place
+    expected = one.mechanism.probabilities[row] * 20_000
+    counts = np.bincount(np.searchsorted(one.output_places, drawn), minlength=len(expected))
+    assert ((counts - expected) ** 2 / expected).sum() < 40.5

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoblanket.errors import LedgerError
+from geoblanket.mechanism import Bundle
+from geoblanket.release import Budget, Device, Ledger
+from geoblanket.release.stream import LARGEST_LINE, answers
+
+GOOD = b'{"lat": 41.0, "lon": -8.6, "time": "2024-07-01T00:00:00Z"}'
+
+
+def answered(bundle: Bundle, *lines: bytes) -> list[dict[str, Any]]:
+    with Device.open(bundle, ledger=None, budget=Budget(12.0, 600.0)) as device:
+        return list(answers(device, io.BytesIO(b"\n".join(lines))))
+
+
+def test_each_line_has_an_answer(spread: Bundle) -> None:
+    first, second, again, old, third, spent = answered(
+        spread,
+        GOOD,
+        b'{"lat": 41, "lon": -8.6, "time": 1719792030.5, "request": "r"}',
+        b'{"lat": 41, "lon": -8.6, "time": "2024-07-01T09:10:00+09:00", "request": "r"}',
+        b'{"lat": 41, "lon": -8.6, "time": 1719791000}',
+        b"",
+        b'{"lat": 41, "lon": -8.6, "time": 1719792060}\r',
+        b'{"lat": 41, "lon": -8.6, "time": 1719792090}',
+    )
+    assert list(first) == ["place", "lat", "lon", "slot", "time", "left", "stored"]
+    assert (first["time"], first["left"], first["stored"]) == ("2024-07-01T00:00:00Z", 8.0, False)
+    assert again == second | {"stored": True}
+    assert old["error"] == "time"
+    assert third["left"] == 0.0
+    assert spent == {
+        "error": "budget",
+        "message": "The privacy budget of this window of time is spent. Report again later.",
+    }
+
+
+BAD = [
+    b"41.123456, -8.654321", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 4000, b"1" * 4000,
+    b'{"lat": 41.123456, "lon": -8.654321}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": 1719792000, "speed": 3}',
+    b'{"lat": 41.123456, "lat": 41.123456, "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": NaN, "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": Infinity, "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": 1e999, "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": "41.123456", "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": [41.123456], "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": true, "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": -8.654321, "lon": 41.0123456, "time": 1719792000}',
+    b'{"lat": 91.123456, "lon": -8.654321, "time": 1719792000}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": "41.123456"}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": "2024-07-01T00:00:00"}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": 1719792000000}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": 1719792000, "request": 41.123456}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": 1719792000, "request": "\\ud800"}',
+    b'{"lat": 41.123456, "lon": -8.654321, "time": 1719792000, "request": "' + b"r" * LARGEST_LINE + b'"}',
+]  # fmt: skip
+
+
+def test_bad_lines_are_answered_without_an_echo_and_do_not_end_the_stream(spread: Bundle) -> None:
+    found = answered(spread, *(part for line in BAD for part in (line, GOOD)))
+    assert len(found) == 2 * len(BAD)
+    for line, error, good in zip(BAD, found[::2], found[1::2], strict=True):
+        assert error.keys() == {"error", "message"}, line
+        assert error["error"] == "input"
+        for part in ("123456", "654321", "1719792", "nan", "NaN", "speed", "rrr"):
+            assert part not in json.dumps(error), line
+        assert good["place"] == found[1]["place"]
+
+
+def test_a_ledger_that_fails_ends_the_stream_after_an_answer(spread: Bundle, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(12.0, 600.0))
+    device = Device.open(spread, ledger=tmp_path / "a.ledger")
+    stream = answers(device, io.BytesIO(GOOD + b"\n" + GOOD.replace(b"00Z", b"30Z") + b"\n" + GOOD))
+    assert next(stream)["stored"] is False
+    device.close()
+    assert next(stream)["error"] == "ledger"
+    with pytest.raises(LedgerError):
+        next(stream)
+
+
+def geoblanket(folder: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", "from geoblanket.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, check=False)
+
+
+def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
+    assert b"no such ledger" in geoblanket(tmp_path, "ledger", "show", "a.ledger").stderr
+    made = geoblanket(tmp_path, "ledger", "create", "a.ledger", "--budget", "12", "--window", "600")
+    assert made.returncode == 0, made.stderr
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", "a.ledger"]
+    done = geoblanket(tmp_path, *stream, stdin=GOOD + b"\nbad\n" + GOOD.replace(b"00Z", b"30Z") + b"\n")
+    assert done.returncode == 0, done.stderr
+    first, bad, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert (first["left"], bad["error"], second["left"]) == (8.0, "input", 4.0)
+    again = geoblanket(tmp_path, *stream, stdin=GOOD)
+    assert json.loads(again.stdout) == first | {"left": 4.0, "stored": True}
+    shown = json.loads(geoblanket(tmp_path, "ledger", "show", "a.ledger", "--json").stdout)
+    assert shown == {
+        "budget": 12.0,
+        "window_s": 600.0,
+        "vehicles": 1,
+        "reports": 2,
+        "spent": 8.0,
+        "spent_in_window": 8.0,
+        "last_report": "2024-07-01T00:00:30+00:00",
+        "transactions": 2,
+        "verified_bundles": 1,
+    }
+    assert b"8 per km" in geoblanket(tmp_path, "ledger", "show", "a.ledger").stdout
+    assert b"is whole: 2 transaction(s)" in geoblanket(tmp_path, "ledger", "verify", "a.ledger").stderr
+    content = (tmp_path / "a.ledger").read_bytes()
+    (tmp_path / "a.ledger").write_bytes(content[:-4096] + bytes(4096))
+    broken = geoblanket(tmp_path, "ledger", "verify", "a.ledger")
+    assert broken.returncode == 1
+    assert b"error: a.ledger" in broken.stderr
+
+
+def test_a_stream_needs_a_budget(spread_path: Path, tmp_path: Path) -> None:
+    done = geoblanket(tmp_path, "perturb", str(spread_path), "--stream", stdin=GOOD)
+    assert done.returncode == 1
+    assert b"Give a ledger, or a budget" in done.stderr
+    done = geoblanket(tmp_path, "perturb", str(spread_path), "--stream", "--budget", "8", stdin=GOOD)
+    assert json.loads(done.stdout)["left"] == 4.0
+    done = geoblanket(tmp_path, "perturb", str(spread_path), "--walks", "w.parquet")
+    assert b"need --roads and --out" in done.stderr
