@@ -54,7 +54,7 @@ def test_the_truth_of_a_group_is_the_city_s_own_table(compared: pl.DataFrame) ->
     """At order 1 the speed is that of the very step, so shares are those of `ORDERS` but for border crossings."""
     seen = 0
     for row in compared.filter(pl.col("available").list.first() >= 1000).iter_rows(named=True):
-        band = BANDS[1 + sum(row["speed_mph"] >= edge for edge in (15, 30))]
+        band = BANDS[1 + sum(row["speed_mph"] >= edge for edge in (20, 30))]
         order = ORDERS.get((DISTRICTS[row["region"]], band))
         if order is None:  # only steps that cross a border come with this speed into this district
             assert row["share_above"][0] == 0

@@ -89,4 +89,4 @@ def test_orders_differ_between_districts_and_speeds() -> None:
     assert {ORDERS[district, "medium"] for district in DISTRICTS} == {1, 2}
     assert set(ORDERS.values()) == {1, 2, 3}
     assert speed_range_m_s("stopped") == (0.0, 0.0)
-    assert speed_range_m_s("medium") == pytest.approx((15 * 0.44704, 30 * 0.44704))
+    assert speed_range_m_s("medium") == pytest.approx((20 * 0.44704, 30 * 0.44704))

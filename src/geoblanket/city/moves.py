@@ -11,8 +11,11 @@ displacements (zero for a stop or before the trip). κ depends on the order of (
 last `order` nodes and on nothing else: no vehicle has a destination or a temper.
 
 The weights w are such that the mean displacement Σ w_j d_j is a smooth field f(x), whatever streets a node has, as far
-as they allow it. Otherwise the streets of each single node would be a hidden cause of where vehicles come from and
-where they go, which a test that knows positions only roughly would take for memory.
+as they allow it, beside borders and the river too. Otherwise the streets of each single node would be a hidden cause of
+where vehicles come from and where they go, which a test that knows positions only roughly would take for memory.
+
+In each district one band has memory and the other has none. So a group of like mean speeds over several steps may mix
+steps with and without memory, but never two kinds of memory.
 """
 
 from __future__ import annotations
@@ -31,21 +34,21 @@ from geoblanket.city.streets import Streets
 __all__ = ["BANDS", "BAND_BINS", "ORDERS", "STRENGTH", "Moves", "build_moves", "speed_range_m_s"]
 
 BANDS = ("stopped", "slow", "medium", "fast")
-"""Bands of straight-line speed: 0, up to 15, 15 to 30, and 30 to 60 mph."""
-BAND_BINS = ((0, 0), (0, 2), (2, 5), (5, 8))
+"""Bands of straight-line speed: 0, 10 to 20, 20 to 30, and 30 to 45 mph."""
+BAND_BINS = ((0, 0), (0, 2), (2, 4), (4, 7))
 """First and last + 1 bin (between `BIN_EDGES_M`) of each band."""
 
 ORDERS = {
     ("downtown", "slow"): 1,
     ("downtown", "medium"): 2,
-    ("inner", "medium"): 2,
-    ("inner", "fast"): 3,
+    ("inner", "medium"): 1,
+    ("inner", "fast"): 2,
     ("outskirts", "medium"): 1,
     ("outskirts", "fast"): 3,
 }
 """The Markov order by district of the node that is left and speed band: the truth about the city."""
 
-STRENGTH = {1: (0.0, 0.0), 2: (1.6, 0.0), 3: (1.2, 1.2)}
+STRENGTH = {1: (0.0, 0.0), 2: (1.6, 0.0), 3: (0.9, 0.9)}
 """(κ₁, κ₂) by order."""
 
 _BAND_CHANCES = {
@@ -55,9 +58,11 @@ _BAND_CHANCES = {
 }
 _SLOWER = np.array([1.0, 1.15, 1.5])
 """Odds of stops and of the district's slower band by traffic: calm, busy, rush hour."""
-_CROSSING = 0.6
-_MOST_CROSSING = 0.3
+_MOST_CROSSING = 0.5
+_LEAST_STAYING = 0.1
+"""Where the candidates inside the district have less weight than this, beside its border, steps have no memory."""
 _FEWEST_CANDIDATES = 3
+_LEAST_WEIGHT = 1e-9
 _ROWS_AT_ONCE = 2048
 _MOVING = len(BANDS) - 1
 
@@ -124,7 +129,6 @@ class _Rows:
 
     source: Ints
     band: Ints
-    stride_m: Floats
     slot: Ints
     """Route of each slot, shape (n, K), -1 for none."""
     there: Flags
@@ -154,7 +158,6 @@ def _gather_rows(routes: Routes, district: npt.NDArray[np.uint8]) -> _Rows:
     return _Rows(
         source=source,
         band=band,
-        stride_m=edges.mean(1),
         slot=slot,
         there=there,
         target=routes.target[slot].astype(np.int64),
@@ -183,93 +186,65 @@ class _Chain(NamedTuple):
 
 
 def _calibrate(plan: Plan, points: Floats, district: npt.NDArray[np.uint8], rows: _Rows) -> _Chain:
-    here, where = district[rows.source], points[rows.source]
-    stays = rows.there & (district[rows.target] == here[:, None])
-    leaves = rows.there & ~stays
-    staying, fits = _tilt(rows, stays, _drift(plan, where, here, rows.stride_m))
-    leaving = rows.base * leaves
-    share = leaving.sum(1) / np.maximum((rows.base * rows.there).sum(1), 1e-300)
-    leaving /= np.maximum(leaving.sum(1, keepdims=True), 1e-300)
-    # Beside a border the district may offer too little: there the step has no memory, and all candidates count alike.
-    free, free_fits = np.zeros_like(staying), ~fits & leaves.any(1)
-    some = rows.take(free_fits)
-    free[free_fits], free_fits[free_fits] = _tilt(some, some.there, _drift(plan, where[free_fits], None, some.stride_m))
+    here = district[rows.source]
+    weight, fits = _tilt(rows, _drift(plan, points[rows.source]))
+    inside = rows.there & (district[rows.target] == here[:, None])
+    staying, leaving = weight * inside, weight * ~inside
+    stay = staying.sum(1)
+    remembers = (inside.sum(1) >= _FEWEST_CANDIDATES) & (stay >= _LEAST_STAYING)
+    parts = sum(part / np.maximum(part.sum(1, keepdims=True), _LEAST_WEIGHT) for part in (staying, leaving))
     order_of = np.array([[ORDERS.get((name, band), 0) for band in BANDS] for name in DISTRICTS])
+    order = np.where(remembers, order_of[here, rows.band], 1)
     return _Chain(
-        weight=np.where(free_fits[:, None], free, staying + leaving),
-        stays=np.where(free_fits[:, None], rows.there, stays),
-        stay_chance=np.where(free_fits, 1.0, 1.0 - np.minimum(_CROSSING * share, _MOST_CROSSING)),
-        order=np.where(fits, order_of[here, rows.band], np.where(free_fits, 1, 0)).astype(np.uint8),
+        weight=np.where(remembers[:, None], parts, weight),
+        stays=np.where(remembers[:, None], inside, rows.there),
+        stay_chance=np.where(remembers, np.maximum(stay, 1.0 - _MOST_CROSSING), 1.0),
+        order=np.where(fits, order, 0).astype(np.uint8),
     )
 
 
-def _drift(plan: Plan, points: Floats, district: npt.NDArray[np.uint8] | None, stride_m: Floats) -> Floats:
-    """Return the mean displacement wanted at points, in strides: a slow circulation, and away from borders.
-
-    A vehicle that moves evenly in all directions that stay inside goes, at a straight border, on average 2/π of a
-    stride inwards, and less further away from it.
-    """
+def _drift(plan: Plan, points: Floats) -> Floats:
+    """Return the mean displacement wanted at points, in strides: a slow circulation."""
     rng = np.random.default_rng([plan.seed, 5])
     drift = np.zeros_like(points)
     for _ in range(4):
         angle, phase = rng.uniform(0, 2 * np.pi, 2)
-        wave = 2 * np.pi / (plan.borders_m[0] * rng.uniform(1.0, 2.0))
+        wave = 2 * np.pi / (plan.borders_m[-1] * rng.uniform(0.8, 1.6))
         direction = np.array([np.cos(angle), np.sin(angle)])
         # The curl of a stream function: vehicles circulate and gather nowhere.
         drift += 0.13 * np.cos(wave * points @ direction + phase)[:, None] * np.array([-direction[1], direction[0]])
-    outward = points / np.maximum(np.hypot(*points.T), 1.0)[:, None]
-    radius, stretch = plan.radius_m(points), plan.stretch(np.arctan2(points[:, 1], points[:, 0]))
-
-    def push(distance_m: Floats) -> Floats:
-        result: Floats = 2 / np.pi * np.maximum(0.0, 1.0 - distance_m / stride_m)[:, None]
-        return result
-
-    ends = plan.borders_m[2] if district is None else plan.borders_m[district]
-    drift -= outward * push((ends - radius) * stretch)
-    if district is not None:
-        begins = np.append(-np.inf, plan.borders_m[:2])[district]
-        drift += outward * push((radius - begins) * stretch)
-    distance, nearest = plan.river_tree.query(points)
-    from_river = (points - plan.river_tree.data[nearest]) / np.maximum(distance, 1.0)[:, None]
-    drift += from_river * push(np.maximum(distance - plan.size.river_m / 2, 0.0))
-    drift *= np.minimum(1.0, 0.75 / np.maximum(np.hypot(*drift.T), 1e-9))[:, None]
     return drift
 
 
-def _tilt(rows: _Rows, among: Flags, mean: Floats) -> tuple[Floats, Flags]:
+def _tilt(rows: _Rows, mean: Floats) -> tuple[Floats, Flags]:
     """Return weights of candidates under which the mean step is `mean`, and where there are enough candidates.
 
     Weights of the form base × exp(λ · features), by Newton's method on the dual of a penalised problem: the mean is
-    met where the streets allow it, and nearly elsewhere. That it is right within each 5 mph bin as well, and that
-    there is as much north-south as east-west, are lesser wishes.
+    met in each 5 mph bin where the streets allow it, and nearly elsewhere. That there is as much north-south as
+    east-west is a lesser wish.
     """
     weight = np.zeros(rows.slot.shape)
-    enough = among.sum(1) >= _FEWEST_CANDIDATES
+    enough = rows.there.sum(1) >= _FEWEST_CANDIDATES
     open_rows = np.flatnonzero(enough)
     for first in range(0, len(open_rows), _ROWS_AT_ONCE):
         part = open_rows[first : first + _ROWS_AT_ONCE]
-        weight[part] = _tilt_part(rows.take(part), among[part], mean[part])
+        weight[part] = _tilt_part(rows.take(part), mean[part])
     return weight, enough
 
 
-def _tilt_part(rows: _Rows, among: Flags, mean: Floats) -> Floats:
-    first_bin = np.array(BAND_BINS)[rows.band, 0][:, None]
+def _tilt_part(rows: _Rows, mean: Floats) -> Floats:
     off = rows.step - mean[:, None]
-    features = np.concatenate(
-        [
-            off,
-            off * (rows.bin == first_bin)[..., None],
-            off * (rows.bin == first_bin + 1)[..., None],
-            rows.step[..., :1] ** 2 - rows.step[..., 1:] ** 2,
-            2 * rows.step[..., :1] * rows.step[..., 1:],
-        ],
-        axis=-1,
-    )
+    east, north = rows.step[..., 0], rows.step[..., 1]
+    wishes = np.stack([off[..., 0], off[..., 1], east**2 - north**2, 2 * east * north], -1)
+    ends = np.array(BAND_BINS)
+    bins = int(np.diff(ends).max())
+    number = rows.bin - ends[rows.band, :1]
+    features = np.concatenate([wishes * (number == one)[..., None] for one in range(bins)], -1)
     count = features.shape[-1]
-    ridge = np.diag([0.01] * 2 + [0.02] * 4 + [0.05] * 2)
+    ridge = np.diag([0.001, 0.001, 0.02, 0.02] * bins)
     multiplier = np.zeros((len(off), count))
-    log_base = np.where(among, np.log(rows.base), -np.inf)
-    weight = np.zeros(among.shape)
+    log_base = np.where(rows.there, np.log(rows.base), -np.inf)
+    weight = np.zeros(rows.there.shape)
     for _ in range(40):
         score = log_base + np.einsum("nkf,nf->nk", features, multiplier)
         weight = np.exp(score - score.max(1, keepdims=True))
@@ -282,7 +257,7 @@ def _tilt_part(rows: _Rows, among: Flags, mean: Floats) -> Floats:
         curvature = np.swapaxes(weight[..., None] * centred, 1, 2) @ centred + ridge
         change = np.linalg.solve(curvature, slope[..., None])[..., 0]
         multiplier += change * np.minimum(1.0, 2.0 / np.maximum(np.abs(change).max(1, keepdims=True), 1e-9))
-    return weight
+    return np.where(rows.there, np.maximum(weight, _LEAST_WEIGHT), 0.0)
 
 
 def _to_moves(district: npt.NDArray[np.uint8], rows: _Rows, chain: _Chain, routes: Routes) -> Moves:

@@ -1,6 +1,6 @@
 """The ways a vehicle can go in one tick of the clock: pairs of junctions, the road between them, and points along it.
 
-A tick is 30 s. A pair joins a junction with one that lies a straight line of 5 to 45 mph × 30 s away and is reachable
+A tick is 30 s. A pair joins a junction with one that lies a straight line of 10 to 45 mph × 30 s away and is reachable
 by road in about that time. Two drivers may take different roads between the same two junctions.
 """
 
@@ -27,13 +27,13 @@ __all__ = ["BIN_EDGES_M", "TICK_S", "WAYPOINTS_S", "Lines", "Routes", "find_rout
 TICK_S = 30
 """The clock of the fleet, seconds: at every tick each vehicle is exactly at a node."""
 MPH_M_S = 0.44704
-BIN_EDGES_M = np.arange(5, 50, 5) * MPH_M_S * TICK_S
+BIN_EDGES_M = np.arange(10, 50, 5) * MPH_M_S * TICK_S
 """Borders of the bins of straight-line displacement in one tick, metres: multiples of 5 mph."""
 WAYPOINTS_S = np.arange(5, TICK_S, 5)
 """Seconds after a tick at which a route's positions are kept."""
 
-_BINS_OF_DISTRICT = ((0, 5), (2, 8), (2, 8))
-"""First and last + 1 bin that is used from a district: downtown up to 30 mph, elsewhere from 15 mph."""
+_BINS_OF_DISTRICT = ((0, 4), (2, 7), (2, 7))
+"""First and last + 1 bin that is used from a district: downtown up to 30 mph, elsewhere from 20 mph."""
 _LARGEST_DETOUR = 1.8
 _ALWAYS_NEAR_M = 400.0
 _LARGEST_TIME_S = 1.6 * TICK_S
