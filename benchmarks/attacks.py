@@ -29,8 +29,9 @@ PITCH_M = 400.0
 SEQUENCES = 2_000
 REPORTS = 20
 SIZES = ((40, 0), (100, 0), (40, 1), (100, 1))
-PEER_SEQUENCES = {0: SEQUENCES, 1: 10}
-PEER_STATES = 2_000
+PEER_WORK = 40_000_000
+"""Entries of transition matrices that a peer gets at least once for each step."""
+COMPARED = 10
 EPSILON = 2.0
 
 
@@ -81,7 +82,7 @@ def ours(place_count: int, memory: int) -> tuple[float, int, Floats]:
     _, model, emissions, reports = made(place_count, memory)
     start = time.perf_counter()
     found = place_posteriors(model, emissions, reports)
-    return time.perf_counter() - start, len(model), found.smoothed[:, :, : PEER_SEQUENCES[1]]
+    return time.perf_counter() - start, len(model), found.smoothed[:, :, :COMPARED]
 
 
 def transitions(model: MobilityModel) -> Floats:
@@ -92,12 +93,17 @@ def transitions(model: MobilityModel) -> Floats:
     return table
 
 
+def slice_of(model: MobilityModel) -> int:
+    """Return how many sequences a peer does."""
+    return max(COMPARED, min(SEQUENCES, PEER_WORK // len(model) ** 2))
+
+
 def by_a_loop(place_count: int, memory: int) -> tuple[float, int, Floats]:
     """Return the same of one sequence after the other, in NumPy, with the whole matrix."""
     _, model, emissions, reports = made(place_count, memory)
     table = transitions(model)
     to_places = model.to_places.toarray()
-    done = PEER_SEQUENCES[memory]
+    done = slice_of(model)
     posteriors = np.empty((REPORTS, place_count, done))
     start = time.perf_counter()
     for sequence in range(done):
@@ -111,7 +117,7 @@ def by_a_loop(place_count: int, memory: int) -> tuple[float, int, Floats]:
             backward[step] = later / later.max()
         belief = (forward * backward) @ to_places.T
         posteriors[:, :, sequence] = belief / belief.sum(axis=1, keepdims=True)
-    return (time.perf_counter() - start) * SEQUENCES / done, len(model), posteriors[:, :, : PEER_SEQUENCES[1]]
+    return (time.perf_counter() - start) * SEQUENCES / done, len(model), posteriors[:, :, :COMPARED]
 
 
 def by_hmmlearn(place_count: int, memory: int) -> tuple[float, int, Floats]:
@@ -121,11 +127,11 @@ def by_hmmlearn(place_count: int, memory: int) -> tuple[float, int, Floats]:
     _, model, emissions, reports = made(place_count, memory)
     peer = CategoricalHMM(n_components=len(model), n_features=place_count, implementation="scaling")
     peer.startprob_, peer.transmat_, peer.emissionprob_ = model.start, transitions(model), emissions
-    done = PEER_SEQUENCES[memory]
+    done = slice_of(model)
     start = time.perf_counter()
     states = peer.predict_proba(reports[:, :done].T.reshape(-1, 1), lengths=np.full(done, REPORTS))
     posteriors = (states @ model.to_places.T.toarray()).reshape(done, REPORTS, place_count).transpose(1, 2, 0)
-    return (time.perf_counter() - start) * SEQUENCES / done, len(model), posteriors[:, :, : PEER_SEQUENCES[1]]
+    return (time.perf_counter() - start) * SEQUENCES / done, len(model), posteriors[:, :, :COMPARED]
 
 
 def tracking_lines(place_count: int, memory: int) -> list[tuple[str, ...]]:
@@ -135,7 +141,7 @@ def tracking_lines(place_count: int, memory: int) -> list[tuple[str, ...]]:
     name = f"{place_count} places, {states:,} states"
     lines: list[tuple[str, ...]] = [(name, "ours", f"{seconds:.2f}", "1", f"{mine.peak_mb:,.0f}", "")]
     jobs: dict[str, Callable[..., Any]] = {"loop over sequences": by_a_loop, "hmmlearn": by_hmmlearn}
-    for peer, job in jobs.items() if states <= PEER_STATES else ():
+    for peer, job in jobs.items():
         run = measure(job, place_count, memory)
         taken, _, found = run.result
         apart = float(np.abs(found - truth).max())
