@@ -8,6 +8,7 @@ import sys
 import pytest
 
 HEAVY = {"numpy", "scipy", "polars", "osmium", "matplotlib", "networkx", "shapely", "multiprocessing", "joblib"}
+SERVICE = {"fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client"}
 
 
 @pytest.mark.parametrize(
@@ -21,4 +22,10 @@ HEAVY = {"numpy", "scipy", "polars", "osmium", "matplotlib", "networkx", "shapel
 def test_nothing_heavy_is_imported(code: str) -> None:
     script = f"import sys; {code}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert HEAVY.isdisjoint(done.stdout.split())
+    assert (HEAVY | SERVICE).isdisjoint(done.stdout.split())
+
+
+def test_a_device_needs_nothing_of_the_service() -> None:
+    script = "import sys, geoblanket.release.device; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert SERVICE.isdisjoint(done.stdout.split())

@@ -30,7 +30,7 @@ class Limits:
 
     requests: int = 64
     """Requests that are worked on at once; more are shed with 503."""
-    reports: int = 16
+    reports: int = 32
     """Reports that wait for the ledger at once; more are shed with 503."""
     connections: int = 512
     """Open connections; beyond, the one that has been idle longest is closed."""

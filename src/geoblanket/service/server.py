@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,6 +19,9 @@ __all__ = ["is_loopback", "listen", "serve"]
 _BACKLOG = 128  # as many are accepted in one go; with the open ones they must fit the usual 1,024 descriptors
 
 
+_Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+
+
 def is_loopback(host: str) -> bool:
     """Return whether every address of a host is one that only this machine can reach."""
     return all(ipaddress.ip_address(found[4][0]).is_loopback for found in _addresses(host, 0))
@@ -25,13 +29,19 @@ def is_loopback(host: str) -> bool:
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes a free one."""
-    family, _, _, _, address = _addresses(host, port)[0]
+    family, kind, protocol, _, address = _addresses(host, port)[0]
+    # With the protocol named, asyncio sends at once what is written; otherwise short answers would wait 40 ms.
+    listener = socket.socket(family, kind, protocol)
     try:
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
     except OSError as error:
+        listener.close()
         raise ParameterError(
             f"Cannot listen on {host}, port {port} ({error.strerror or error}). Choose another --host or --port."
         ) from error
+    return listener
 
 
 def serve(app: ASGIApp, listener: socket.socket, *, limits: Limits, on_ready: Callable[[], None]) -> None:
@@ -82,12 +92,8 @@ class _Server(uvicorn.Server):
             self._on_ready()
 
 
-def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, int, int, str, tuple[str, int]]]:
+def _addresses(host: str, port: int) -> Sequence[_Address]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ParameterError(f"There is no host of the name given as --host ({error}).") from error
-    return [
-        (family, kind, number, name, (str(address[0]), int(address[1])))
-        for family, kind, number, name, address in found
-    ]
