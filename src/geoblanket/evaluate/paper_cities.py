@@ -39,6 +39,8 @@ class PaperCity:
     roads: tuple[str, ...]
     traces: dict[str, TraceFormat]
     """Files and their formats: the whole data set, or else a sample of it."""
+    regions: str
+    """Of the blankets; see `discover`."""
     time_zone: str
     box: tuple[float, float, float, float] | None = None
     """South, north, west and east of the part that zones are cut from, degrees; None for all of it."""
@@ -49,12 +51,14 @@ PAPER_CITIES = {
         "porto",
         roads=("nodes.csv", "edges.csv"),
         traces={"train.csv": "porto", "train_sample.csv.gz": "porto"},
+        regions="porto",
         time_zone="Europe/Lisbon",
     ),
     "rome": PaperCity(
         "rome",
         roads=("nodes.csv", "edges.csv.gz"),
         traces={"taxi_february.txt": "rome", "trips_sample.csv.gz": "table"},
+        regions="rome",
         time_zone="Europe/Rome",
         # Within the Aurelian walls, about: where the sample has enough vehicles.
         box=(41.880, 41.920, 12.450, 12.520),
@@ -154,7 +158,7 @@ class _Preparation:
             self.folder / "walks-nodes.parquet",
             self.folder / "whole.roads",
             by=[_BY],
-            regions=self.city.name,
+            regions=self.city.regions,
             largest=LONGEST_PAST,
             time_zone=self.city.time_zone,
             workers=self.workers,
