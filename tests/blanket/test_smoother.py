@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -7,6 +9,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
 
+from geoblanket._geodesy import Floats
 from geoblanket.blanket import smoother
 from geoblanket.blanket.smoother import Basis, affine_basis, fit_ridge, kernel_basis, median_distance, traces
 
@@ -15,12 +18,21 @@ N = 60
 Z = RNG.normal(size=(N, 2))
 TARGETS = np.column_stack([np.sin(2 * Z[:, 0]), Z[:, 1] ** 2, Z[:, 0]]) + 0.3 * RNG.normal(size=(N, 3))
 GRAM = RBF(0.8)(Z)
-ALL = np.arange(N)
 OUTSIDE = np.eye(N) - affine_basis(Z) @ affine_basis(Z).T
 
 
+def kernel(points: Floats) -> Basis:
+    return kernel_basis(affine_basis(points), points / 0.8, np.random.default_rng(0))
+
+
+def gram(basis: Basis) -> Floats:
+    return np.asarray(basis.vectors @ np.diag(basis.values) @ basis.vectors.T)
+
+
 def basis() -> Basis:
-    return kernel_basis(affine_basis(Z), GRAM.copy(), ALL)
+    """Return a basis of the whole kernel."""
+    with mock.patch.object(smoother, "_UNREPRESENTED", 1e-9):
+        return kernel(Z)
 
 
 def oracle(target: int, penalty: float) -> tuple[float, np.ndarray]:
@@ -43,7 +55,6 @@ def test_regressions_are_those_of_kernel_ridge(together: bool) -> None:
         _, leave = oracle(target, penalty)
         expected = np.linalg.matrix_power(leave, smoother._TIMES) @ TARGETS[:, target]
         assert np.allclose(fit.residuals[:, target], expected, atol=1e-5)
-        assert fit.score[target] == pytest.approx(scores[best[target], target], rel=1e-4)
 
 
 def test_traces_are_those_of_the_dense_matrices() -> None:
@@ -71,13 +82,30 @@ def test_traces_are_the_variance_and_the_mean_square_of_products_of_noise() -> N
     assert (products**2).sum(axis=0).mean() == pytest.approx(diagonal[0], rel=0.05)
 
 
-def test_with_few_landmarks_the_gram_matrix_is_that_of_nystroem() -> None:
-    found = kernel_basis(affine_basis(Z), GRAM[:, :20].copy(), ALL[:20])
-    approximate = Nystroem(kernel="rbf", gamma=1 / (2 * 0.8**2), n_components=20).fit(Z[:20]).transform(Z)
-    expected = OUTSIDE @ approximate @ approximate.T @ OUTSIDE
-    # What is added to the diagonal (1e-8) counts where eigenvalues are as small as here (5e-6).
-    assert np.allclose(found.vectors @ np.diag(found.values) @ found.vectors.T, expected, atol=2e-4)
+def test_landmarks_represent_every_row_or_are_as_many_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = OUTSIDE @ GRAM @ OUTSIDE
+    assert np.allclose(gram(basis()), exact, atol=1e-6)
+    found = kernel(Z)
+    assert len(found.values) < len(basis().values)
+    assert 1e-4 < np.diag(exact - gram(found)).max() < 0.05
     assert np.allclose(found.vectors.T @ found.vectors, np.eye(len(found.values)), atol=1e-6)
+    monkeypatch.setattr(smoother, "_MOST_LANDMARKS", 12)
+    few = kernel(Z)
+    assert len(few.values) == 12
+    # No row is represented as badly as the worst is by landmarks taken at random.
+    nystroem = Nystroem(kernel="rbf", gamma=1 / (2 * 0.8**2), n_components=12).fit(Z[:12]).transform(Z)
+    at_random = OUTSIDE @ nystroem @ nystroem.T @ OUTSIDE
+    assert 0.05 < np.diag(exact - gram(few)).max() < 0.6 * np.diag(exact - at_random).max()
+
+
+def test_landmarks_of_some_rows_represent_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = np.random.default_rng(3).uniform(-1, 1, (600, 2))
+    whole = gram(kernel(many))
+    monkeypatch.setattr(smoother, "_ROWS_TO_PIVOT", 200)
+    some = kernel(many)
+    assert some.vectors.shape[0] == 600
+    assert not np.array_equal(gram(some), whole)
+    assert np.allclose(gram(some), whole, atol=0.05)
 
 
 def test_an_affine_basis_leaves_out_what_adds_nothing() -> None:
@@ -90,7 +118,7 @@ def test_an_affine_basis_leaves_out_what_adds_nothing() -> None:
 
 
 def test_a_kernel_of_equal_rows_adds_nothing_to_the_constant() -> None:
-    found = kernel_basis(affine_basis(np.zeros((N, 2))), np.ones((N, 1)), np.array([0]))
+    found = kernel(np.zeros((N, 2)))
     assert found.values.size == 0
     fit = fit_ridge(found, TARGETS)
     assert np.allclose(fit.residuals, TARGETS - TARGETS.mean(axis=0))

@@ -1,8 +1,9 @@
 """Kernel ridge regression of many targets on the same rows, and the traces that a test of its residuals needs.
 
-The kernel is Gaussian with a bandwidth for each block of columns. Its Gram matrix is replaced by that of Nyström
-landmarks, and an affine part is fitted without penalty. In the eigenvectors of the Gram matrix a ridge regression keeps
-a share d of each coordinate, so that all penalties of all targets together cost one matrix product.
+The kernel is Gaussian. Its Gram matrix is replaced by that of a few rows (Nyström landmarks), taken by pivoted Cholesky
+decomposition: always the row that those before represent worst, until none is represented badly. An affine part is
+fitted without penalty. In the eigenvectors of the Gram matrix a ridge regression keeps a share d of each coordinate, so
+that all penalties of all targets together cost one matrix product.
 
 The penalty that predicts best leaves a bias, and where the residuals of two variables share their bias, they look
 dependent. Each regression is therefore repeated on what it left, with the same penalty, until (1 - d)³ of a coordinate
@@ -15,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
-from scipy.spatial.distance import pdist
+from scipy.linalg.lapack import dpstrf
+from scipy.spatial.distance import cdist, pdist
 
 from geoblanket._geodesy import Floats
 
@@ -27,7 +28,11 @@ _PENALTIES = 10.0 ** np.arange(-7.0, 1.5, 0.5)
 """Ridge penalties to choose from, each times the number of rows."""
 _MOST_FREEDOM = 0.7
 """A regression may use at most this share of the rows as degrees of freedom."""
-_JITTER = 1e-8
+_ROWS_TO_PIVOT = 1000
+"""Landmarks are taken from at most this many rows."""
+_UNREPRESENTED = 0.01
+"""Share of a row's kernel that landmarks may leave unrepresented."""
+_MOST_LANDMARKS = 450
 _TIMES = 3
 """How often a target is regressed; 1 is plain kernel ridge regression."""
 _NEGLIGIBLE = 1e-10
@@ -54,8 +59,6 @@ class Fit:
     """What is left of each target, shape (n, targets)."""
     removed: Floats
     """Where the residuals of a target t are (I - H) t, the eigenvalues of I - (I - H)², shape (k, targets)."""
-    score: Floats
-    """The cross-validation error of each target's first regression, shape (targets,)."""
 
 
 def median_distance(points: Floats, rng: np.random.Generator) -> float:
@@ -77,26 +80,35 @@ def affine_basis(columns: Floats) -> Floats:
     return np.column_stack([np.full(len(columns), len(columns) ** -0.5), kept])
 
 
-def kernel_basis(affine: Floats, kernel: Floats, landmarks: npt.NDArray[np.intp]) -> Basis:
-    """Return the basis of a kernel that is known between all rows and some landmarks.
+def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> Basis:
+    """Return the basis of the kernel exp(-|a - b|² / 2) between points.
 
     Parameters
     ----------
     affine
         Basis of the part without penalty, from `affine_basis`.
-    kernel
-        The kernel of each row with each landmark, shape (n, D).
-    landmarks
-        The rows that are landmarks, shape (D,).
+    points
+        In units in which the bandwidth is 1, shape (n, d).
     """
-    between = kernel[landmarks]
-    between[np.diag_indices_from(between)] += _JITTER
-    factor = scipy.linalg.cholesky(between, lower=True, check_finite=False)
-    features = scipy.linalg.solve_triangular(factor, kernel.T, lower=True, check_finite=False).T
+    candidates = points
+    if len(points) > _ROWS_TO_PIVOT:
+        candidates = points[rng.choice(len(points), _ROWS_TO_PIVOT, replace=False)]
+    factor, pivots, rank, _ = dpstrf(_kernel(candidates, candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
+    rank = min(rank, _MOST_LANDMARKS)
+    landmarks = candidates[pivots[:rank] - 1]
+    features = scipy.linalg.solve_triangular(
+        factor[:rank, :rank], _kernel(landmarks, points), lower=True, overwrite_b=True, check_finite=False
+    ).T
     features -= affine @ (affine.T @ features)
     values, vectors = scipy.linalg.eigh(features.T @ features, check_finite=False, driver="evd")
     kept = values > _NEGLIGIBLE * max(values[-1], 1.0)
     return Basis(affine, features @ (vectors[:, kept] / np.sqrt(values[kept])), values[kept])
+
+
+def _kernel(points: Floats, others: Floats) -> Floats:
+    squared: Floats = cdist(points, others, "sqeuclidean")
+    squared *= -0.5
+    return np.exp(squared, out=squared)
 
 
 def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
@@ -122,7 +134,7 @@ def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
     chosen = np.full(targets.shape[1], scores.sum(axis=1).argmin()) if together else scores.argmin(axis=0)
     share_left = (1 - kept[chosen].T) ** _TIMES
     residuals = left - basis.vectors @ ((1 - share_left) * coordinates)
-    return Fit(residuals, 1 - share_left**2, scores[chosen, np.arange(len(chosen))])
+    return Fit(residuals, 1 - share_left**2)
 
 
 def traces(basis: Basis, removed: Floats, other_removed: Floats) -> tuple[Floats, Floats]:
