@@ -12,6 +12,7 @@ from geoblanket.evaluate.attacker import Cases, attack_report, zone_distance_km
 from geoblanket.evaluate.forward_backward import place_posteriors
 from geoblanket.evaluate.mobility_model import MobilityModel
 from geoblanket.evaluate.tracking import Attack, Tracking, find_runs, track, track_over_time
+from geoblanket.mobility.histories import Steps
 from tests.evaluate.test_mobility_model import dense
 from tests.evaluate.walking import COUNTS, TOWN, ZONE, Floats, present, random_channel, rows_of, wandering
 
@@ -52,6 +53,19 @@ def test_runs_are_the_stays_of_walks_in_the_zone() -> None:
         assert depth > 0 or index % 40 == 0
     assert begins == expected
     assert 60 < len(begins) < len(HERE)
+
+
+def test_a_vehicle_that_parks_begins_a_new_run() -> None:
+    parked = Steps(
+        histories=np.full((6, 3), 7, np.int32),
+        depth=np.array([0, 1, 2, 0, 1, 2], np.uint8),
+        regime=np.zeros(6, np.uint8),
+        next_place=np.full(6, 7, np.int32),
+        vehicle=np.zeros(6, np.int32),
+    )
+    assert find_runs(parked).tolist() == [0, 3]
+    assert find_runs(parked.where(parked.depth > 0)).tolist() == [0, 2]
+    assert find_runs(parked.where(parked.depth > 5)).tolist() == []
 
 
 @pytest.mark.parametrize("context", ["none", "markov:1", "markov:2"])

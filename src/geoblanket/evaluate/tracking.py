@@ -79,16 +79,17 @@ class Tracking:
 def find_runs(steps: Steps) -> Indices:
     """Return where runs begin among steps in a zone, ascending, shape (R,).
 
-    Steps must be as `collect_steps` gives them, less those elsewhere. A step goes on with the run before it if its
-    history does: if it is the same vehicle's, not the first of a walk, and the place before is the last step's.
+    Steps must be as `collect_steps` gives them, less those elsewhere or without a past. A step goes on with the run
+    before it if its history does, and is one step deeper into the same vehicle's walk. (With one earlier place only,
+    and without the first steps of walks, trips of a vehicle that parks between them look like one.)
     """
     if steps.histories.shape[1] < 2:
         raise ParameterError("Runs are found by the places before: histories must have one or more earlier places.")
+    past = steps.histories.shape[1] - 1
     goes_on = (
-        (steps.histories[1:, 1] == steps.histories[:-1, 0])
+        (steps.histories[1:, 1:] == steps.histories[:-1, :-1]).all(axis=1)
         & (steps.vehicle[1:] == steps.vehicle[:-1])
-        & (steps.depth[1:] > 0)
-        & ((steps.histories[1:, 2:] == steps.histories[:-1, 1:-1]).all(axis=1))
+        & (steps.depth[1:] == np.minimum(steps.depth[:-1] + 1, past))
     )
     return np.flatnonzero(np.concatenate([np.ones(min(1, len(steps)), bool), ~goes_on])).astype(np.int64)
 
