@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from benchmarks._measure import measure, show
@@ -56,8 +56,9 @@ def made(place_count: int, memory: int) -> tuple[ZoneRows, MobilityModel, Floats
 
 def never_leaving(model: MobilityModel) -> MobilityModel:
     """Return the model with transitions that sum to 1, as hmmlearn wants them, though rare ones are left out."""
-    scale = diags_array(1 / model.backward(np.ones((len(model), 1))).ravel())
-    return replace(model, own=scale @ model.own, leave=csr_array(scale @ model.leave))
+    scale = 1 / model.backward(np.ones((len(model), 1)))
+    own = model.own * scale if isinstance(model.own, np.ndarray) else csr_array(model.own.multiply(scale))
+    return replace(model, own=own, leave=csr_array(model.leave.multiply(scale)))
 
 
 def wandering(place_count: int) -> tuple[Places, Ints]:
