@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from geoblanket.cli._output import say
+from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
     from geoblanket.service.limits import Limits
@@ -62,15 +63,8 @@ def serve(
             show_default="no reports",
         ),
     ] = None,
-    device_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The key that the ledger was made with.")
-    ] = None,
-    counter: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The counter that the ledger was made with.", show_default="beside the ledger"
-        ),
-    ] = None,
+    key: KeyOption = None,
+    counter: CounterOption = None,
     access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = True,
 ) -> None:
     """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
@@ -106,25 +100,23 @@ def serve(
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
     limits = Limits()
-    desk = None if ledger is None else _open_desk(store, limits, ledger, device_key, counter)
     hosts = names | LOOPBACK_NAMES if local or names else None
-    app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
-    what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
     with listen(host, port) as listener:
+        desk = None if ledger is None else _open_desk(store, limits, ledger, key, counter)
+        app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
         configure_logs(access=access_log)
         address, number, *_ = listener.getsockname()
         shown = f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
+        what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
         ready = partial(say, f"Serving {what} on {shown} (Ctrl-C stops).")
         serve_app(app, listener, limits=limits, on_ready=ready)
     say("Stopped.")
 
 
-def _open_desk(
-    store: BundleStore, limits: Limits, ledger: Path, device_key: Path | None, counter: Path | None
-) -> ReportDesk:
+def _open_desk(store: BundleStore, limits: Limits, ledger: Path, key: Path | None, counter: Path | None) -> ReportDesk:
     from geoblanket.release.device import Device
     from geoblanket.service.report import ReportDesk
 
     bundle = store.bundles[0].bundle
-    key = b"" if device_key is None else device_key.read_bytes()
-    return ReportDesk(lambda: Device.open(bundle, ledger=ledger, device_key=key, counter=counter), limits=limits)
+    sealed_by = device_key(key)
+    return ReportDesk(lambda: Device.open(bundle, ledger=ledger, device_key=sealed_by, counter=counter), limits=limits)

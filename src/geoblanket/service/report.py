@@ -17,11 +17,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
+from geoblanket._strict_json import read_object
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.service.limits import LOOPBACK_NAMES, Limits, host_name
 from geoblanket.service.metrics import ServiceMetrics
 from geoblanket.service.refusals import OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
-from geoblanket.service.strict_json import read_object
 
 __all__ = ["ReportDesk", "router"]
 
