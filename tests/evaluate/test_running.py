@@ -15,7 +15,7 @@ from geoblanket.build.rows import make_rows
 from geoblanket.errors import InputError, MismatchError, OutputError
 from geoblanket.evaluate import running
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
-from geoblanket.evaluate.experiment import Experiment, read_experiment
+from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_experiments
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
 from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_path
 from geoblanket.evaluate.sanity import check_results
@@ -220,6 +220,20 @@ def test_equal_cost_gives_each_location_the_same_budget(town: Town, experiment: 
     assert found.results.filter(method="lp_markov1", variant="known past; equal cost per location")[
         "measure"
     ].to_list() == ["verified", "verified"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(shipped_experiments()))
+def test_every_shipped_experiment_runs(town: Town, tmp_path: Path, name: str) -> None:
+    shipped = read_experiment(name, quick=True)
+    settings = tuple(replace(one, max_rows=40, max_places=min(12, one.max_places)) for one in shipped.settings)
+    small = replace(shipped, settings=tuple({one.columns: one for one in settings}.values()), gap=0.1, max_tasks=200)
+    # Traces of the town tell a place every 15 seconds; blankets are known from the tests alone.
+    found = evaluate_cities([town.files], [small], tmp_path, workers=1)
+    assert found.violations == ()
+    told = found.results.filter(measure="held_out_loss", zone=ALL_ZONES)
+    for setting in small.settings:
+        assert not told.filter(epsilon=setting.epsilon, eta_km=setting.eta_km, loss_case=setting.loss_case).is_empty()
 
 
 def broken(results: pl.DataFrame, measure: str, method: str, factor: float) -> pl.DataFrame:

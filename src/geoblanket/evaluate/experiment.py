@@ -154,6 +154,8 @@ def _made(name: str, tables: Mapping[str, Any]) -> tuple[Experiment, _Quick]:
     unknown = {method for one in settings for method in one.methods} - set(METHODS)
     if unknown:
         problems.append(f"unknown methods {', '.join(sorted(unknown))} (known: {', '.join(METHODS)})")
+    if len({one.columns for one in settings}) < len(settings):
+        problems.append("some of its settings could not be told apart in results: give each a variant of its own")
     if not settings:
         problems.append("it has no settings: give one [[vary]] or more")
     if "title" not in values:

@@ -67,6 +67,20 @@ class Setting:
             raise ParameterError("A setting of the experiment is wrong: " + "; ".join(problems) + ".")
 
     @property
+    def columns(self) -> tuple[object, ...]:
+        """What identifies the setting in results, besides city and zone."""
+        return (
+            self.epsilon,
+            self.eta_km,
+            self.history_weights[0],
+            self.spacing_m,
+            self.interval_s,
+            self.max_places,
+            self.loss_case,
+            self.described,
+        )
+
+    @property
     def described(self) -> str:
         """What tells this setting from others that have the same columns in results, in words."""
         parts = [self.variant]
