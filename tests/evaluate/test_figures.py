@@ -60,7 +60,7 @@ points = st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5)), min_size=1, max_s
 
 @given(points=points)
 def test_the_front_is_what_no_other_point_beats(points: list[tuple[float, float]]) -> None:
-    values = {}
+    values: dict[tuple[str, float | str, str], Value] = {}
     for epsilon, (error, loss) in enumerate(points):
         values["lp", float(epsilon), "tracking_error"] = Value("tracking_error", error, "km")
         values["lp", float(epsilon), "held_out_loss"] = Value("held_out_loss", loss, "km")
