@@ -53,9 +53,9 @@ def test_a_verified_mechanism_leaks_no_more_than_epsilon(seed: int) -> None:
     found = posterior_leakage(
         mechanism.probabilities, problem.prior, mechanism.distance_mm / 1e6, eta_km=mechanism.eta_km
     )
-    # Floats lose 1e-15 of a ratio, which is more of ε the nearer two rows are.
+    # Logarithms of weights, down to −43, lose 1e-14 each, which is more of ε the nearer two rows are.
     nearest = mechanism.distance_mm[mechanism.distance_mm > 0].min(initial=10**6) / 1e6
-    assert found.expected <= found.maximum + 1e-15 <= mechanism.epsilon * (1 + 1e-12) + 1e-14 / nearest
+    assert found.expected <= found.maximum + 1e-15 <= mechanism.epsilon * (1 + 1e-12) + 4e-14 / nearest
 
 
 def test_reports_possible_from_one_place_only_leak_infinitely_and_impossible_ones_nothing() -> None:
