@@ -17,7 +17,7 @@ from geoblanket.evaluate.values import HELD_OUT, ONE_DESTINATION_LOSS, HeldOut, 
 
 __all__ = ["BASELINES", "tabulate"]
 
-BASELINES = ("lp", "constopt", "expmech", "lp_true_mb", "lp_markov1")
+BASELINES = ("lp", "constopt", "expmech", "lp_true_mb", "lp_markov1", "planar_laplace_remap")
 """Methods over which gains are told."""
 
 _LARGEST = ("epsilon_effective", "epsilon_per_location", "composed_epsilon", "leakage_max", "peak_memory_mb")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.errors import MismatchError, OutputError
+from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.outcome_store import OutcomeStore
+from geoblanket.evaluate.values import HeldOut, Value
+
+
+def outcome() -> ZoneOutcome:
+    losses = VehicleLosses(np.array([1, 4], np.int32), np.array([2.0, 3.0]), np.array([0.5, 0.25]))
+    made = MethodOutcome(
+        "lp",
+        (Value("design_loss", 0.1, "km", 0.05, 0.2), Value("composed_epsilon", math.inf, "per km", part="T = 2")),
+        {HeldOut("held_out_loss", "km"): losses, HeldOut("held_out_loss", "km", "hour 08"): losses},
+        "",
+    )
+    missing = MethodOutcome("tight", (Value("verified", 0.0, ""),), {}, "does not exist")
+    return ZoneOutcome(3, 0.25, "km", 250.0, 30.0, (made, missing))
+
+
+def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
+    store = OutcomeStore(tmp_path / "kept", {"a": 1}, resume=False)
+    store.add("one", outcome())
+    found, wanted = OutcomeStore(tmp_path / "kept", {"a": 1}, resume=True).get("one"), outcome()
+    assert found is not None
+    assert (found.zone, found.share, found.unit, found.spacing_m) == (3, 0.25, "km", 250.0)
+    for one, other in zip(found.methods, wanted.methods, strict=True):
+        assert (one.method, one.values, one.note) == (other.method, other.values, other.note)
+        assert list(one.held_out) == list(other.held_out)
+        for what, losses in other.held_out.items():
+            assert np.array_equal(one.held_out[what].vehicle, losses.vehicle)
+            assert np.array_equal(one.held_out[what].steps, losses.steps)
+            assert np.array_equal(one.held_out[what].loss, losses.loss)
+
+
+def test_what_is_damaged_or_absent_is_done_again(tmp_path: Path) -> None:
+    store = OutcomeStore(tmp_path / "kept", {}, resume=False)
+    assert store.get("one") is None
+    store.add("one", outcome())
+    (file,) = (tmp_path / "kept").glob("*.outcome")
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+    assert store.get("one") is None
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    OutcomeStore(tmp_path / "kept", {"gap": 0.1}, resume=False)
+    with pytest.raises(OutputError, match="--resume"):
+        OutcomeStore(tmp_path / "kept", {"gap": 0.1}, resume=False)
+    with pytest.raises(MismatchError, match="gap"):
+        OutcomeStore(tmp_path / "kept", {"gap": 0.2}, resume=True)
