@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, f
 
 from geoblanket._geodesy import Floats
-from geoblanket.blanket.analytic import analytic_test, shortened
+from geoblanket.blanket.analytic import _mean_wald, analytic_test, shortened
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import CIResult
 from geoblanket.blanket.processes import simulate_windows
 
 ALPHA = 0.05
 REPETITIONS = 40
+REPETITIONS_OF_NOISE = 1000
 
 
 class Kind(NamedTuple):
@@ -25,6 +26,8 @@ class Kind(NamedTuple):
 
 
 KINDS = [Kind("smooth", "gaussian", 1), Kind("rough", "heavy", 2), Kind("rough", "gaussian", 3)]
+# Where regressions leave a bias, more rows show it: samples for tests of the level.
+SAMPLES = {1: 200, 2: 200, 3: 500}
 
 
 def results(kind: Kind, samples: int, order: int) -> list[CIResult]:
@@ -38,7 +41,7 @@ def results(kind: Kind, samples: int, order: int) -> list[CIResult]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_true_hypotheses_are_rejected_as_rarely_as_promised(kind: Kind) -> None:
-    found = results(kind, 200, kind.m)
+    found = results(kind, SAMPLES[kind.m], kind.m)
     rejected = sum(result.p_value <= ALPHA for result in found)
     assert rejected <= binom.ppf(0.999, REPETITIONS, ALPHA)
     # A test that never doubts would pass the first check.
@@ -108,6 +111,28 @@ def test_another_seed_gives_another_but_similar_result() -> None:
     found = [analytic_test(x, y, z, seed=seed).p_value for seed in range(10)]
     assert len(set(found)) == 10
     assert sum(p_value <= ALPHA for p_value in found) in (0, 10)
+
+
+def test_a_mean_of_statistics_has_the_level_it_promises() -> None:
+    rng = np.random.default_rng(6)
+    draws = np.append([-1] * 4, np.arange(5).repeat(5))
+    mixing = np.eye(29) + 0.3 * rng.normal(size=(29, 29))
+    p_values = np.array(
+        [_mean_wald(rng.normal(size=(200, 29)) @ mixing, np.ones(29), draws)[1] for _ in range(REPETITIONS_OF_NOISE)]
+    )
+    for level in (0.01, 0.05, 0.5):
+        low, high = (binom.ppf(tail, REPETITIONS_OF_NOISE, level) for tail in (0.001, 0.999))
+        assert low <= (p_values <= level).sum() <= high
+
+
+def test_a_mean_of_equal_statistics_is_a_regression_of_one() -> None:
+    products = np.random.default_rng(7).normal(0.2, 1, (60, 3))
+    statistic, p_value = _mean_wald(products, np.ones(3), np.full(3, -1))
+    # Without a constant, R² of a regression of 1 and its F-test: an independent way to the same number.
+    fitted = products @ np.linalg.lstsq(products, np.ones(60))[0]
+    share = (fitted**2).sum() / 60
+    assert statistic == pytest.approx(60 * share)
+    assert p_value == pytest.approx(f.sf(share / 3 / ((1 - share) / 57), 3, 57))
 
 
 def test_shortening_keeps_directions_and_order_of_lengths() -> None:
