@@ -15,8 +15,8 @@ from tests.evaluate.made_up import LOSSES, made_up
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "c-mdp.tex"
 
-SCORES = {
-    "bce": 0.2, "accuracy": 0.94, "precision": 0.95, "recall": None, "f1": 0.96, "negative_precision": 0.4,
+SCORES: dict[str, float | None] = {
+    "n": 500, "bce": 0.2, "accuracy": 0.94, "precision": 0.95, "recall": None, "f1": 0.96, "negative_precision": 0.4,
     "negative_recall": 0.75, "negative_f1": 0.73,
 }  # fmt: skip
 TRAINING = {
@@ -62,10 +62,18 @@ def test_prediction_and_sizes_come_from_training() -> None:
     assert rows["prediction: negative precision"].verdict == "differs"
     assert (rows["prediction: recall"].measured, rows["prediction: recall"].verdict) == (
         "–; on tested hypotheses only –",
-        "",
+        "cannot be decided",
     )
     assert rows["blankets of at most 2 locations"].measured == "80.0% of samples, as predicted"
     assert rows["blankets of at most 2 locations"].verdict == "differs"
+
+
+def test_a_few_hypotheses_decide_nothing_about_predictions() -> None:
+    scores = {kind: {**SCORES, "n": 20} for kind in ("all", "tested")}
+    few = {"evaluations": [{"model": "network", "trained_on": "all", "scores": scores}]}
+    rows = {row.topic: row for row in paper_rows(Story.of(made_up(), {}), {"porto": few})}
+    assert rows["prediction: accuracy"].verdict == "cannot be decided"
+    assert "Judged by 20 hypotheses" in rows["prediction: accuracy"].why
 
 
 def test_every_row_says_where_in_the_paper_it_stands_and_why_it_may_differ() -> None:

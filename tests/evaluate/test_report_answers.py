@@ -8,6 +8,7 @@ import pytest
 from geoblanket.evaluate.report_answers import attack_answers, cost_answers, which_answers, worth_left
 from geoblanket.evaluate.report_sections import parts_sentence, sweep_sentences
 from geoblanket.evaluate.report_table import Panel, main_panels, sweep_panels
+from geoblanket.evaluate.report_words import best_plain
 from tests.evaluate.made_up import LOSSES, made_up
 
 
@@ -132,3 +133,28 @@ def test_hours_are_counted_by_what_is_decided() -> None:
     told = parts_sentence(sweep_panels(results)[0], "lp_cmdp", "lp")
     assert "in 2 of 4 parts, above it in 1, and in 1 it cannot be decided" in told
     assert "hour of day 0 (20.0%), the least at 3 (-20.0%)" in told
+
+
+def test_at_equal_error_of_the_attacker_losses_are_compared_by_interpolation() -> None:
+    def results(method: str, points: list[tuple[float, float, float]]) -> pl.DataFrame:
+        parts = []
+        for epsilon, error, loss in points:
+            one = made_up({method: 1.0}, epsilons=(epsilon,))
+            for measure, value in (("tracking_error", error), ("held_out_loss", loss)):
+                chosen = pl.col("measure") == measure
+                one = one.with_columns(value=pl.when(chosen).then(value).otherwise("value"))
+            parts.append(one)
+        return pl.concat(parts)
+
+    lp = results("lp", [(1.0, 1.0, 1.0), (4.0, 0.5, 0.5)])
+    context = results("lp_cmdp", [(1.0, 0.75, 0.6), (4.0, 0.1, 0.1)])
+    told = " ".join(attack_answers(main_panels(pl.concat([lp, context]))[0], reports=10))
+    assert "LP+C-mDP loses 20% less than LP (interpolated" in told
+    assert "At equal error" not in " ".join(attack_answers(main_panels(lp)[0], reports=10))
+
+
+def test_lp_stands_for_methods_without_context_unless_another_is_surely_lower() -> None:
+    assert best_plain(_panel({"lp": 1.0, "constopt": 0.99}, uncertainty=0.05)) == "lp"
+    assert best_plain(_panel({"lp": 1.0, "constopt": 0.9})) == "constopt"
+    assert best_plain(_panel({"constopt": 0.9, "expmech": 1.0})) == "constopt"
+    assert best_plain(_panel({"lp_cmdp": 0.9})) is None

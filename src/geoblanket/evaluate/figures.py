@@ -24,7 +24,7 @@ from geoblanket.evaluate.figures_style import (
 )
 from geoblanket.evaluate.report_table import Panel, saved
 
-__all__ = ["along_epsilon", "gain_figure", "pareto_figure", "pareto_front"]
+__all__ = ["along_epsilon", "gain_figure", "pareto_figure", "pareto_front", "trade_off"]
 
 _PANEL_IN, _LABELS_IN, _ROW_IN = 3.3, 1.5, 2.6
 
@@ -112,7 +112,7 @@ def pareto_figure(panels: Sequence[Panel], *, measure: str, name: str, methods: 
         quiet(axes)
         _draw_front(axes, panel, measure, methods)
         for method in methods:
-            points = _trade_off(panel, method, measure)
+            points = trade_off(panel, method, measure)
             if not points:
                 continue
             look = look_of(method)
@@ -150,7 +150,7 @@ def pareto_front(panel: Panel, measure: str, methods: Sequence[str]) -> list[tup
     points = [
         (error, loss, method, epsilon)
         for method in methods
-        for error, loss, epsilon in _trade_off(panel, method, measure)
+        for error, loss, epsilon in trade_off(panel, method, measure)
     ]
     front: list[tuple[float, float, str, float]] = []
     for point in sorted(points, key=lambda one: (-one[0], one[1])):
@@ -164,8 +164,8 @@ def _name_cities(top: Sequence[Axes], panels: Sequence[Panel]) -> None:
         axes.set_title(panel.city.title(), fontsize=10, color=INK, loc="left")
 
 
-def _trade_off(panel: Panel, method: str, measure: str) -> list[tuple[float, float, float]]:
-    """Return the attacker's error, the loss and ε at each point that has both."""
+def trade_off(panel: Panel, method: str, measure: str) -> list[tuple[float, float, float]]:
+    """Return the attacker's error, the loss and ε of a method at each point that has both."""
     return [
         (error, loss, float(epsilon))
         for epsilon in panel.points

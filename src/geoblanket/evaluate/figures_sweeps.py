@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -14,6 +12,7 @@ from geoblanket._picture import new_figure
 from geoblanket.evaluate.figures_style import INK, draw_series, label_lines, label_of, look_of, quiet, say_beside
 from geoblanket.evaluate.report_table import Panel, saved
 from geoblanket.evaluate.report_words import number
+from geoblanket.evaluate.values import Value
 
 __all__ = ["PARTS", "SWEEPS", "gain_by_figure", "sweep_figure", "tracking_figure"]
 
@@ -85,7 +84,7 @@ def _draw_blind(axes: Axes, panel: Panel, methods: Sequence[str]) -> None:
         x = [panel.points.index(point) for point, _ in series]
         y = [value.value for _, value in series]
         axes.plot(x, y, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
-        say_beside(axes, "without reports", (x[-1], y[-1]))
+        say_beside(axes, "without reports", (x[-1], y[-1]), above=False)
 
 
 def _label_ends(axes: Axes, panel: Panel, methods: Sequence[str], measure: str) -> None:
@@ -99,26 +98,34 @@ def _title(panel: Panel) -> str:
 
 
 def gain_by_figure(panels: Sequence[Panel], *, method: str, over: str) -> Figure:
-    """Draw by which share a method's loss is below another's for each hour or speed, with intervals."""
+    """Draw by which share a method's loss is below another's for each hour or speed, with intervals.
+
+    Where one vehicle only was there, there is no interval, and the point is hollow.
+    """
     figure = new_figure(width_in=4.6 * len(panels), height_in=2.9)
     grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    estimates: list[float] = []
     for axes, panel in zip(grid, panels, strict=True):
         quiet(axes)
-        found = [(at, value) for at, point in enumerate(panel.points) if (value := saved(panel, method, over, point))]
-        x, y = np.array([(at, value.value) for at, value in found], np.float64).reshape(-1, 2).T
-        low, high = (
-            np.array([math.nan if bound is None else bound for bound in bounds])
-            for bounds in ([value.low for _, value in found], [value.high for _, value in found])
-        )
-        colour = look_of(method).colour
-        axes.vlines(x, low, high, color=colour, linewidth=2.2, alpha=0.45)
-        axes.plot(x, y, linestyle="", marker="o", color=colour, markersize=5)
         axes.axhline(0, color=look_of(over).colour, linewidth=1.2)
-        names = [number(point).removesuffix(" mph") for point in panel.points]
-        every = max(1, len(names) // 8)
-        axes.set_xticks(range(0, len(names), every), names[::every])
+        positions = [at if isinstance(point, str) else float(point) for at, point in enumerate(panel.points)]
+        for at, point in zip(positions, panel.points, strict=True):
+            if (difference := saved(panel, method, over, point)) is not None:
+                _draw_difference(axes, at, difference, look_of(method).colour)
+                estimates.append(difference.value)
+        if isinstance(panel.points[0], str):
+            axes.set_xticks(positions, [number(point).removesuffix(" mph") for point in panel.points])
         axes.set_xlabel(SWEEPS[panel.along] + (", mph" if panel.along == "speed" else ""), fontsize=8.5, color=INK)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_title(_title(panel), fontsize=10, color=INK, loc="left")
+    if estimates:  # wide intervals of few vehicles would leave no room for the others
+        grid[0].set_ylim(min(-0.1, min(estimates) - 0.1), max(estimates) + 0.1)
     grid[0].set_ylabel(f"loss of {label_of(method)}\nbelow that of {label_of(over)}", fontsize=8.5, color=INK)
     return figure
+
+
+def _draw_difference(axes: Axes, at: float, difference: Value, colour: str) -> None:
+    known = difference.low is not None and difference.high is not None
+    if known:
+        axes.vlines(at, difference.low, difference.high, color=colour, linewidth=2.2, alpha=0.45)  # type: ignore[arg-type]  # both are known
+    axes.plot(at, difference.value, "o", color=colour, markersize=5, markerfacecolor=colour if known else "white")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from geoblanket.evaluate.figures import pareto_front
+import numpy as np
+
+from geoblanket.evaluate.figures import pareto_front, trade_off
 from geoblanket.evaluate.figures_style import label_of
 from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.report_words import (
@@ -154,6 +156,7 @@ def attack_answers(panel: Panel, *, reports: int | None) -> Iterator[str]:
         yield f"{label_of(method)} at ε = {number(point)} per km. {' '.join(parts)}"
     yield from _tracking_verdict(panel, method)
     yield from _who_is_tracked(panel)
+    yield from _at_equal_error(panel)
     yield from _front(panel)
 
 
@@ -203,6 +206,24 @@ def _who_is_tracked(panel: Panel) -> Iterator[str]:
     ):
         if points:
             yield f"At {points_in_words(panel, points)}, {words}."
+
+
+def _at_equal_error(panel: Panel) -> Iterator[str]:
+    """Say how losses compare where the tracking attacker errs by as much, whatever ε is then."""
+    context, plain = primary(panel), best_plain(panel)
+    if context is None or plain is None:
+        return
+    ours, theirs = (sorted(trade_off(panel, one, "tracking_error")) for one in (context, plain))
+    if len(theirs) < 2:
+        return
+    errors, losses = np.array([(error, loss) for error, loss, _ in theirs]).T
+    below = [1 - loss / float(np.interp(e, errors, losses)) for e, loss, _ in ours if errors[0] <= e <= errors[-1]]
+    if below:
+        shares = " to ".join(dict.fromkeys(percent(pick(below)) for pick in (min, max)))
+        yield (
+            f"At equal error of the tracking attacker, instead of equal ε, {label_of(context)} loses {shares} less "
+            f"than {label_of(plain)} (interpolated between values of ε; no intervals)."
+        )
 
 
 def _front(panel: Panel) -> Iterator[str]:

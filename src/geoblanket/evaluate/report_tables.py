@@ -25,7 +25,8 @@ def add_losses(page: Page, panel: Panel) -> None:
     page.table(
         ("", *(f"ε = {number(point)}" for point in panel.points)),
         rows,
-        caption=f"{panel.city.title()}: loss on held-out walks, {panel.unit('held_out_loss')}, with 95 % intervals.",
+        caption=f"{panel.city.title()}: loss on held-out walks, {panel.unit('held_out_loss')}, with 95 % intervals"
+        f"{_sample(panel)}.",
     )
 
 
@@ -122,6 +123,16 @@ def add_efficiency(page: Page, panel: Panel) -> None:
         caption=f"{panel.city.title()} at ε = {number(point)} per km. Rows, seconds and bytes of all zones together; "
         "outputs: mean number of places that are reported in more than one of a thousand cases.",
     )
+
+
+def _sample(panel: Panel) -> str:
+    """Return how many held-out vehicles and steps losses are of, if known."""
+    for method in panel.methods:
+        for point in panel.points:
+            vehicles, steps = (panel.number(method, f"held_out_{what}", point) for what in ("vehicles", "steps"))
+            if vehicles is not None and steps is not None:
+                return f"; {vehicles:,.0f} vehicles, {steps:,.0f} steps"
+    return ""
 
 
 def _with_interval(value: Value | None) -> str:

@@ -54,8 +54,12 @@ def primary(panel: Panel) -> str | None:
 
 
 def best_plain(panel: Panel) -> str | None:
-    """Return the method without context that has the least loss at most values of ε."""
-    wins = least_loss_at(panel, [method for method in panel.methods if method not in _CONTEXT])
+    """Return the best method without context: LP, unless others are surely lower; then the one with the most wins."""
+    plain = [method for method in panel.methods if method not in _CONTEXT and panel.series(method, "held_out_loss")]
+    lower = [method for method in plain if method != "lp" and overall(panel, method, "lp") is Overall.LOWER]
+    if "lp" in plain and not lower:
+        return "lp"
+    wins = least_loss_at(panel, lower or plain)
     return max(wins, key=lambda method: len(wins[method])) if wins else None
 
 
