@@ -6,7 +6,14 @@ import { mapUrl } from "./service.js";
 import { colours, STEPS } from "./theme.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
-const WIDTHS = { 0: [1.2, 5], 1: [0.9, 4], 2: [0.6, 3], 3: [0.3, 2] };
+
+/** Roads from small to large: those of a rank are drawn from some zoom on, and grow wider, in pixels, from 10 to 16. */
+const ROADS = [
+  { rank: 3, from: 12, width: [0.3, 2] },
+  { rank: 2, from: 10.5, width: [0.6, 3] },
+  { rank: 1, from: 0, width: [0.9, 4] },
+  { rank: 0, from: 0, width: [1.2, 5] },
+];
 
 const line = (coordinates, properties = {}) => ({
   type: "Feature",
@@ -21,20 +28,42 @@ const point = (coordinates, properties = {}) => ({
 
 function heatColour(palette) {
   const steps = STEPS.flatMap((step, index) => [step, palette[index + 1]]);
-  return ["step", ["coalesce", ["feature-state", "probability"], 0], palette[0], ...steps];
+  return ["step", ["get", "probability"], palette[0], ...steps];
+}
+
+/** A value for each kind of way: the latest of the true one, what is older, the guessed one, and the reported one. */
+const byKind = (latest, older, guess, reported) =>
+  ["match", ["get", "kind"], "true", latest, "older", older, "guess", guess, reported]; // prettier-ignore
+
+function roadLayer({ rank, from, width }) {
+  return {
+    id: `roads-${rank}`,
+    type: "line",
+    source: "roads",
+    minzoom: from,
+    filter: ["==", ["get", "rank"], rank],
+    paint: {
+      "line-color": rank < 2 ? colours().mainRoad : colours().road,
+      "line-width": ["interpolate", ["exponential", 1.5], ["zoom"], 10, width[0], 16, width[1]],
+    },
+  };
+}
+
+/** Without roads, the cells of places are drawn instead. */
+function placesLayer() {
+  return { id: "places", type: "line", source: "cells", paint: { "line-color": colours().road, "line-width": 0.5 } };
 }
 
 /** The style of the map in the colours of the theme. */
 function style(roads, palette) {
   const colour = colours();
-  const byRank = (values) => ["match", ["get", "rank"], 0, values[0], 1, values[1], 2, values[2], values[3]];
-  const width = [0, 1].map((end) => byRank([0, 1, 2, 3].map((rank) => WIDTHS[rank][end])));
   const geojson = (data) => ({ type: "geojson", data });
   return {
     version: 8,
     sources: {
       ...(roads ? { roads: { ...geojson(mapUrl("roads")), maxzoom: 14 } } : {}),
-      cells: geojson(mapUrl("cells")),
+      ...(roads ? {} : { cells: geojson(mapUrl("cells")) }),
+      heat: geojson(NOTHING),
       borders: geojson(NOTHING),
       steps: geojson(NOTHING),
     },
@@ -43,27 +72,10 @@ function style(roads, palette) {
       {
         id: "heat",
         type: "fill",
-        source: "cells",
-        paint: {
-          "fill-color": heatColour(colour[palette]),
-          "fill-opacity": ["case", ["==", ["feature-state", "probability"], null], 0, 0.92],
-          "fill-antialias": false,
-        },
+        source: "heat",
+        paint: { "fill-color": heatColour(colour[palette]), "fill-opacity": 0.92, "fill-antialias": false },
       },
-      ...(roads
-        ? [
-            {
-              id: "roads",
-              type: "line",
-              source: "roads",
-              layout: { "line-cap": "round", "line-join": "round" },
-              paint: {
-                "line-color": byRank([colour.mainRoad, colour.mainRoad, colour.road, colour.road]),
-                "line-width": ["interpolate", ["exponential", 1.5], ["zoom"], 10, width[0], 16, width[1]],
-              },
-            },
-          ]
-        : [{ id: "places", type: "line", source: "cells", paint: { "line-color": colour.road, "line-width": 0.5 } }]),
+      ...(roads ? ROADS.map(roadLayer) : [placesLayer()]),
       {
         id: "borders",
         type: "line",
@@ -77,9 +89,9 @@ function style(roads, palette) {
         filter: ["==", ["geometry-type"], "LineString"],
         layout: { "line-cap": "round", "line-join": "round" },
         paint: {
-          "line-color": ["match", ["get", "kind"], "true", colour.ink, "guess", colour.other, colour.accent],
-          "line-width": ["match", ["get", "kind"], "true", 4, "guess", 2.5, 1],
-          "line-opacity": ["match", ["get", "kind"], "true", 0.85, "guess", 0.9, 0.45],
+          "line-color": byKind(colour.ink, colour.ink, colour.other, colour.accent),
+          "line-width": byKind(4, 3, 2.5, 1),
+          "line-opacity": byKind(0.85, 0.25, 0.9, 0.45),
         },
       },
       {
@@ -103,16 +115,18 @@ export class CityMap {
   /**
    * @param {string} container The id of the element to draw in.
    * @param {{places: [number, number][], roads: boolean}} city
+   * @param {number[]} shown Places that are in sight at first.
+   * @param {Promise<Map<number, object>>} cells The cell of each place, a feature of GeoJSON.
    */
-  constructor(container, city) {
+  constructor(container, city, shown, cells) {
     this.city = city;
+    this.cells = cells;
     this.palette = "report";
-    this.coloured = new Set();
     this.map = new maplibregl.Map({
       container,
       style: style(city.roads, this.palette),
-      bounds: boxAround(city.places),
-      fitBoundsOptions: { padding: 40 },
+      bounds: boxAround(shown.map((place) => city.places[place])),
+      fitBoundsOptions: { padding: 70 },
       attributionControl: false,
       dragRotate: false,
       pitchWithRotate: false,
@@ -147,13 +161,11 @@ export class CityMap {
 
   /** Colour the cells of places by their probability. @param {number[]} places @param {number[]} probability */
   async showHeat(places, probability) {
-    await this.ready;
-    const wanted = new Set(places);
-    for (const id of this.coloured) if (!wanted.has(id)) this.map.removeFeatureState({ source: "cells", id });
-    places.forEach((id, index) =>
-      this.map.setFeatureState({ source: "cells", id }, { probability: probability[index] }),
+    const [cells] = await Promise.all([this.cells, this.ready]);
+    const coloured = places.flatMap((place, index) =>
+      cells.has(place) ? [{ ...cells.get(place), properties: { probability: probability[index] } }] : [],
     );
-    this.coloured = wanted;
+    this.map.getSource("heat").setData({ type: "FeatureCollection", features: coloured });
   }
 
   /** Draw ways over places, each with its kind, and the places that were reported, with their age. */

@@ -8,7 +8,7 @@ const perHour = (bundle) =>
 
 const ROWS = [
   ["Mean error of a report", "how far the reported place is from the true one", (f) => metres(f.error_m)],
-  ["Median error of a report", "half of all reports are nearer", (f) => metres(f.median_error_m)],
+  ["Median error of a report", "half of all reports are at most this far off", (f) => metres(f.median_error_m)],
   ["True place reported", "so often a report is exactly right", (f) => percent(f.exact)],
   [
     "Error of a recipient's best guess",

@@ -7,7 +7,7 @@ import { showLegend } from "./legend.js";
 import { PlacesView } from "./places_view.js";
 import { showPromise } from "./promise_view.js";
 import { ReplayView } from "./replay_view.js";
-import { overview as askOverview } from "./service.js";
+import { cells as askCells, overview as askOverview } from "./service.js";
 import { State } from "./state.js";
 import { followTheme } from "./theme.js";
 
@@ -39,6 +39,18 @@ function beginning(overview) {
   }; // prettier-ignore
 }
 
+/** The places of the zone where the vehicle is. */
+function sameZone({ bundles }, { a, place }) {
+  const { zone } = bundles.find((bundle) => bundle.sha256 === a);
+  return zone.flatMap((number, other) => (number === zone[place] ? [other] : []));
+}
+
+/** After a change of the view: maps have another size, and the vehicle may be out of sight. */
+function showAgain(maps, state, overview) {
+  for (const { map } of maps) map.resize();
+  if (["explore", "compare"].includes(state.values.view)) maps[0].fit(sameZone(overview, state.values));
+}
+
 function followAddress(state, overview) {
   const go = () => {
     const asked = window.location.hash.slice(1);
@@ -58,11 +70,12 @@ async function start() {
   const overview = await askOverview();
   if (!overview.bundles.length) throw new Error("No bundle that is served has places, so there is no map to show.");
   const state = new State(beginning(overview));
-  const first = new CityMap("map-a", overview);
+  const cells = askCells();
+  const first = new CityMap("map-a", overview, sameZone(overview, state.values), cells);
   const maps = [first];
   const second = () => {
     if (maps.length < 2) {
-      maps.push(new CityMap("map-b", overview));
+      maps.push(new CityMap("map-b", overview, sameZone(overview, state.values), cells));
       moveTogether(...maps);
       maps[1].map.jumpTo({ center: first.map.getCenter(), zoom: first.map.getZoom() });
       maps[1].showBorders(state.values.b);
@@ -86,7 +99,7 @@ async function start() {
   state.on(["a", "view"], () =>
     showPromise(byId("promise"), overview.bundles.find((bundle) => bundle.sha256 === state.values.a)),
   );
-  state.on(["view"], () => requestAnimationFrame(() => maps.forEach(({ map }) => map.resize())));
+  state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
   state.on(["view", "layer"], paint);
   followTheme(byId("theme"), paint);
   first.showBorders(state.values.a);

@@ -4,7 +4,7 @@ import { nearestPlace } from "./geometry.js";
 import { figuresTable, choicesTable } from "./figures.js";
 import { PlaceMarker } from "./markers.js";
 import * as service from "./service.js";
-import { bundleInWords, metres, percent } from "./words.js";
+import { bundleInWords, element, metres, percent } from "./words.js";
 
 const HINTS = {
   report: "From where the vehicle is, each place is reported with the probability that its colour tells.",
@@ -14,6 +14,13 @@ const HINTS = {
 };
 
 const byId = (id) => document.getElementById(id);
+
+/** All places of a zone with the probability that each is reported: many are never. */
+function overZone(zone, place, { outputs, probability }) {
+  const found = new Map(outputs.map((output, index) => [output, probability[index]]));
+  const places = zone.flatMap((number, other) => (number === zone[place] ? [other] : []));
+  return [places, places.map((other) => found.get(other) ?? 0)];
+}
 
 export class PlacesView {
   /**
@@ -161,7 +168,7 @@ export class PlacesView {
       const { map, markers } = this.panels[name];
       map.showWays(previous === null ? [] : [{ kind: "true", places: [previous, place] }], []);
       if (conclusion) map.showHeat(conclusion.places, conclusion.after);
-      else map.showHeat(figures.outputs, figures.probability);
+      else map.showHeat(...overZone(bundle.zone, place, figures));
       markers.present.put(place);
       markers.previous.put(previous === place ? null : previous);
       markers.reported.put(conclusion?.output ?? null);
@@ -170,22 +177,19 @@ export class PlacesView {
         this.shown.length > 1 ? `${name.toUpperCase()}: ${bundleInWords(bundle)}` : bundleInWords(bundle);
     }
     byId("figures").replaceChildren(figuresTable(found));
-    byId("layer-hint").textContent = layer === "conclusion" ? this.concluded(found) : HINTS.report;
+    const told = layer === "conclusion" ? found.map((side) => this.concluded(side, found.length)) : [];
+    byId("layer-hint").replaceChildren(...[HINTS[layer], ...told].map((words) => element("p", {}, words)));
     this.showControls(found[0]);
   }
 
-  concluded(found) {
-    const { place } = this.state.values;
-    const sides = found.map(({ name, conclusion }) => {
-      const at = conclusion.places.indexOf(place);
-      const side = found.length > 1 ? `${name.toUpperCase()}: ` : "";
-      return (
-        `${side}To the recipient the true place was ${percent(conclusion.before[at])} probable, and is ` +
-        `${percent(conclusion.after[at])} now; the best guess is expected to be ${metres(conclusion.error_m)} off, and ` +
-        `was ${metres(conclusion.error_before_m)} without the report.`
-      );
-    });
-    return [HINTS.conclusion, ...sides].join(" ");
+  /** What the report changed, in words. */
+  concluded({ name, conclusion }, sides) {
+    const at = conclusion.places.indexOf(this.state.values.place);
+    return (
+      `${sides > 1 ? `${name.toUpperCase()}: ` : ""}To the recipient the true place was ` +
+      `${percent(conclusion.before[at])} probable, and is ${percent(conclusion.after[at])} now. The best guess is ` +
+      `expected to be ${metres(conclusion.error_m)} off; without the report, ${metres(conclusion.error_before_m)}.`
+    );
   }
 
   showControls({ bundle, figures }) {

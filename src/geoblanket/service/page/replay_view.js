@@ -137,7 +137,8 @@ export class ReplayView {
     this.map.showWays(
       [
         { kind: "released", places: reported.slice(-TAIL).map(({ place }) => place) },
-        { kind: "true", places: past.map((one) => one.true) },
+        { kind: "older", places: past.slice(0, 1 - TAIL).map((one) => one.true) },
+        { kind: "true", places: past.slice(-TAIL).map((one) => one.true) },
         { kind: "guess", places: past.slice(-TAIL).map((one) => one.guess) },
       ],
       reported,

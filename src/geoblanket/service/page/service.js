@@ -18,6 +18,13 @@ const ask = async (path, question) =>
   );
 
 export const overview = async () => answered(await fetch("/explore/overview"));
+
+/** The cell of each place, by its number. */
+export async function cells() {
+  const { features } = await answered(await fetch("/explore/cells"));
+  return new Map(features.map((feature) => [feature.id, feature]));
+}
+
 export const outlook = (question) => ask("outlook", question);
 export const conclusion = (question) => ask("conclusion", question);
 export const choices = (question) => ask("choices", question);
