@@ -142,15 +142,23 @@ def test_at_equal_error_of_the_attacker_losses_are_compared_by_interpolation() -
             one = made_up({method: 1.0}, epsilons=(epsilon,))
             for measure, value in (("tracking_error", error), ("held_out_loss", loss)):
                 chosen = pl.col("measure") == measure
-                one = one.with_columns(value=pl.when(chosen).then(value).otherwise("value"))
+                one = one.with_columns(
+                    pl.when(chosen).then(pl.lit(bound)).otherwise(name).alias(name)
+                    for name, bound in (("value", value), ("low", value - 0.01), ("high", value + 0.01))
+                )
             parts.append(one)
         return pl.concat(parts)
 
     lp = results("lp", [(1.0, 1.0, 1.0), (4.0, 0.5, 0.5)])
     context = results("lp_cmdp", [(1.0, 0.75, 0.6), (4.0, 0.1, 0.1)])
-    told = " ".join(attack_answers(main_panels(pl.concat([lp, context]))[0], reports=10))
+    told = " ".join(which_answers(main_panels(pl.concat([lp, context]))[0], None))
     assert "LP+C-mDP loses 20% less than LP (interpolated" in told
-    assert "At equal error" not in " ".join(attack_answers(main_panels(lp)[0], reports=10))
+    assert "is paid for" not in told
+    assert "At equal error" not in " ".join(which_answers(main_panels(lp)[0], None))
+    alike = results("lp_cmdp", [(1.0, 0.75, 0.76), (4.0, 0.6, 0.59)])
+    told = " ".join(which_answers(main_panels(pl.concat([lp, alike]))[0], None))
+    assert "LP+C-mDP loses 1.3% more to 1.7% less than LP" in told
+    assert "So what looking at the past gains at equal ε is paid for by telling that attacker more." in told
 
 
 def test_lp_stands_for_methods_without_context_unless_another_is_surely_lower() -> None:

@@ -115,6 +115,9 @@ def gain_by_figure(panels: Sequence[Panel], *, method: str, over: str) -> Figure
                 estimates.append(difference.value)
         if isinstance(panel.points[0], str):
             axes.set_xticks(positions, [number(point).removesuffix(" mph") for point in panel.points])
+        else:
+            axes.set_xticks(range(0, 24, 3))
+            axes.set_xlim(-0.7, 23.7)
         axes.set_xlabel(SWEEPS[panel.along] + (", mph" if panel.along == "speed" else ""), fontsize=8.5, color=INK)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_title(_title(panel), fontsize=10, color=INK, loc="left")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ from geoblanket.evaluate.report_words import (
 __all__ = ["attack_answers", "cost_answers", "which_answers", "worth_left"]
 
 _LITTLE = 0.1
+_HARDLY = 0.03
+"""Losses that differ by less than this share are no reason for a choice."""
 _IN_USE = ("planar_laplace_remap", "planar_laplace", "expmech")
 """What users of today would pick, the best first."""
 
@@ -77,6 +79,7 @@ def which_answers(panel: Panel, equal_cost: Panel | None) -> Iterator[str]:
                 f"in later reports too: {lower_first(against(equal_cost, context, plain))}"
             )
         yield _Choice(context, plain, overall(panel, context, plain), at_cost).sentence()
+    yield from _at_equal_error(panel)
     chosen = recommended(panel)
     for rival in _IN_USE:
         if chosen is not None and rival not in (chosen, plain) and panel.series(rival, "held_out_loss"):
@@ -156,7 +159,6 @@ def attack_answers(panel: Panel, *, reports: int | None) -> Iterator[str]:
         yield f"{label_of(method)} at ε = {number(point)} per km. {' '.join(parts)}"
     yield from _tracking_verdict(panel, method)
     yield from _who_is_tracked(panel)
-    yield from _at_equal_error(panel)
     yield from _front(panel)
 
 
@@ -219,11 +221,20 @@ def _at_equal_error(panel: Panel) -> Iterator[str]:
     errors, losses = np.array([(error, loss) for error, loss, _ in theirs]).T
     below = [1 - loss / float(np.interp(e, errors, losses)) for e, loss, _ in ours if errors[0] <= e <= errors[-1]]
     if below:
-        shares = " to ".join(dict.fromkeys(percent(pick(below)) for pick in (min, max)))
         yield (
-            f"At equal error of the tracking attacker, instead of equal ε, {label_of(context)} loses {shares} less "
-            f"than {label_of(plain)} (interpolated between values of ε; no intervals)."
+            f"At equal error of an attacker that tracks vehicles, instead of equal ε, {label_of(context)} loses "
+            f"{_more_or_less(below)} than {label_of(plain)} (interpolated between values of ε; no intervals)."
         )
+        if max(map(abs, below)) < _HARDLY and overall(panel, context, plain) is Overall.LOWER:
+            yield "So what looking at the past gains at equal ε is paid for by telling that attacker more."
+
+
+def _more_or_less(below: Sequence[float]) -> str:
+    """Return shares saved in words, as they are more or less."""
+    ends = dict.fromkeys(
+        f"{percent(abs(share))} {'less' if share >= 0 else 'more'}" for share in (min(below), max(below))
+    )
+    return " to ".join(ends)
 
 
 def _front(panel: Panel) -> Iterator[str]:

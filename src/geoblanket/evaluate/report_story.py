@@ -67,8 +67,14 @@ class Story:
 
     def pair(self, panel: Panel) -> tuple[str, str] | None:
         """Return the method with context and the best without that a panel is about; None if it lacks one of them."""
-        context, plain = primary(panel), best_plain(panel)
+        context, plain = primary(panel), best_plain(self._main_of(panel))
+        if plain not in panel.methods:
+            plain = best_plain(panel)
         return None if context is None or plain is None else (context, plain)
+
+    def _main_of(self, panel: Panel) -> Panel:
+        """Return the main comparison of the same city, from which what is best is known for all of its parts."""
+        return next((one for one in self.main if one.city == panel.city), panel)
 
 
 def _first(value: Any) -> Any:
