@@ -16,7 +16,7 @@ from geoblanket.blanket.processes import simulate_windows
 
 ALPHA = 0.05
 REPETITIONS = 40
-REPETITIONS_OF_NOISE = 1000
+REPETITIONS_OF_NOISE = 600
 
 
 class Kind(NamedTuple):
