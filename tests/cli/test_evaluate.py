@@ -52,23 +52,19 @@ def test_results_as_a_table_and_as_files(world: list[object], tmp_path: Path) ->
     assert set(results["city"]) == {"squareville"}
 
 
-def test_json_and_the_quick_version(world: list[object], tmp_path: Path) -> None:
-    code, text, talk, _ = run(*world, "--out", tmp_path, "--quick", "--json", "--no-report")
-    assert code == 0, talk
-    facts = json.loads(text)
-    assert facts["violations"] == []
-    assert facts["results"] == pl.read_csv(tmp_path / "results.csv").height
-
-
 def test_what_must_hold_and_does_not_ends_with_3(
     world: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Violation("same domain and same walks for all", "here", "it is not")
     monkeypatch.setattr(running, "check_results", lambda _: (broken,))
-    code, _, talk, _ = run(*world, "--out", tmp_path, "--no-report")
+    code, text, talk, _ = run(*world, "--out", tmp_path, "--quick", "--json", "--no-report")
     assert code == 3
     assert "same domain and same walks for all: here: it is not" in talk
     assert read_results(tmp_path)[1]["violations"] == [broken.as_dict()]
+    facts = json.loads(text)
+    assert facts["violations"] == [broken.as_dict()]
+    assert facts["results"] == pl.read_csv(tmp_path / "results.csv").height
+    assert not (tmp_path / "report").exists()
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:

@@ -7,12 +7,7 @@ import pytest
 
 from geoblanket.errors import MismatchError
 from geoblanket.evaluate.city_data import CityData
-from tests.evaluate.towns import Town, make_town
-
-
-@pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    return make_town(tmp_path_factory.mktemp("town"))
+from tests.evaluate.towns import Town
 
 
 @pytest.fixture(scope="module")

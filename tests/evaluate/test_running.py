@@ -27,14 +27,9 @@ from geoblanket.mobility.histories import collect_steps, count_histories
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from geoblanket.roads.zones import partition_zones
-from tests.evaluate.towns import Town, make_town
+from tests.evaluate.towns import Town
 
 NOT_REPRODUCIBLE = ("build_seconds", "peak_memory_mb", "release_us")
-
-
-@pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    return make_town(tmp_path_factory.mktemp("town"))
 
 
 @pytest.fixture(scope="module")
