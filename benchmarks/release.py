@@ -1,0 +1,196 @@
+"""Reports by a device and by a fleet, with and without a durable budget, against a plain implementation.
+
+Run `python -m benchmarks.release [BUNDLE]`. Without a bundle, a made-up town of 2,025 places in 20 zones with histories
+of two earlier places. The plain one snaps by Haversine, draws by NumPy's `choice`, which is not exact, and keeps its
+budget in a JSON file that it writes anew and syncs. Below it stands what the disk needs to sync 4 kB and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks._measure import machine, show
+
+REPORTS = 20_000
+DURABLE_REPORTS = 2_000
+FLEET = 250_000
+FLEET_DURABLE = 2_000
+CALLS = 8
+START = 1_719_792_000
+
+Floats = npt.NDArray[np.float64]
+
+OPEN = """
+import sys, time
+start = time.perf_counter()
+from geoblanket.release import Device
+imported = time.perf_counter()
+device = Device.open(sys.argv[1], ledger=sys.argv[2])
+opened = time.perf_counter()
+status = {line.split(":")[0]: line.split()[1] for line in open("/proc/self/status") if line.startswith("Vm")}
+print(imported - start, opened - imported, int(status["VmRSS"]) / 1024, int(status["VmHWM"]) / 1024)
+"""
+
+
+def walks(places: Floats, vehicles: int, steps: int) -> Floats:
+    """Return latitudes and longitudes of random ways between near places, shape (steps, vehicles, 2)."""
+    from scipy.spatial import KDTree
+
+    rng = np.random.default_rng(0)
+    near = np.asarray(KDTree(places).query(places, k=6)[1])
+    at = rng.integers(0, len(places), vehicles)
+    result = np.empty((steps, vehicles, 2))
+    for step in range(steps):
+        at = near[at, rng.integers(0, 6, vehicles)]
+        result[step] = places[at] + rng.normal(0, 3e-4, (vehicles, 2))
+    return result
+
+
+def timed(job: Callable[[float, float, int], object], way: Floats) -> tuple[float, float, float]:
+    """Return reports per second, and median and 99th percentile of their seconds."""
+    seconds = np.empty(len(way))
+    for step, (lat, lon) in enumerate(way.tolist()):
+        start = time.perf_counter()
+        job(lat, lon, START + 30 * step)
+        seconds[step] = time.perf_counter() - start
+    return len(way) / seconds.sum(), float(np.median(seconds)), float(np.percentile(seconds, 99))
+
+
+class Plain:
+    """What one would write in an afternoon: no exact draws, no guarantee after a crash."""
+
+    def __init__(self, bundle: Any, file: Path | None) -> None:
+        self.places = bundle.places_e7 * 1e-7
+        self.file, self.spent = file, 0.0
+        self.rng = np.random.default_rng()
+        self.past: tuple[int, ...] = ()
+        self.rules = [
+            (one, {tuple(history): row for history, row in zip(one.histories.tolist(), one.history_rows, strict=True)})
+            for one in bundle
+            if one.regime != "start"
+        ]
+        self.zone = {
+            int(place): number for number, (one, _) in enumerate(self.rules) for place in np.unique(one.histories[:, 0])
+        }
+
+    def report(self, lat: float, lon: float, _: int) -> int:
+        """Return a place."""
+        from geoblanket._geodesy import haversine_m
+
+        place = int(haversine_m(lat, lon, self.places[:, 0], self.places[:, 1]).argmin())
+        one, rows = self.rules[self.zone.get(place, 0)]
+        past = (*self.past, place, place)[:2]
+        row = next((rows[key] for key in ((place, *past), (place, past[0], -1), (place, -1, -1)) if key in rows), 0)
+        probabilities = one.mechanism.weights[row] / 2**62
+        drawn = int(self.rng.choice(one.output_places, p=probabilities / probabilities.sum()))
+        self.past = (place, *self.past)[:2]
+        self.spent += one.epsilon_per_location
+        if self.file is not None:
+            with self.file.open("w") as file:
+                json.dump({"spent": self.spent}, file)
+                file.flush()
+                os.fsync(file.fileno())
+        return drawn
+
+
+def single(bundle: Any, folder: Path) -> list[tuple[str, ...]]:
+    """Measure one vehicle."""
+    from geoblanket.release import Budget, Device, Ledger
+
+    way = walks(bundle.places_e7 * 1e-7, 1, REPORTS)[:, 0]
+    plenty = Budget(1e8, 3600.0)
+    Ledger.create(folder / "single.ledger", budget=plenty)
+    disk = os.open(folder / "sync", os.O_CREAT | os.O_RDWR)
+
+    def sync(*_: object) -> None:
+        os.pwrite(disk, os.urandom(4096), 0)
+        os.fdatasync(disk)
+
+    rows: list[tuple[str, ...]] = []
+    with (
+        Device.open(bundle, ledger=None, budget=plenty) as memory,
+        Device.open(bundle, ledger=folder / "single.ledger") as durable,
+    ):
+        for what, job, steps in (
+            ("report, budget in memory", memory.report, REPORTS),
+            ("plain, budget in memory", Plain(bundle, None).report, REPORTS),
+            ("report, durable", durable.report, DURABLE_REPORTS),
+            ("plain, budget in a synced file", Plain(bundle, folder / "plain.json").report, DURABLE_REPORTS),
+            ("the disk alone: 4 kB and fdatasync", sync, DURABLE_REPORTS),
+        ):
+            rate, median, tail = timed(job, way[:steps])
+            rows.append((what, f"{steps:,}", f"{rate:,.0f}", f"{median * 1e6:,.1f}", f"{tail * 1e3:,.2f}"))
+    os.close(disk)
+    return rows
+
+
+def fleet(bundle: Any, folder: Path) -> list[tuple[str, ...]]:
+    """Measure many vehicles."""
+    from geoblanket.release import Budget, Fleet, Ledger
+
+    Ledger.create(folder / "fleet.ledger", budget=Budget(1e8, 3600.0))
+    rows: list[tuple[str, ...]] = []
+    for what, vehicles, ledger in (
+        ("fleet, nothing counted", FLEET, None),
+        ("fleet, durable, a transaction a call", FLEET_DURABLE, folder / "fleet.ledger"),
+    ):
+        way = walks(bundle.places_e7 * 1e-7, vehicles, CALLS)
+        with Fleet.open(bundle, vehicles=[str(number) for number in range(vehicles)], ledger=ledger) as cars:
+            cars.report(np.arange(vehicles), way[0, :, 0], way[0, :, 1], START)
+            start, cpu = time.perf_counter(), time.process_time()
+            for step in range(1, CALLS):
+                cars.report(np.arange(vehicles), way[step, :, 0], way[step, :, 1], START + 30 * step)
+            seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        count = vehicles * (CALLS - 1)
+        rows.append((what, f"{vehicles:,}", f"{count / seconds:,.0f}", f"{count / cpu:,.0f}"))
+    return rows
+
+
+def opening(path: Path, folder: Path) -> list[tuple[str, ...]]:
+    """Measure the start of a device, in processes of their own."""
+    from geoblanket.release import Budget, Ledger
+
+    Ledger.create(folder / "open.ledger", budget=Budget(1e8, 3600.0))
+    rows: list[tuple[str, ...]] = []
+    for what in ("first, with exact verification", "again", "again"):
+        command = [sys.executable, "-c", OPEN, str(path), str(folder / "open.ledger")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        importing, seconds, resident, peak = (float(value) for value in done.stdout.split())
+        rows.append((what, f"{importing:.2f}", f"{seconds:.3f}", f"{resident:.0f}", f"{peak:.0f}"))
+    return rows
+
+
+def main() -> None:
+    """Measure everything and print the tables."""
+    from benchmarks.perturb import make_town
+    from geoblanket.mechanism import load_bundle
+
+    with TemporaryDirectory(dir=".") as name:
+        folder = Path(name)
+        path = Path(sys.argv[1]) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else folder / "town.bundle"
+        if not path.exists():
+            make_town(folder, 300_000)
+        bundle = load_bundle(path)
+        about = f"{len(bundle.places_e7):,} places, {path.stat().st_size / 1e6:.1f} MB ({machine()})"
+        show(
+            f"One vehicle, {about}",
+            ("", "reports", "reports/s", "median µs", "99 % within ms"),
+            single(bundle, folder),
+        )
+        show(f"Many vehicles, {about}", ("", "vehicles", "reports/s", "reports/CPU s"), fleet(bundle, folder))
+        show(f"Opening, {about}", ("", "import s", "open s", "resident MB", "peak MB"), opening(path, folder))
+
+
+if __name__ == "__main__":
+    main()
