@@ -196,25 +196,11 @@ def _run(
         say(note)
     say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
     if report:
-        say(f"Report written to {_report(out, cities)}.")
-    _write_report(out)
+        _write_report(out)
     if found.violations:
         for one in found.violations:
             typer.secho(f"{one.check}: {one.where}: {one.detail}", err=True, fg="red")
         raise typer.Exit(3)
-
-
-def _report(out: Path, cities: Sequence[CityFiles]) -> Path:
-    from json import loads
-
-    from geoblanket.evaluate.report import write_report
-    from geoblanket.evaluate.results import read_results
-
-    results, about = read_results(out)
-    beside = {files.name: files.roads.with_name("training.json") for files in cities}
-    training = {name: loads(path.read_text(encoding="utf-8")) for name, path in beside.items() if path.exists()}
-    with progress_bars() as progress:
-        return write_report(results, out / "report", about=about, training=training, progress=progress)
 
 
 def _summary(found: Evaluation) -> dict[str, object]:
