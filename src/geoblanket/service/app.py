@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import threading
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -23,6 +25,8 @@ from geoblanket.service.report import ReportDesk
 from geoblanket.service.store import BundleStore
 
 __all__ = ["create_app"]
+
+_log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
 _NO_TELEMETRY: Final[TelemetryConfig] = {
@@ -74,11 +78,13 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(_watch(store, look_every_s))
+        stop = threading.Event()
+        # A daemon: to verify a large bundle takes a while, and the end of the service does not wait for it.
+        threading.Thread(target=_watch, args=(store, look_every_s, stop), name="bundles", daemon=True).start()
         try:
             yield
         finally:
-            watching.cancel()
+            stop.set()
             if desk is not None:
                 await asyncio.to_thread(desk.close)
 
@@ -122,7 +128,10 @@ def create_app(
     return app
 
 
-async def _watch(store: BundleStore, every_s: float) -> None:
-    while True:
-        await asyncio.sleep(every_s)
-        await asyncio.to_thread(store.refresh)
+def _watch(store: BundleStore, every_s: float, stop: threading.Event) -> None:
+    """Look at the bundles' files now and then."""
+    while not stop.wait(every_s):
+        try:
+            store.refresh()
+        except Exception as error:
+            _log.error("Looking at the bundles failed with %s; those before are served.", type(error).__name__)

@@ -61,7 +61,7 @@ TOO_SLOW: Final = Refusal(408, "too_slow", "The request took too long to arrive.
 TOO_LARGE: Final = Refusal(413, "too_large", "The body of the request is too large.", close=True)
 WRONG_TYPE: Final = Refusal(415, "wrong_type", "The body must be application/json, without encoding.")
 OTHER: Final = Refusal(400, "refused", "The request is refused.")
-INTERNAL: Final = Refusal(500, "internal", "Something went wrong here. Nothing was released.", close=True)
+INTERNAL: Final = Refusal(500, "internal", "Something went wrong here. Ask again later.", close=True)
 OVERLOADED: Final = Refusal(503, "overloaded", "Too many requests at once. Try again shortly.", retry_after_s=1)
 
 _BY_STATUS = {404: NOT_FOUND, 405: WRONG_METHOD, 400: BAD_REQUEST, 413: TOO_LARGE, 415: WRONG_TYPE}
