@@ -44,8 +44,8 @@ _BUMPS = 5
 _DRAWS = 5
 """Wald statistics, each with bumps of its own."""
 _POSITION_BANDWIDTH = 0.25
-"""Bandwidth of the position in regressions, in median distances. Half of it costs power; twice as much leaves a bias in
-rough fields, however small the penalty."""
+"""Bandwidth of the position in regressions, in median distances. With twice as much, a third of true hypotheses are
+rejected where 500 rows meet a rough field and m = 3: no penalty makes a wide kernel follow it."""
 _STEP_BANDWIDTH = 2.0
 """Bandwidth of the displacements in regressions, in median distances."""
 _NOTHING_LEFT = 1e-18
