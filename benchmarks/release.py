@@ -33,13 +33,13 @@ Floats = npt.NDArray[np.float64]
 
 OPEN = """
 import sys, time
-start = time.perf_counter()
+start, cpu = time.perf_counter(), time.process_time()
 from geoblanket.release import Device
 imported = time.perf_counter()
 device = Device.open(sys.argv[1], ledger=sys.argv[2])
-opened = time.perf_counter()
+opened, cpu = time.perf_counter(), time.process_time() - cpu
 status = {line.split(":")[0]: line.split()[1] for line in open("/proc/self/status") if line.startswith("Vm")}
-print(imported - start, opened - imported, int(status["VmRSS"]) / 1024, int(status["VmHWM"]) / 1024)
+print(imported - start, opened - imported, cpu, int(status["VmRSS"]) / 1024, int(status["VmHWM"]) / 1024)
 """
 
 
@@ -166,8 +166,8 @@ def opening(path: Path, folder: Path) -> list[tuple[str, ...]]:
     for what in ("first, with exact verification", "again", "again"):
         command = [sys.executable, "-c", OPEN, str(path), str(folder / "open.ledger")]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        importing, seconds, resident, peak = (float(value) for value in done.stdout.split())
-        rows.append((what, f"{importing:.2f}", f"{seconds:.3f}", f"{resident:.0f}", f"{peak:.0f}"))
+        importing, seconds, cpu, resident, peak = (float(value) for value in done.stdout.split())
+        rows.append((what, f"{importing:.2f}", f"{seconds:.3f}", f"{cpu:.2f}", f"{resident:.0f}", f"{peak:.0f}"))
     return rows
 
 
@@ -189,7 +189,11 @@ def main() -> None:
             single(bundle, folder),
         )
         show(f"Many vehicles, {about}", ("", "vehicles", "reports/s", "reports/CPU s"), fleet(bundle, folder))
-        show(f"Opening, {about}", ("", "import s", "open s", "resident MB", "peak MB"), opening(path, folder))
+        show(
+            f"Opening, {about}",
+            ("", "import s", "open s", "CPU s of both", "resident MB", "peak MB"),
+            opening(path, folder),
+        )
 
 
 if __name__ == "__main__":

@@ -12,12 +12,14 @@ from geoblanket.errors import (
     GeoblanketError,
     GuaranteeViolation,
     InputError,
+    LedgerError,
     MechanismError,
     MismatchError,
     MissingExtraError,
     OutputError,
     ParameterError,
     RandomnessError,
+    RefusedError,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ if TYPE_CHECKING:
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
     from geoblanket.mobility.walks import scan_walks
+    from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import perturb_traces, perturb_walks
+    from geoblanket.release.device import Device, Report
+    from geoblanket.release.fleet import Fleet
+    from geoblanket.release.ledger import Ledger
     from geoblanket.roads.distances import road_distances
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.importer import import_roads
@@ -49,16 +55,21 @@ if TYPE_CHECKING:
     from geoblanket.traces.table import scan_traces
 
 __all__ = [
+    "Budget",
     "BuildConfig",
     "Bundle",
     "BundledMechanism",
     "Certificate",
     "City",
     "Cleaning",
+    "Device",
     "Discovery",
+    "Fleet",
     "GeoblanketError",
     "GuaranteeViolation",
     "InputError",
+    "Ledger",
+    "LedgerError",
     "MapMatcher",
     "Mechanism",
     "MechanismError",
@@ -71,6 +82,8 @@ __all__ = [
     "Predictor",
     "Problem",
     "RandomnessError",
+    "RefusedError",
+    "Report",
     "RoadGraph",
     "Zones",
     "__version__",
@@ -100,19 +113,24 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
+    "Budget": "geoblanket.release.budget",
     "BuildConfig": "geoblanket.build.config",
     "Bundle": "geoblanket.mechanism.bundle",
     "BundledMechanism": "geoblanket.mechanism.bundle",
     "Certificate": "geoblanket.mechanism.verifier",
     "City": "geoblanket.city.model",
     "Cleaning": "geoblanket.traces.cleaning",
+    "Device": "geoblanket.release.device",
     "Discovery": "geoblanket.blanket.discovery",
+    "Fleet": "geoblanket.release.fleet",
+    "Ledger": "geoblanket.release.ledger",
     "MapMatcher": "geoblanket.mobility.map_matcher",
     "Mechanism": "geoblanket.mechanism.mechanism",
     "OptimiseResult": "geoblanket.mechanism.optimiser",
     "Places": "geoblanket.roads.places",
     "Predictor": "geoblanket.blanket.predictor",
     "Problem": "geoblanket.mechanism.problem",
+    "Report": "geoblanket.release.device",
     "RoadGraph": "geoblanket.roads.graph",
     "Zones": "geoblanket.roads.zones",
     "build_bundle": "geoblanket.build.building",

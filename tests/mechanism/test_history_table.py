@@ -4,6 +4,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import ParameterError
@@ -77,3 +79,13 @@ def test_a_million_histories_take_about_a_second() -> None:
     start = time.process_time()
     table.row_of(asked)
     assert time.process_time() - start < 5.0
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=5).map(lambda past: [past[0] % 2 + 2, *past[1:]]))
+def test_one_history_has_the_row_that_it_has_among_many(history: list[int]) -> None:
+    assert TABLE.row_of_one(history) == TABLE.row_of([history])[0]
+
+
+def test_one_history_outside_of_the_zone_has_no_row() -> None:
+    with pytest.raises(ParameterError, match="not in the zone at present"):
+        TABLE.row_of_one([5, 2])

@@ -146,6 +146,14 @@ def test_each_draw_takes_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [8, 8, 8_000]
 
 
+def test_one_word_is_made_of_the_same_bits_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(64):
+        octets = (1 << number).to_bytes(8, "little")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "urandom", lambda _, octets=octets: octets)
+            assert sampling._random_word() == random_words(1)[0]
+
+
 def test_large_requests_are_drawn_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_CHUNK", 7)
     weights = np.array([[0, 2**62, 0], [2**62, 0, 0], [0, 0, 2**62]])

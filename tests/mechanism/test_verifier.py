@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
 
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism import verifier
@@ -312,3 +315,10 @@ def test_a_violation_survives_a_process_boundary() -> None:
     violation = GuaranteeViolation(1, 2, 3, 4, "Something is wrong")
     copy = pickle.loads(pickle.dumps(violation))  # noqa: S301 - our own bytes
     assert (copy.row, copy.other_row, copy.output, copy.excess, str(copy)) == (1, 2, 3, 4, str(violation))
+
+
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(0, 0.5))
+def test_components_are_those_that_scipy_counts(rows: int, seed: int, share: float) -> None:
+    joined = np.random.default_rng(seed).random((rows, rows)) < share
+    joined = joined | joined.T | np.eye(rows, dtype=np.bool_)
+    assert verifier._count_components(joined) == connected_components(joined, directed=False)[0]
