@@ -52,13 +52,19 @@ def demo(
         ("Perturbed reports, as devices would send them.",
          ["perturb", out / "city.bundle", "--walks", out / "walks-250.parquet", "--roads", out / "city.roads",
           "--out", out / "released.parquet"]),
+        ("Which mechanism to use: all of them, compared on taxis that none of them has seen.",
+         ["evaluate", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
+          "--predictor", out / "city.blanket", "--findings", out / "findings.parquet", "--quick",
+          "--city", "synthetic city", "--out", out / "comparison"]),
     ]  # fmt: skip
     root = context.find_root().command
     for number, (title, arguments) in enumerate(steps, 1):
         words = [str(word) for word in arguments]
         say(typer.style(f"\n{number}. {title}", bold=True))
         say(typer.style(f"   $ geoblanket {shlex.join(words)}\n", fg="cyan"))
-        root.main(words, prog_name="geoblanket", standalone_mode=False)
+        code = root.main(words, prog_name="geoblanket", standalone_mode=False)
+        if isinstance(code, int) and code:
+            raise typer.Exit(code)
     from geoblanket.city.agreement import share_of_true_places
 
     share = share_of_true_places(out / "walks.parquet", roads=out / "city.roads", city=city)
@@ -72,5 +78,6 @@ def demo(
             ("the mechanisms, verified", str(out / "city.bundle")),
             ("what was built, what it costs and what it promises", str(out / "report" / "report.html")),
             ("perturbed reports", str(out / "released.parquet")),
+            ("which mechanism, at what cost, and would an attacker win", str(out / "comparison/report/report.html")),
         ],
     )

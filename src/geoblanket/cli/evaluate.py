@@ -158,7 +158,7 @@ def report(
 
 
 def _write_report(folder: Path, *, title: str = _TITLE) -> None:
-    from geoblanket.evaluate.report import write_report
+    from geoblanket.evaluate.report import answers, write_report
     from geoblanket.evaluate.report_paper import read_training
     from geoblanket.evaluate.results import read_results
 
@@ -166,7 +166,12 @@ def _write_report(folder: Path, *, title: str = _TITLE) -> None:
     training = read_training(folder, about.get("cities", {}))
     with progress_bars() as progress:
         page = write_report(results, folder / "report", about=about, title=title, training=training, progress=progress)
-    say(f"Report written to {page}.")
+    for question, cities in answers(results, about).items():
+        say(typer.style(f"\n{question}", bold=True))
+        for city, sentences in cities.items():
+            for sentence in sentences:
+                say(f"- {city}: {sentence}" if len(cities) > 1 else f"- {sentence}")
+    say(f"\nReport written to {page}.")
 
 
 def _run(

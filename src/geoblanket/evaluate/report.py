@@ -27,7 +27,7 @@ from geoblanket.evaluate.report_tables import add_efficiency, add_gains, add_los
 from geoblanket.evaluate.report_words import number
 from geoblanket.evaluate.sanity import check_results
 
-__all__ = ["write_report"]
+__all__ = ["answers", "write_report"]
 
 _QUESTIONS = ("Which mechanism should I use?", "What does privacy cost?", "Would an attacker win?")
 _FULL_WIDTH_IN = 8.0
@@ -75,12 +75,12 @@ def write_report(
         raise OutputError(f"{folder}: cannot be made ({error.strerror or error}).") from error
     story, violations = Story.of(results, about), check_results(results)
     drawn = _draw(story, folder, progress)
-    answers = _answers(story)
+    told = _answers_of(story)
     page = Page(title, lead=_lead(story))
     if violations:
         page.warning(f"{len(violations)} things that must hold in every sound comparison do not: see “{SOUND}”.")
     telling = _Telling(page, story, folder, drawn)
-    telling.answers(answers)
+    telling.answers(told)
     telling.losses()
     telling.privacy()
     telling.sweeps()
@@ -92,7 +92,7 @@ def write_report(
     page.save(folder / "report.html", footer=f"Made by geoblanket {__version__}.")
     summary = {
         "title": title,
-        "answers": answers,
+        "answers": told,
         "figures": {name: caption(name) for name in drawn},
         "paper": [asdict(row) for row in rows],
         "violations": [one.as_dict() for one in violations],
@@ -114,8 +114,18 @@ def _draw(story: Story, folder: Path, progress: Progress) -> dict[str, float]:
     return drawn
 
 
-def _answers(story: Story) -> dict[str, dict[str, list[str]]]:
-    """Return the answers to each question, by city."""
+def answers(results: pl.DataFrame, about: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """Return what results say, in sentences, by question and city.
+
+    Parameters
+    ----------
+    results, about
+        As for `write_report`.
+    """
+    return _answers_of(Story.of(results, about))
+
+
+def _answers_of(story: Story) -> dict[str, dict[str, list[str]]]:
     makers: Sequence[Callable[[Panel], Sequence[str]]] = (
         lambda panel: list(which_answers(panel, story.equal_cost(panel.city))),
         lambda panel: list(cost_answers(panel)),
