@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,12 +91,12 @@ def router(explorer: Explorer) -> APIRouter:
 
 def _add_files(routes: APIRouter) -> None:
     @routes.get("/")
-    async def page() -> Response:
-        return _page_file("index.html")
+    async def page(accepted: _Accepted = "") -> Response:
+        return _page_file("index.html", accepted)
 
     @routes.get("/page/{name}")
-    async def file(name: str) -> Response:
-        return _page_file(name)
+    async def file(name: str, accepted: _Accepted = "") -> Response:
+        return _page_file(name, accepted)
 
 
 def _add_map(routes: APIRouter, explorer: Explorer) -> None:
@@ -213,23 +213,28 @@ def _view(explored: ExploredBundle, place: int, regime: str, previous: int | Non
 def _geojson(content: bytes | None, accepted: str) -> Response:
     if content is None:
         raise Refused(NOT_FOUND)
-    headers = {"Vary": "Accept-Encoding"}
+    return _response(content, accepted, media_type="application/geo+json", headers={})
+
+
+def _response(content: bytes, accepted: str, *, media_type: str, headers: dict[str, str]) -> Response:
+    """Answer with bytes, compressed if the client takes them so."""
+    headers = {**headers, "Vary": "Accept-Encoding"}
     if "gzip" in accepted:
         content, headers["Content-Encoding"] = _squeezed(content), "gzip"
-    return Response(content, media_type="application/geo+json", headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _squeezed(content: bytes) -> bytes:
     return gzip.compress(content, compresslevel=5, mtime=0)
 
 
-def _page_file(name: str) -> Response:
+def _page_file(name: str, accepted: str) -> Response:
     content = _page_files().get(name)
     if content is None:
         raise Refused(NOT_FOUND)
     headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
-    return Response(content, media_type=_KINDS[Path(name).suffix], headers=headers)
+    return _response(content, accepted, media_type=_KINDS[Path(name).suffix], headers=headers)
 
 
 @cache

@@ -3,6 +3,8 @@
 import { bundleInWords, element, factor, metres, number, percent, weightsInWords } from "./words.js";
 
 const loss = (figures) => (figures.loss === null ? "–" : `${number(figures.loss)} ${figures.unit}`);
+const lossHint = (bundle) =>
+  bundle.loss === null ? "the bundle has no record of its build beside it" : `by design; ${bundle.loss.words}`;
 const perHour = (bundle) =>
   bundle.interval_s === null ? "–" : `${number((bundle.cost * 3600) / bundle.interval_s)} per km`;
 
@@ -15,7 +17,7 @@ const ROWS = [
     "after one report; the mean over this zone",
     (f) => metres(f.recipient_error_m),
   ],
-  ["Expected loss in this zone", "what the service loses by not knowing the true place", loss],
+  ["Expected loss in this zone", lossHint, loss],
   ["Shift of odds, 100 m apart", "the largest factor by one report", (f, bundle) => `× ${factor(bundle.epsilon * 0.1)}`],
   ["Budget of one hour", "if every interval is reported, ε(1 + Σw) for each", (f, bundle) => perHour(bundle)],
 ];
@@ -33,7 +35,7 @@ export function figuresTable(columns) {
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, title, element("small", {}, hint)),
+      element("th", { scope: "row" }, title, element("small", {}, hint instanceof Function ? hint(columns[0].bundle) : hint)),
       ...columns.map(({ bundle, figures }) => element("td", {}, value(figures, bundle))),
     ),
   );
