@@ -11,20 +11,38 @@ from geoblanket.evaluate.report_table import Panel, Verdict, decide, saved
 from geoblanket.evaluate.report_words import number, percent, reference_epsilon
 from geoblanket.evaluate.values import Value
 
-__all__ = ["add_efficiency", "add_gains", "add_losses", "add_privacy", "add_tracking", "gain_rows"]
+__all__ = [
+    "add_efficiency",
+    "add_gains",
+    "add_losses",
+    "add_privacy",
+    "add_tracking",
+    "efficiency_table",
+    "gain_rows",
+    "loss_table",
+    "privacy_table",
+]
 
 _NONE = "–"
 
 
-def add_losses(page: Page, panel: Panel) -> None:
-    """Add the held-out losses of all methods at every ε, with intervals."""
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""Header and rows."""
+
+
+def loss_table(panel: Panel) -> Table:
+    """Return the held-out losses of all methods at every ε, with half their intervals."""
     rows = [
         (label_of(method), *(_with_interval(panel.value(method, "held_out_loss", point)) for point in panel.points))
         for method in panel.methods
     ]
+    return ("", *(f"ε = {number(point)}" for point in panel.points)), rows
+
+
+def add_losses(page: Page, panel: Panel) -> None:
+    """Add the held-out losses of all methods at every ε, with intervals."""
     page.table(
-        ("", *(f"ε = {number(point)}" for point in panel.points)),
-        rows,
+        *loss_table(panel),
         caption=f"{panel.city.title()}: loss on held-out walks, {panel.unit('held_out_loss')}, with 95 % intervals"
         f"{_sample(panel)}.",
     )
@@ -45,8 +63,8 @@ def add_gains(page: Page, panel: Panel, *, method: str, others: Sequence[str]) -
     )
 
 
-def add_privacy(page: Page, panel: Panel) -> None:
-    """Add leakage and attacks of all methods at one ε."""
+def privacy_table(panel: Panel) -> Table:
+    """Return leakage and attacks of all methods at one ε."""
     point = reference_epsilon(panel)
     columns = (
         ("ε spent", "epsilon_effective"),
@@ -60,12 +78,18 @@ def add_privacy(page: Page, panel: Panel) -> None:
         ("right", "tracking_success"),
     )
     shown = [(name, measure) for name, measure in columns if panel.has(measure)]
+    rows = [
+        (label_of(method), *(_cell(panel.value(method, measure, point), measure) for _, measure in shown))
+        for method in panel.methods
+    ]
+    return (f"ε = {number(point)} per km", *(name for name, _ in shown)), rows
+
+
+def add_privacy(page: Page, panel: Panel) -> None:
+    """Add leakage and attacks of all methods at one ε."""
+    point = reference_epsilon(panel)
     page.table(
-        ("", *(name for name, _ in shown)),
-        [
-            (label_of(method), *(_cell(panel.value(method, measure, point), measure) for _, measure in shown))
-            for method in panel.methods
-        ],
+        *privacy_table(panel),
         caption=f"{panel.city.title()} at ε = {number(point)} per km: leakage per km, and attackers on one report, on "
         "one report whose place before they know, and on reports in a row.",
     )
@@ -96,8 +120,8 @@ def add_tracking(page: Page, panel: Panel, methods: Sequence[str], *, reports: i
     )
 
 
-def add_efficiency(page: Page, panel: Panel) -> None:
-    """Add what mechanisms cost to make, ship and use, at one ε."""
+def efficiency_table(panel: Panel) -> Table:
+    """Return what mechanisms cost to make, ship and use, at one ε."""
     point = reference_epsilon(panel)
     columns = (
         ("rows", "rows"),
@@ -117,9 +141,14 @@ def add_efficiency(page: Page, panel: Panel) -> None:
         )
         for method in panel.methods
     ]
+    return (f"ε = {number(point)} per km", *(name for name, _ in shown), "worth of reports left"), rows
+
+
+def add_efficiency(page: Page, panel: Panel) -> None:
+    """Add what mechanisms cost to make, ship and use, at one ε."""
+    point = reference_epsilon(panel)
     page.table(
-        ("", *(name for name, _ in shown), "worth of reports left"),
-        rows,
+        *efficiency_table(panel),
         caption=f"{panel.city.title()} at ε = {number(point)} per km. Rows, seconds and bytes of all zones together; "
         "outputs: mean number of places that are reported in more than one of a thousand cases.",
     )

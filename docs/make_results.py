@@ -1,0 +1,179 @@
+"""Renew docs/results.md and its figures: `.venv/bin/python docs/make_results.py FOLDER`.
+
+FOLDER holds the results of `geoblanket evaluate paper --data ../shared/data --out FOLDER`; without results there, that
+command is run first, and goes on where it was interrupted. Only figures and numbers about groups of vehicles come into
+the documentation, no traces.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from geoblanket.evaluate.figures_style import label_of
+from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS
+from geoblanket.evaluate.report import answers, write_report
+from geoblanket.evaluate.report_figures import caption, sweep_name
+from geoblanket.evaluate.report_paper import WHY_NOT_ALIKE, paper_rows, read_training
+from geoblanket.evaluate.report_sections import parts_sentence, sweep_sentences
+from geoblanket.evaluate.report_story import PAPER_METHODS, Story
+from geoblanket.evaluate.report_table import Panel
+from geoblanket.evaluate.report_tables import efficiency_table, gain_rows, loss_table, privacy_table
+from geoblanket.evaluate.results import read_results
+from geoblanket.evaluate.sanity import CHECKS, check_results
+
+DOCS = Path(__file__).parent
+DATA = DOCS.parents[1] / "shared" / "data"
+BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
+COMPARED = (*PAPER_METHODS[1:], "planar_laplace_remap")
+
+
+def shrink(picture: Path, target: Path) -> None:
+    """Write a picture for the documentation: at most 1,100 pixels wide, of few colours."""
+    image = Image.open(picture).convert("RGB")
+    image.thumbnail((1100, 1400), Image.Resampling.LANCZOS)
+    image.quantize(128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def bullets(sentences: Sequence[str]) -> str:
+    """Return a list as Markdown."""
+    return "\n".join(f"- {sentence}" for sentence in sentences) + "\n"
+
+
+class Results:
+    """What the page tells, part by part."""
+
+    def __init__(self, folder: Path) -> None:
+        self.results, self.about = read_results(folder)
+        self.story = Story.of(self.results, self.about)
+        self.training = read_training(folder, self.about["cities"])
+        self.report = folder / "report"
+        write_report(self.results, self.report, about=self.about, training=self.training)
+
+    def parts(self) -> Iterator[str]:
+        """Yield the parts of the page in their order."""
+        for question, cities in answers(self.results, self.about).items():
+            yield f"## {question}\n"
+            for city, sentences in cities.items():
+                yield f"**{city.title()}**\n\n{bullets(sentences)}"
+        yield "## Loss against ε\n"
+        yield from self.figures("loss", "gain", "loss-in-use")
+        for panel in self.story.main:
+            unit = panel.unit("held_out_loss")
+            yield f"{panel.city.title()}: loss on held-out walks, {unit}.\n\n{table(*loss_table(panel))}"
+            yield from self._gains(panel)
+        yield from self.figures("one-destination", "case-ii")
+        yield "## Leakage and attackers\n"
+        yield from self.figures("leakage", "inference", "context-inference")
+        for panel in self.story.main:
+            yield f"{panel.city.title()}:\n\n{table(*privacy_table(panel))}"
+        yield "## Reports in a row\n"
+        yield from self.figures("tracking", sweep_name("reports"))
+        yield "## Utility against privacy\n"
+        yield from self.figures("pareto", "equal-cost")
+        yield "## What else matters\n"
+        yield from self._sweeps()
+        yield "## Time, memory and size\n"
+        yield from self.figures("build-time")
+        for panel in self.story.main:
+            yield f"{panel.city.title()}:\n\n{table(*efficiency_table(panel))}"
+        yield "## What the paper says, what we measured\n"
+        yield f"{WHY_NOT_ALIKE}\n"
+        yield from self._paper()
+        yield "## Is the comparison sound?\n"
+        yield self._sanity()
+        yield "## What was run\n"
+        yield self._run()
+
+    def figures(self, *names: str) -> Iterator[str]:
+        """Yield figures as Markdown, as far as the report has them, and copy them to the documentation."""
+        for name in names:
+            picture = self.report / f"{name}.png"
+            if picture.exists():
+                shrink(picture, DOCS / "images" / f"results-{name}.png")
+                yield f"![{caption(name)}](images/results-{name}.png)\n\n*{caption(name)}*\n"
+
+    def _gains(self, panel: Panel) -> Iterator[str]:
+        pair = self.story.pair(panel)
+        if pair is not None:
+            others = [one for one in COMPARED if one in panel.methods and one != pair[0]]
+            header = ("ε per km", *(f"below {label_of(other)} by" for other in others))
+            yield (
+                f"{panel.city.title()}: what {label_of(pair[0])} saves on held-out walks; ? where it cannot "
+                f"be decided which is lower.\n\n{table(header, gain_rows(panel, pair[0], others))}"
+            )
+
+    def _sweeps(self) -> Iterator[str]:
+        for along, name in SWEEPS.items():
+            panels = self.story.sweep(along)
+            if along == "reports" or not panels:
+                continue
+            yield f"### {name[0].upper()}{name[1:]}\n"
+            yield from self.figures(sweep_name(along))
+            sentences = []
+            for panel in panels:
+                pair = self.story.pair(panel)
+                if pair is not None:
+                    sentences += (
+                        [parts_sentence(panel, *pair)] if along in PARTS else list(sweep_sentences(panel, pair))
+                    )
+            yield bullets(sentences)
+
+    def _paper(self) -> Iterator[str]:
+        rows = paper_rows(self.story, self.training)
+        for city in dict.fromkeys(row.city for row in rows):
+            here = [
+                (row.topic, row.paper, row.measured, row.verdict, row.why, row.where)
+                for row in rows
+                if row.city == city
+            ]
+            header = ("about", "the paper says", "we measured", "verdict", "why they differ", "where in the paper")
+            yield f"### {city.title()}\n\n{table(header, here)}"
+
+    def _sanity(self) -> str:
+        violations = check_results(self.results)
+        broken = {one.check for one in violations}
+        checks = [(name, "**violated**" if name in broken else "holds") for name in dict.fromkeys([*CHECKS, *broken])]
+        told = [f"**{one.check}**: {one.where}: {one.detail}" for one in violations]
+        return table(("in every setting and zone", "found"), checks) + ("\n" + bullets(told) if told else "")
+
+    def _run(self) -> str:
+        rows = []
+        for name, experiment in self.about["experiments"].items():
+            settings: list[dict[str, Any]] = experiment["settings"]
+            zones = f"{experiment['zones']}" if experiment["zones"] else "all"
+            rows.append((name, experiment["title"], f"{len(settings)}", zones, f"{experiment['gap']:g}"))
+        software = ", ".join(f"{name} {version}" for name, version in self.about["software"].items())
+        header = ("experiment", "what it asks", "settings", "zones of a city, drawn", "gap of searches")
+        return f"{table(header, rows)}\n{self.results.height:,} numbers. Software: {software}.\n"
+
+
+def main(folder: Path) -> None:
+    """Run the evaluation, if it was not, and renew the page and its figures."""
+    if not (folder / "results.parquet").exists():
+        geoblanket = Path(sys.executable).with_name("geoblanket")
+        words = ["evaluate", "paper", "--data", DATA, "--out", folder, "--no-report"]
+        resume = ["--resume"] if (folder / "unfinished").exists() else []
+        subprocess.run([str(word) for word in (geoblanket, *words, *resume)], check=True)
+    page = DOCS / "results.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    made = "\n".join(Results(folder).parts())
+    page.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
