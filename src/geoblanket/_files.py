@@ -11,7 +11,7 @@ from pathlib import Path
 
 from geoblanket.errors import OutputError
 
-__all__ = ["atomic_output", "check_output", "sha256_file"]
+__all__ = ["atomic_output", "check_output", "sha256_file", "sync_to_disk"]
 
 
 @contextmanager
@@ -27,9 +27,9 @@ def atomic_output(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}.partial{path.suffix}")
     try:
         yield temporary
-        _sync(temporary)
+        sync_to_disk(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        sync_to_disk(path.parent)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error}).") from error
     finally:
@@ -45,7 +45,8 @@ def check_output(path: str | Path) -> None:
         raise OutputError(f"{path}: the folder {path.parent} does not exist. Create it first.")
 
 
-def _sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file, or the list of files of a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

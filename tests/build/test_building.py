@@ -225,7 +225,7 @@ def test_a_full_disk_leaves_no_part_of_a_bundle(
 
     out = tmp_path / "town.bundle"
     with monkeypatch.context() as patch:
-        patch.setattr("geoblanket._files._sync", full)
+        patch.setattr("geoblanket._files.sync_to_disk", full)
         with pytest.raises(OutputError, match="No space left on device"):
             build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     assert not out.exists()

@@ -237,7 +237,7 @@ import os, signal, sys
 from pathlib import Path
 import geoblanket._files
 from tests.mechanism.bundles import save_plain
-geoblanket._files._sync = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+geoblanket._files.sync_to_disk = lambda path: os.kill(os.getpid(), signal.SIGKILL)
 save_plain(Path(sys.argv[1]), version=4)
 """
 

@@ -93,7 +93,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("geoblanket._files._sync", interrupt)
+    monkeypatch.setattr("geoblanket._files.sync_to_disk", interrupt)
     with pytest.raises(KeyboardInterrupt):
         graph.keep_edges(np.array([True, True, True, False])).save(path)
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("a.roads", before)]

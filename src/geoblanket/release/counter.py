@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from geoblanket._files import sync_to_disk
 from geoblanket.errors import LedgerError
 
 __all__ = ["Counter"]
@@ -47,7 +48,8 @@ class Counter:
         counter = cls(path, ledger, descriptor)
         counter.write(0)
         counter.write(1)
-        os.fsync(descriptor)
+        for durable in (path, path.parent):
+            sync_to_disk(durable)
         return counter
 
     @classmethod
