@@ -38,8 +38,8 @@ FULL = (
     Line("analytic", 500, 500, 200),
     Line("analytic", 1000, 500, 100),
     Line("analytic", 2000, 500, 50),
-    Line("scetbon", 200, 100, 100),
-    Line("scetbon", 500, 50, 50),
+    Line("scetbon", 200, 50, 50),
+    Line("scetbon", 500, 25, 25),
 )
 
 
