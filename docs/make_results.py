@@ -15,6 +15,7 @@ from typing import Any
 
 from PIL import Image
 
+from geoblanket.evaluate.experiment import shipped_experiments
 from geoblanket.evaluate.figures_style import label_of
 from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS
 from geoblanket.evaluate.report import answers, write_report
@@ -25,7 +26,7 @@ from geoblanket.evaluate.report_story import PAPER_METHODS, Story
 from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.report_tables import efficiency_table, gain_rows, loss_table, privacy_table
 from geoblanket.evaluate.results import read_results
-from geoblanket.evaluate.sanity import CHECKS, check_results
+from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
@@ -144,7 +145,7 @@ class Results:
     def _sanity(self) -> str:
         violations = check_results(self.results)
         broken = {one.check for one in violations}
-        checks = [(name, "**violated**" if name in broken else "holds") for name in dict.fromkeys([*CHECKS, *broken])]
+        checks = [(name, "**violated**" if name in broken else "holds") for name in CHECK_NAMES]
         told = [f"**{one.check}**: {one.where}: {one.detail}" for one in violations]
         return table(("in every setting and zone", "found"), checks) + ("\n" + bullets(told) if told else "")
 
@@ -155,8 +156,10 @@ class Results:
             zones = f"{experiment['zones']}" if experiment["zones"] else "all"
             rows.append((name, experiment["title"], f"{len(settings)}", zones, f"{experiment['gap']:g}"))
         software = ", ".join(f"{name} {version}" for name, version in self.about["software"].items())
+        missing = [name for name in shipped_experiments() if name not in (*self.about["experiments"], "quick")]
+        left_out = f" Not run: {', '.join(missing)}." if missing else ""
         header = ("experiment", "what it asks", "settings", "zones of a city, drawn", "gap of searches")
-        return f"{table(header, rows)}\n{self.results.height:,} numbers. Software: {software}.\n"
+        return f"{table(header, rows)}\n{self.results.height:,} numbers.{left_out} Software: {software}.\n"
 
 
 def main(folder: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from geoblanket.evaluate.leakage import Leakage, place_channel, posterior_leakage, same_past
     from geoblanket.evaluate.methods import METHODS
     from geoblanket.evaluate.mobility_model import MobilityModel
+    from geoblanket.evaluate.report import answers, write_report
     from geoblanket.evaluate.results import RESULTS_SCHEMA, read_results
     from geoblanket.evaluate.running import Evaluation, evaluate_cities
     from geoblanket.evaluate.sanity import Violation, check_results
@@ -37,6 +38,7 @@ __all__ = [
     "Tracking",
     "Violation",
     "WorstPair",
+    "answers",
     "attack_report",
     "check_results",
     "compose",
@@ -51,6 +53,7 @@ __all__ = [
     "track_over_time",
     "trajectory_bound",
     "worst_pair",
+    "write_report",
     "zone_distance_km",
 ]
 
@@ -70,6 +73,7 @@ _HOME = {
     "Tracking": "geoblanket.evaluate.tracking",
     "Violation": "geoblanket.evaluate.sanity",
     "WorstPair": "geoblanket.evaluate.epsilon_effective",
+    "answers": "geoblanket.evaluate.report",
     "attack_report": "geoblanket.evaluate.attacker",
     "check_results": "geoblanket.evaluate.sanity",
     "compose": "geoblanket.evaluate.composition",
@@ -84,6 +88,7 @@ _HOME = {
     "track_over_time": "geoblanket.evaluate.tracking",
     "trajectory_bound": "geoblanket.evaluate.composition",
     "worst_pair": "geoblanket.evaluate.epsilon_effective",
+    "write_report": "geoblanket.evaluate.report",
     "zone_distance_km": "geoblanket.evaluate.attacker",
 }
 

@@ -11,7 +11,7 @@ from geoblanket.evaluate.figures_style import label_of
 from geoblanket.evaluate.figures_sweeps import SWEEPS
 from geoblanket.evaluate.report_table import Panel, Verdict, decide, saved
 from geoblanket.evaluate.report_words import number, percent
-from geoblanket.evaluate.sanity import CHECKS, Violation
+from geoblanket.evaluate.sanity import CHECK_NAMES, Violation
 
 __all__ = ["SOUND", "add_parameters", "add_sanity", "parts_sentence", "sweep_sentences"]
 
@@ -26,7 +26,7 @@ def add_sanity(page: Page, violations: Sequence[Violation], notes: Sequence[str]
     broken = {one.check for one in violations}
     page.table(
         ("check", "found"),
-        [(name, "VIOLATED" if name in broken else "holds") for name in dict.fromkeys([*CHECKS, *broken])],
+        [(name, "VIOLATED" if name in broken else "holds") for name in CHECK_NAMES],
         words=(0, 1),
     )
     if violations:
