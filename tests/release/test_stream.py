@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from geoblanket.cli.main import app
 from geoblanket.errors import LedgerError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger
@@ -88,24 +88,21 @@ def test_a_ledger_that_fails_ends_the_stream_after_an_answer(spread: Bundle, tmp
         next(stream)
 
 
-def geoblanket(folder: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-c", "from geoblanket.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, check=False)
+def geoblanket(*arguments: str, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
 
 
 def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
-    assert b"no such ledger" in geoblanket(tmp_path, "ledger", "show", "a.ledger").stderr
-    made = geoblanket(tmp_path, "ledger", "create", "a.ledger", "--budget", "12", "--window", "600")
-    assert made.returncode == 0, made.stderr
-    stream = ["perturb", str(spread_path), "--stream", "--ledger", "a.ledger"]
-    done = geoblanket(tmp_path, *stream, stdin=GOOD + b"\nbad\n" + GOOD.replace(b"00Z", b"30Z") + b"\n")
-    assert done.returncode == 0, done.stderr
+    ledger = str(tmp_path / "a.ledger")
+    assert "no such ledger" in str(geoblanket("ledger", "show", ledger).exception)
+    assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600").exit_code == 0
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger]
+    done = geoblanket(*stream, stdin=GOOD + b"\nbad\n" + GOOD.replace(b"00Z", b"30Z") + b"\n")
+    assert done.exit_code == 0, done.output
     first, bad, second = (json.loads(line) for line in done.stdout.splitlines())
     assert (first["left"], bad["error"], second["left"]) == (8.0, "input", 4.0)
-    again = geoblanket(tmp_path, *stream, stdin=GOOD)
-    assert json.loads(again.stdout) == first | {"left": 4.0, "stored": True}
-    shown = json.loads(geoblanket(tmp_path, "ledger", "show", "a.ledger", "--json").stdout)
-    assert shown == {
+    assert json.loads(geoblanket(*stream, stdin=GOOD).stdout) == first | {"left": 4.0, "stored": True}
+    assert json.loads(geoblanket("ledger", "show", ledger, "--json").stdout) == {
         "budget": 12.0,
         "window_s": 600.0,
         "vehicles": 1,
@@ -116,20 +113,29 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
         "transactions": 2,
         "verified_bundles": 1,
     }
-    assert b"8 per km" in geoblanket(tmp_path, "ledger", "show", "a.ledger").stdout
-    assert b"is whole: 2 transaction(s)" in geoblanket(tmp_path, "ledger", "verify", "a.ledger").stderr
-    content = (tmp_path / "a.ledger").read_bytes()
-    (tmp_path / "a.ledger").write_bytes(content[:-4096] + bytes(4096))
-    broken = geoblanket(tmp_path, "ledger", "verify", "a.ledger")
-    assert broken.returncode == 1
-    assert b"error: a.ledger" in broken.stderr
+    assert "8 per km" in geoblanket("ledger", "show", ledger).stdout
+    assert "is whole: 2 transaction(s)" in geoblanket("ledger", "verify", ledger).stderr
+    Path(ledger).write_bytes(Path(ledger).read_bytes()[:-4096] + bytes(4096))
+    broken = geoblanket("ledger", "verify", ledger)
+    assert isinstance(broken.exception, LedgerError)
+    assert broken.exit_code == 1
 
 
-def test_a_stream_needs_a_budget(spread_path: Path, tmp_path: Path) -> None:
-    done = geoblanket(tmp_path, "perturb", str(spread_path), "--stream", stdin=GOOD)
-    assert done.returncode == 1
-    assert b"Give a ledger, or a budget" in done.stderr
-    done = geoblanket(tmp_path, "perturb", str(spread_path), "--stream", "--budget", "8", stdin=GOOD)
-    assert json.loads(done.stdout)["left"] == 4.0
-    done = geoblanket(tmp_path, "perturb", str(spread_path), "--walks", "w.parquet")
-    assert b"need --roads and --out" in done.stderr
+def test_keys_and_counters_are_given_by_files(spread_path: Path, tmp_path: Path) -> None:
+    ledger, key, counter = (str(tmp_path / name) for name in ("a.ledger", "key", "count"))
+    sealed = ["--device-key", key, "--counter", counter]
+    made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed)
+    assert "key: cannot be read" in str(made.exception)
+    Path(key).write_bytes(b"secret")
+    assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed).exit_code == 0
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger]
+    assert json.loads(geoblanket(*stream, *sealed, stdin=GOOD).stdout)["left"] == 8.0
+    assert isinstance(geoblanket(*stream, stdin=GOOD).exception, LedgerError)
+    assert geoblanket("ledger", "verify", ledger, *sealed).exit_code == 0
+
+
+def test_a_stream_needs_a_budget(spread_path: Path) -> None:
+    stream = ["perturb", str(spread_path), "--stream"]
+    assert "Give a ledger, or a budget" in str(geoblanket(*stream, stdin=GOOD).exception)
+    assert json.loads(geoblanket(*stream, "--budget", "8", stdin=GOOD).stdout)["left"] == 4.0
+    assert "need --roads and --out" in str(geoblanket("perturb", str(spread_path), "--walks", "w.parquet").exception)
