@@ -101,6 +101,6 @@ def test_no_lag_beyond_the_order_is_seen(steps: Steps, district: str, band: str)
 def test_a_wrong_order_would_be_seen(medium_city: City) -> None:
     """A city that remembers one node more than it says fails the test above."""
     moves = medium_city.moves
-    liar = replace(medium_city, moves=replace(moves, order=np.where(moves.order == 1, 2, moves.order).astype(np.uint8)))
-    p = p_values(windows(liar, 6_000), "downtown", "slow", 1)
+    liar = replace(medium_city, moves=replace(moves, order=np.where(moves.order == 2, 3, moves.order).astype(np.uint8)))
+    p = p_values(windows(liar, 6_000), "downtown", "slow", 2)
     assert (p < 1e-6).all()

@@ -14,8 +14,8 @@ The weights w are such that the mean displacement Σ w_j d_j is a smooth field f
 as they allow it, beside borders and the river too. Otherwise the streets of each single node would be a hidden cause of
 where vehicles come from and where they go, which a test that knows positions only roughly would take for memory.
 
-In each district one band has memory and the other has none. So a group of like mean speeds over several steps may mix
-steps with and without memory, but never two kinds of memory.
+In each district the usual band has memory and the other has none. So a group of like mean speeds over several steps may
+mix a few steps without memory with those that have it, but never two kinds of memory.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ BAND_BINS = ((0, 0), (0, 2), (2, 4), (4, 7))
 """First and last + 1 bin (between `BIN_EDGES_M`) of each band."""
 
 ORDERS = {
-    ("downtown", "slow"): 1,
-    ("downtown", "medium"): 2,
-    ("inner", "medium"): 1,
-    ("inner", "fast"): 2,
+    ("downtown", "slow"): 2,
+    ("downtown", "medium"): 1,
+    ("inner", "medium"): 2,
+    ("inner", "fast"): 1,
     ("outskirts", "medium"): 1,
     ("outskirts", "fast"): 3,
 }
 """The Markov order by district of the node that is left and speed band: the truth about the city."""
 
-STRENGTH = {1: (0.0, 0.0), 2: (1.6, 0.0), 3: (0.9, 0.9)}
+STRENGTH = {1: (0.0, 0.0), 2: (1.0, 0.0), 3: (0.9, 0.9)}
 """(κ₁, κ₂) by order."""
 
 _BAND_CHANCES = {
