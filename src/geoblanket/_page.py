@@ -46,7 +46,8 @@ table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: ta
 caption { text-align: left; padding-bottom: 0.4rem; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { font-weight: 600; }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; }
+td.number { white-space: nowrap; }
 figure { margin: 1.25rem 0; }
 figure img { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
              border-radius: 6px; }

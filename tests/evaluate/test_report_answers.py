@@ -132,7 +132,7 @@ def test_hours_are_counted_by_what_is_decided() -> None:
     ])  # fmt: skip
     told = parts_sentence(sweep_panels(results)[0], "lp_cmdp", "lp")
     assert "in 2 of 4 parts, above it in 1, and in 1 it cannot be decided" in told
-    assert "hour of day 0 (20.0%), the least at 3 (-20.0%)" in told
+    assert "hour of day 0 (20%), the least at 3 (−20%)" in told
 
 
 def test_at_equal_error_of_the_attacker_losses_are_compared_by_interpolation() -> None:

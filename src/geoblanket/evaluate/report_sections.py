@@ -75,7 +75,7 @@ def parts_sentence(panel: Panel, method: str, other: str) -> str:
         f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km: {label_of(method)} is below {label_of(other)} "
         f"in {verdicts.count(Verdict.LOWER)} of {len(found)} parts, above it in {verdicts.count(Verdict.HIGHER)}, and "
         f"in {verdicts.count(Verdict.UNDECIDED)} it cannot be decided. The most is saved at {SWEEPS[panel.along]} "
-        f"{number(best)} ({found[best].value:.1%}), the least at {number(worst)} ({found[worst].value:.1%})."
+        f"{number(best)} ({percent(found[best].value)}), the least at {number(worst)} ({percent(found[worst].value)})."
     )
 
 
