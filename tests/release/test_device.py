@@ -346,6 +346,8 @@ def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: P
         Device.open(save_plain(tmp_path / "b.bundle"), ledger=None, budget=PLENTY)
     with pytest.raises(MismatchError, match="another domain"):
         Device.open(town_path, ledger=None, budget=PLENTY, domain="0" * 64)
+    with pytest.raises(ParameterError, match="Give these options to it"):
+        Device.open(town, ledger=None, budget=PLENTY, minimum_version=2)
     with pytest.raises(GeoblanketError, match="older than the 2"):
         Device.open(town_path, ledger=None, budget=PLENTY, minimum_version=2)
     Ledger.create(tmp_path / "a.ledger", budget=Budget(5000.0, 60.0))

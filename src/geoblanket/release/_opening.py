@@ -55,6 +55,8 @@ def open_tables(
 ) -> ReleaseTables:
     """Return the tables of a bundle: verified before, as the ledger remembers, or now, which it will remember."""
     if isinstance(bundle, Bundle):
+        if public_key is not None or domain is not None or minimum_version:
+            raise ParameterError("A bundle that was loaded is checked by `load_bundle`. Give these options to it.")
         return ReleaseTables.of(bundle)
     tables = ReleaseTables.read(
         bundle,
