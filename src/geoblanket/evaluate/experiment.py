@@ -46,7 +46,7 @@ class Experiment:
     """How many reports in a row the tracking attacker sees: the usual number first, then others to compare."""
     gap: float = 0.01
     """Losses of linear programs are proven to be at most this share above the optimum."""
-    time_limit_s: float = 120.0
+    time_limit_s: float = 600.0
     """Seconds for a linear program, at most."""
     max_tasks: int = 3000
     """Beyond so many tasks of the loss, a sample of so many is taken."""
@@ -65,7 +65,7 @@ class _Quick:
     zones: int = 1
     max_places: int = 20
     max_rows: int = 300
-    time_limit_s: float = 15.0
+    time_limit_s: float = 60.0
     gap: float = 0.02
     epsilon: tuple[float, ...] = (1.0, 2.0, 4.0)
 
