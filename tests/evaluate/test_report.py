@@ -131,5 +131,6 @@ def test_the_command_writes_the_report_again(tmp_path: Path, folder: Path) -> No
     write_results(_sound(), tmp_path, about=ABOUT)
     result = CliRunner().invoke(app, ["evaluate", "report", str(tmp_path), "--title", "A <made-up> comparison"])
     assert result.exit_code == 0, result.output
+    assert "- So use LP+C-mDP: it costs less, whichever way the budget is counted." in result.stderr
     again = tmp_path / "report"
     assert (again / "report.html").read_bytes() == (folder / "report.html").read_bytes()

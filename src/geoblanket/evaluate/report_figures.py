@@ -48,8 +48,8 @@ def caption(name: str) -> str:
     along = next(along for along in SWEEPS if sweep_name(along) == name)
     if along in PARTS:
         return (
-            f"What is saved by {SWEEPS[along]}, with 95 % intervals, which may leave the frame. Hollow: of one vehicle only, "
-            "so that nothing is known about how sure it is."
+            f"What is saved by {SWEEPS[along]}, with 95 % intervals, which may leave the frame. Hollow: of one vehicle "
+            "only, so that nothing is known about how sure it is."
         )
     return f"The loss on held-out walks, with 95 % intervals, along: {SWEEPS[along]}."
 
