@@ -12,7 +12,7 @@ from geoblanket.build.held_out import vehicle_losses
 from geoblanket.build.problems import make_problem
 from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.rows import make_rows
-from geoblanket.errors import InputError, MismatchError, OutputError
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.evaluate import running
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
 from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_experiments
@@ -203,6 +203,13 @@ def test_other_spacings_are_matched_from_traces(town: Town, experiment: Experime
     assert set(found.results["spacing_m"]) == {400.0}
     with pytest.raises(InputError, match="--traces"):
         evaluate_cities([replace(town.files, traces=None)], [one], tmp_path / "none", workers=1)
+
+
+def test_what_cannot_be_evaluated_is_told(town: Town, experiment: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        evaluate_cities([replace(town.files, predictor=tmp_path / "none")], [experiment], tmp_path)
+    with pytest.raises(ParameterError, match="one experiment or more"):
+        evaluate_cities([town.files], [], tmp_path)
 
 
 def test_equal_cost_gives_each_location_the_same_budget(town: Town, experiment: Experiment, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
 from geoblanket.build.inputs import software_versions
 from geoblanket.build.task_pool import run_tasks
-from geoblanket.errors import InputError, OutputError
+from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
 from geoblanket.evaluate.experiment import Experiment
@@ -97,12 +97,14 @@ def evaluate_cities(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{out}: cannot be made ({error.strerror or error}).") from error
+    if not cities or not experiments:
+        raise ParameterError("There must be one city or more, and one experiment or more.")
     about = _about(cities, experiments)
     store = OutcomeStore(unfinished_path(out), about, resume=resume)
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
     for experiment in experiments:
-        tasks = {task.name: task for files in cities for task in _tasks(files, experiment, out, progress)}
+        tasks = {task.name: task for files in cities for task in _tasks(files, experiment, store.path, progress)}
         _run(tasks, store, workers=workers, progress=partial(progress, f"experiment {experiment.name}"))
         for files in cities:
             table, more = _collect(files, experiment, tasks, store)
@@ -124,6 +126,9 @@ def _written(results: pl.DataFrame, notes: Sequence[str], out: Path, about: Mapp
 def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> dict[str, Any]:
     def identity(files: CityFiles) -> dict[str, Any]:
         paths = {name: value for name, value in vars(files).items() if isinstance(value, Path)}
+        for path in paths.values():
+            if not path.is_file():
+                raise InputError("no such file", path=path)
         return {"time_zone": files.time_zone, **{name: sha256_file(path) for name, path in paths.items()}}
 
     return {
@@ -133,15 +138,15 @@ def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> di
     }
 
 
-def _tasks(files: CityFiles, experiment: Experiment, out: Path, progress: Progress) -> Iterator[ZoneTask]:
-    """Yield the tasks of an experiment in a city, those of one zone one after the other."""
+def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Progress) -> Iterator[ZoneTask]:
+    """Yield the tasks of an experiment in a city, those of one zone one after the other; walks go to the folder."""
     groups: dict[tuple[Any, ...], list[Setting]] = {}
     for setting in experiment.settings:
         key = (setting.spacing_m, setting.interval_s, setting.delay, setting.max_places, setting.loss_case)
         groups.setdefault(key, []).append(setting)
     loaded: dict[tuple[Any, ...], CityData] = {}
     for (spacing_m, interval_s, delay, max_places, loss_case), settings in groups.items():
-        walks = _walks(files, out, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
+        walks = _walks(files, folder, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
         if (walks, delay) not in loaded:
             loaded[walks, delay] = CityData(
                 _with_walks(files, walks),
@@ -185,7 +190,7 @@ def _where(files: CityFiles, experiment: Experiment, zone: int) -> str:
 
 
 def _walks(
-    files: CityFiles, out: Path, *, spacing_m: float | None, interval_s: float | None, progress: Progress
+    files: CityFiles, folder: Path, *, spacing_m: float | None, interval_s: float | None, progress: Progress
 ) -> Path:
     """Return walks with this spacing and interval: those of the city, or made from its traces."""
     _, about = scan_walks(files.walks)
@@ -200,7 +205,7 @@ def _walks(
             path=files.walks,
             hint="Give the traces that they were made from (--traces)",
         )
-    walks = out / f"{files.name}-{spacing_m:g}m-{interval_s:g}s.walks.parquet"
+    walks = folder / f"{files.name}-{spacing_m:g}m-{interval_s:g}s.walks.parquet"
     if not walks.exists():
         match_traces(files.traces, files.roads, walks, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
     return walks
