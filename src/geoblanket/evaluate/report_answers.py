@@ -29,7 +29,7 @@ __all__ = ["attack_answers", "cost_answers", "which_answers", "worth_left"]
 
 _LITTLE = 0.1
 _HARDLY = 0.03
-"""Losses that differ by less than this share are no reason for a choice."""
+"""To lose less by a smaller share than this is no reason for a choice."""
 _IN_USE = ("planar_laplace_remap", "planar_laplace", "expmech")
 """What users of today would pick, the best first."""
 
@@ -225,16 +225,17 @@ def _at_equal_error(panel: Panel) -> Iterator[str]:
             f"At equal error of an attacker that tracks vehicles, instead of equal ε, {label_of(context)} loses "
             f"{_more_or_less(below)} than {label_of(plain)} (interpolated between values of ε; no intervals)."
         )
-        if max(map(abs, below)) < _HARDLY and overall(panel, context, plain) is Overall.LOWER:
+        if max(below) < _HARDLY and overall(panel, context, plain) is Overall.LOWER:
             yield "So what looking at the past gains at equal ε is paid for by telling that attacker more."
 
 
 def _more_or_less(below: Sequence[float]) -> str:
     """Return shares saved in words, as they are more or less."""
-    ends = dict.fromkeys(
-        f"{percent(abs(share))} {'less' if share >= 0 else 'more'}" for share in (min(below), max(below))
-    )
-    return " to ".join(ends)
+    low, high = min(below), max(below)
+    if low < 0 <= high:
+        return f"{percent(-low)} more to {percent(high)} less"
+    shares = sorted((abs(low), abs(high)))
+    return f"{' to '.join(dict.fromkeys(map(percent, shares)))} {'less' if low >= 0 else 'more'}"
 
 
 def _front(panel: Panel) -> Iterator[str]:
