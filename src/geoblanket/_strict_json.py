@@ -20,7 +20,8 @@ def read_object(data: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-        json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate has no UTF-8
+        if b"\\u" in data:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate has no UTF-8
     except (ValueError, RecursionError):
         _refuse()
     if type(value) is not dict:

@@ -99,9 +99,9 @@ def create_app(
         telemetry=_NO_TELEMETRY,
     )
     answer_with_refusals(app)
-    app.include_router(bundles.router(store))
     if desk is not None:
         app.include_router(report.router(desk, metrics))
+    app.include_router(bundles.router(store))
 
     @app.get("/healthz", response_model=Health, tags=["operation"], summary="Whether the service answers")
     async def healthz() -> Response:

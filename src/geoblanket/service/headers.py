@@ -1,10 +1,9 @@
-"""Headers that every answer has: what a browser may do with it."""
+"""Headers that every answer has, unless it says otherwise: what a browser may do with it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["CONTENT_POLICY", "HeadersMiddleware"]
@@ -23,7 +22,9 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
 }
+_ENCODED: Final = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 
 
 class HeadersMiddleware:
@@ -37,10 +38,9 @@ class HeadersMiddleware:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
+                headers = message.setdefault("headers", [])
+                given = {name for name, _ in headers}
+                headers.extend(header for header in _ENCODED if header[0] not in given)
             await send(message)
 
         if scope["type"] == "http" and scope["method"] == "HEAD":

@@ -22,15 +22,16 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 _ALWAYS_ANSWERED = frozenset({"/healthz"})
 _DRAIN_S = 0.2
+_DRAIN_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
 class Limits:
     """What the service bears before it refuses."""
 
-    requests: int = 64
+    requests: int = 128
     """Requests that are worked on at once; more are shed with 503."""
-    reports: int = 32
+    reports: int = 96
     """Reports that wait for the ledger at once; more are shed with 503."""
     connections: int = 512
     """Open connections; beyond, the one that has been idle longest is closed."""
@@ -138,13 +139,15 @@ def host_name(headers: Headers) -> str:
 
 
 async def _drain(receive: Receive) -> None:
-    """Throw away what still arrives, for a moment: a client that is cut off while it sends may miss the answer."""
+    """Throw away some of what still arrives: a client that is cut off while it sends may miss the answer."""
+    left = _DRAIN_BYTES
     try:
         async with asyncio.timeout(_DRAIN_S):
-            more = True
-            while more:
+            while left > 0:
                 message = await receive()
-                more = message["type"] == "http.request" and message.get("more_body", False)
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+                left -= len(message.get("body", b""))
     except TimeoutError:
         pass
 

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from geoblanket.errors import ParameterError
+from geoblanket.service.server import is_loopback, listen
+from tests.service.living import Live
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("localhost", True),
+        ("::1", True),
+        ("0.0.0.0", False),  # noqa: S104 - it must be told apart
+        ("::", False),
+        ("192.0.2.1", False),
+        ("::ffff:192.0.2.1", False),
+    ],
+)
+def test_which_addresses_only_this_machine_reaches(host: str, expected: bool) -> None:
+    assert is_loopback(host) == expected
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "300.1.1.1", "a" * 300, ""])
+def test_names_that_lead_nowhere(host: str) -> None:
+    with pytest.raises(ParameterError, match="no host of the name"):
+        is_loopback(host)
+
+
+def test_a_port_that_is_taken() -> None:
+    with listen("127.0.0.1", 0) as taken, pytest.raises(ParameterError, match="Cannot listen on"):
+        listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_short_answers_are_sent_at_once(service: Live) -> None:
+    """Nagle's algorithm would hold the body back until the headers are confirmed, 40 ms later."""
+    assert service.client.get("/healthz").is_success
+    (one, *_) = service.server.server_state.connections
+    found = one.transport.get_extra_info("socket")
+    assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
