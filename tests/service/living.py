@@ -123,7 +123,7 @@ class Command:
         found = self._wait_for(re.compile(rb"on (http://\S+) "))
         return found.decode()
 
-    def _wait_for(self, pattern: re.Pattern[bytes], seconds: float = 60) -> bytes:
+    def _wait_for(self, pattern: re.Pattern[bytes], seconds: float = 300) -> bytes:
         assert self.process.stderr is not None
         end = time.monotonic() + seconds
         while (found := pattern.search(self._written)) is None:
