@@ -14,7 +14,7 @@ from geoblanket.evaluate.report_table import Panel, saved
 from geoblanket.evaluate.report_words import number
 from geoblanket.evaluate.values import Value
 
-__all__ = ["PARTS", "SWEEPS", "gain_by_figure", "sweep_figure", "tracking_figure"]
+__all__ = ["LOSS", "LOSS_AND_TRACKING", "PARTS", "SWEEPS", "TRACKING", "gain_by_figure", "sweep_figure"]
 
 SWEEPS = {
     "history_weight": "w, what the place before counts (∞: it is known anyway)",
@@ -34,46 +34,36 @@ PARTS = ("hour", "speed")
 """Those that are parts of the held-out walks, not settings."""
 
 
-def sweep_figure(panels: Sequence[Panel], *, methods: Sequence[str], measure: str = "held_out_loss") -> Figure:
-    """Draw a measure of some methods along what was varied, a column for each city."""
-    figure = new_figure(width_in=4.8 * len(panels), height_in=3.1)
-    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, panel in zip(grid, panels, strict=True):
-        quiet(axes)
-        positions = range(len(panel.points))
-        for method in methods:
-            draw_series(axes, panel, method, measure, positions=positions)
-        axes.set_xticks(list(positions), [number(point) for point in panel.points])
-        axes.set_xlabel(SWEEPS[panel.along], fontsize=8.5, color=INK)
-        axes.set_title(_title(panel), fontsize=10, color=INK, loc="left")
-        axes.margins(x=0.06)
-    grid[0].set_ylim(bottom=0)
-    grid[0].set_ylabel(f"loss, {panels[0].unit(measure)}", fontsize=8.5, color=INK)
-    for axes, panel in zip(grid, panels, strict=True):
-        _label_ends(axes, panel, methods, measure)
-    return figure
+LOSS = (("held_out_loss", "loss"),)
+LOSS_AND_TRACKING = (*LOSS, ("tracking_success", "the tracker's share of right guesses"))
+TRACKING = (("tracking_success", "share of right guesses"), ("composed_epsilon", "bound by composition"))
+"""Measures to draw one below the other, and what they are called."""
+
+_ROW_IN = 2.6
 
 
-def tracking_figure(panels: Sequence[Panel], *, methods: Sequence[str]) -> Figure:
-    """Draw what an attacker makes of more and more reports (above) beside what they cost by composition (below)."""
-    rows = (("tracking_success", "share of right guesses"), ("composed_epsilon", "bound by composition, per km"))
-    figure = new_figure(width_in=4.8 * len(panels), height_in=5.2)
-    grid = figure.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
+def sweep_figure(panels: Sequence[Panel], *, methods: Sequence[str], rows: Sequence[tuple[str, str]] = LOSS) -> Figure:
+    """Draw measures of some methods along what was varied: a column for each city, a row for each measure."""
+    figure = new_figure(width_in=4.8 * len(panels), height_in=0.5 + _ROW_IN * len(rows))
+    grid = figure.subplots(len(rows), len(panels), sharex="col", sharey="row", squeeze=False)
     for axes_of, (measure, name) in zip(grid, rows, strict=True):
         for axes, panel in zip(axes_of, panels, strict=True):
             quiet(axes)
             positions = range(len(panel.points))
             for method in methods:
                 draw_series(axes, panel, method, measure, positions=positions)
+            if measure == "tracking_success":
+                _draw_blind(axes, panel, methods)
             axes.set_xticks(list(positions), [number(point) for point in panel.points])
-        axes_of[0].set_ylabel(name, fontsize=8.5, color=INK)
-        axes_of[0].set_ylim(bottom=0)
-    for (above, below), panel in zip(grid.T, panels, strict=True):
-        _draw_blind(above, panel, methods)
-        below.set_xlabel(SWEEPS["reports"], fontsize=8.5, color=INK)
-        above.set_title(_title(panel), fontsize=10, color=INK, loc="left")
-        for axes, (measure, _) in zip((above, below), rows, strict=True):
+            axes.margins(x=0.06)
+        unit = panels[0].unit(measure)
+        axes_of[0].set_ylabel(f"{name}, {unit}" if unit else name, fontsize=8.5, color=INK)
+        axes_of[0].set_ylim(0, 1.03 * axes_of[0].get_ylim()[1])
+        for axes, panel in zip(axes_of, panels, strict=True):
             _label_ends(axes, panel, methods, measure)
+    for above, below, panel in zip(grid[0], grid[-1], panels, strict=True):
+        above.set_title(_title(panel), fontsize=10, color=INK, loc="left")
+        below.set_xlabel(SWEEPS[panel.along], fontsize=8.5, color=INK)
     return figure
 
 

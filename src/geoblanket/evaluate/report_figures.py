@@ -8,7 +8,15 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from geoblanket.evaluate.figures import along_epsilon, gain_figure, pareto_figure
-from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS, gain_by_figure, sweep_figure, tracking_figure
+from geoblanket.evaluate.figures_sweeps import (
+    LOSS,
+    LOSS_AND_TRACKING,
+    PARTS,
+    SWEEPS,
+    TRACKING,
+    gain_by_figure,
+    sweep_figure,
+)
 from geoblanket.evaluate.report_story import IN_USE, PAPER_METHODS, Story
 from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.values import Value
@@ -27,6 +35,8 @@ _CAPTIONS = {
     "tracking": "The attacker who follows reports in a row and knows how vehicles move, on held-out walks.",
     "sweep-reports": "What an attacker makes of more reports in a row (above), and the bound that composition gives "
     "for them (below): the cost for a way that is moved all along.",
+    "sweep-history-weight": "The price of protecting the past: the loss on held-out walks (above), and how often the "
+    "tracking attacker names the right place (below), along w, what the place before counts in distances.",
     "pareto": "Utility against privacy: the loss and the tracking attacker's error. Lines run along ε. Lower right is "
     "better; rings are beaten by nothing in both.",
     "equal-cost": "The loss where all methods cost a location the same over time: methods that use the past get a "
@@ -107,21 +117,16 @@ def _sweeps(story: Story) -> Iterator[tuple[str, Figure]]:
         if not panels:
             continue
         name = sweep_name(along)
-        if along == "reports":
-            methods = [
-                one for one in PAPER_METHODS if any(len(panel.series(one, "tracking_success")) > 1 for panel in panels)
-            ]
-            yield name, tracking_figure(panels, methods=methods)
-            continue
         if along in PARTS:
-            pairs = [story.pair(panel) for panel in panels]
-            if pairs[0] is not None:
-                yield name, gain_by_figure(panels, method=pairs[0][0], over=pairs[0][1])
-        else:
-            varied = [
-                one for one in PAPER_METHODS if any(len(panel.series(one, "held_out_loss")) > 1 for panel in panels)
-            ]
-            yield name, sweep_figure(panels, methods=varied)
+            pair = story.pair(panels[0])
+            if pair is not None:
+                yield name, gain_by_figure(panels, method=pair[0], over=pair[1])
+            continue
+        rows = TRACKING if along == "reports" else LOSS
+        if along == "history_weight" and panels[0].has("tracking_success"):
+            rows = LOSS_AND_TRACKING
+        varied = [one for one in PAPER_METHODS if any(len(panel.series(one, rows[0][0])) > 1 for panel in panels)]
+        yield name, sweep_figure(panels, methods=varied, rows=rows)
 
 
 def _drawn(panels: Sequence[Panel], methods: Sequence[str]) -> list[str]:
