@@ -60,10 +60,17 @@ class Results:
         self.story = Story.of(self.results, self.about)
         self.training = read_training(folder, self.about["cities"])
         self.report = folder / "report"
+        self.missing = [name for name in shipped_experiments() if name not in (*self.about["experiments"], "quick")]
         write_report(self.results, self.report, about=self.about, training=self.training)
 
     def parts(self) -> Iterator[str]:
         """Yield the parts of the page in their order."""
+        if self.missing:
+            zones = self.about["experiments"]["paper"]["zones"]
+            yield (
+                f"> **Not everything was run for this page.** The main experiment looks at {zones or 'all'} of each "
+                f"city's zones, and these are missing: {', '.join(self.missing)}.\n"
+            )
         for question, cities in answers(self.results, self.about).items():
             yield f"## {question}\n"
             for city, sentences in cities.items():
@@ -156,10 +163,8 @@ class Results:
             zones = f"{experiment['zones']}" if experiment["zones"] else "all"
             rows.append((name, experiment["title"], f"{len(settings)}", zones, f"{experiment['gap']:g}"))
         software = ", ".join(f"{name} {version}" for name, version in self.about["software"].items())
-        missing = [name for name in shipped_experiments() if name not in (*self.about["experiments"], "quick")]
-        left_out = f" Not run: {', '.join(missing)}." if missing else ""
         header = ("experiment", "what it asks", "settings", "zones of a city, drawn", "gap of searches")
-        return f"{table(header, rows)}\n{self.results.height:,} numbers.{left_out} Software: {software}.\n"
+        return f"{table(header, rows)}\n{self.results.height:,} numbers. Software: {software}.\n"
 
 
 def main(folder: Path) -> None:
