@@ -90,19 +90,27 @@ def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> Ba
     points
         In units in which the bandwidth is 1, shape (n, d).
     """
-    candidates = points
-    if len(points) > _ROWS_TO_PIVOT:
-        candidates = points[rng.choice(len(points), _ROWS_TO_PIVOT, replace=False)]
-    factor, pivots, rank, _ = dpstrf(_kernel(candidates, candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
-    rank = min(rank, _MOST_LANDMARKS)
-    landmarks = candidates[pivots[:rank] - 1]
-    features = scipy.linalg.solve_triangular(
-        factor[:rank, :rank], _kernel(landmarks, points), lower=True, overwrite_b=True, check_finite=False
-    ).T
+    features = _features(points, rng)
     features -= affine @ (affine.T @ features)
     values, vectors = scipy.linalg.eigh(features.T @ features, check_finite=False, driver="evd")
     kept = values > _NEGLIGIBLE * max(values[-1], 1.0)
     return Basis(affine, features @ (vectors[:, kept] / np.sqrt(values[kept])), values[kept])
+
+
+def _features(points: Floats, rng: np.random.Generator) -> Floats:
+    """Return columns whose products between rows are the kernel, but for what landmarks do not represent."""
+    every = np.arange(len(points))
+    chosen = rng.choice(every, _ROWS_TO_PIVOT, replace=False) if len(points) > _ROWS_TO_PIVOT else every
+    candidates, others = points[chosen], np.delete(every, chosen)
+    factor, pivots, rank, _ = dpstrf(_kernel(candidates, candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
+    rank, pivots = min(rank, _MOST_LANDMARKS), pivots - 1
+    triangle = np.tril(factor[:rank, :rank])
+    features = np.empty((len(points), rank))
+    features[chosen[pivots]] = np.concatenate([triangle, factor[rank:, :rank]])
+    if others.size:
+        kernel = _kernel(candidates[pivots[:rank]], points[others])
+        features[others] = scipy.linalg.solve_triangular(triangle, kernel, lower=True, check_finite=False).T
+    return features
 
 
 def _kernel(points: Floats, others: Floats) -> Floats:
