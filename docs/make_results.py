@@ -20,10 +20,10 @@ from geoblanket.evaluate.figures_style import label_of
 from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS
 from geoblanket.evaluate.report import answers, write_report
 from geoblanket.evaluate.report_figures import caption, sweep_name
+from geoblanket.evaluate.report_panels import Panel
 from geoblanket.evaluate.report_paper import WHY_NOT_ALIKE, paper_rows, read_training
 from geoblanket.evaluate.report_sections import parts_sentence, sweep_sentences
 from geoblanket.evaluate.report_story import PAPER_METHODS, Story
-from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.report_tables import efficiency_table, gain_rows, loss_table, privacy_table
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import CHECK_NAMES, check_results

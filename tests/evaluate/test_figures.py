@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from geoblanket.evaluate.figures import along_epsilon, pareto_front
 from geoblanket.evaluate.figures_style import apart, look_of
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.report_table import Panel, main_panels
+from geoblanket.evaluate.report_panels import Panel, main_panels
 from geoblanket.evaluate.values import Value
 from tests.evaluate.made_up import made_up
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from geoblanket.evaluate.report_answers import attack_answers, cost_answers, which_answers, worth_left
+from geoblanket.evaluate.report_panels import Panel, main_panels, sweep_panels
 from geoblanket.evaluate.report_sections import parts_sentence, sweep_sentences
-from geoblanket.evaluate.report_table import Panel, main_panels, sweep_panels
 from geoblanket.evaluate.report_words import best_plain
 from tests.evaluate.made_up import LOSSES, made_up
 

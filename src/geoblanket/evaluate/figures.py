@@ -22,7 +22,7 @@ from geoblanket.evaluate.figures_style import (
     quiet,
     say_beside,
 )
-from geoblanket.evaluate.report_table import Panel, saved
+from geoblanket.evaluate.report_panels import Panel, saved
 
 __all__ = ["along_epsilon", "gain_figure", "pareto_figure", "pareto_front", "trade_off"]
 

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from geoblanket._geodesy import Floats
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.report_table import Panel
+from geoblanket.evaluate.report_panels import Panel
 
 __all__ = [
     "FAINT",

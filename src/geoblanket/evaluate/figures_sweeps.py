@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 
 from geoblanket._picture import new_figure
 from geoblanket.evaluate.figures_style import INK, draw_series, label_lines, label_of, look_of, quiet, say_beside
-from geoblanket.evaluate.report_table import Panel, saved
+from geoblanket.evaluate.report_panels import Panel, saved
 from geoblanket.evaluate.report_words import number
 from geoblanket.evaluate.values import Value
 

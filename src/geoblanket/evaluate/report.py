@@ -19,10 +19,10 @@ from geoblanket.errors import OutputError
 from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS
 from geoblanket.evaluate.report_answers import attack_answers, cost_answers, which_answers
 from geoblanket.evaluate.report_figures import caption, make_figures, sweep_name
+from geoblanket.evaluate.report_panels import Panel
 from geoblanket.evaluate.report_paper import WHY_NOT_ALIKE, PaperRow, paper_rows
 from geoblanket.evaluate.report_sections import SOUND, add_parameters, add_sanity, parts_sentence, sweep_sentences
 from geoblanket.evaluate.report_story import PAPER_METHODS, Story
-from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.report_tables import add_efficiency, add_gains, add_losses, add_privacy, add_tracking
 from geoblanket.evaluate.report_words import number
 from geoblanket.evaluate.sanity import check_results

@@ -9,7 +9,7 @@ import numpy as np
 
 from geoblanket.evaluate.figures import pareto_front, trade_off
 from geoblanket.evaluate.figures_style import label_of
-from geoblanket.evaluate.report_table import Panel
+from geoblanket.evaluate.report_panels import Panel
 from geoblanket.evaluate.report_words import (
     Overall,
     against,

@@ -17,8 +17,8 @@ from geoblanket.evaluate.figures_sweeps import (
     gain_by_figure,
     sweep_figure,
 )
+from geoblanket.evaluate.report_panels import Panel
 from geoblanket.evaluate.report_story import IN_USE, PAPER_METHODS, Story
-from geoblanket.evaluate.report_table import Panel
 from geoblanket.evaluate.values import Value
 
 __all__ = ["caption", "make_figures", "sweep_name"]

@@ -19,8 +19,8 @@ from geoblanket.evaluate.paper_numbers import (
     PaperFigures,
     PaperGain,
 )
+from geoblanket.evaluate.report_panels import Panel, saved
 from geoblanket.evaluate.report_story import Story
-from geoblanket.evaluate.report_table import Panel, saved
 from geoblanket.evaluate.report_words import number, percent, reference_epsilon
 from geoblanket.evaluate.values import Value
 

@@ -9,7 +9,7 @@ from typing import Any
 from geoblanket._page import Page
 from geoblanket.evaluate.figures_style import label_of
 from geoblanket.evaluate.figures_sweeps import SWEEPS
-from geoblanket.evaluate.report_table import Panel, Verdict, decide, saved
+from geoblanket.evaluate.report_panels import Panel, Verdict, decide, saved
 from geoblanket.evaluate.report_words import number, percent
 from geoblanket.evaluate.sanity import CHECK_NAMES, Violation
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket.evaluate.report_table import Panel, main_panels, sweep_panels
+from geoblanket.evaluate.report_panels import Panel, main_panels, sweep_panels
 from geoblanket.evaluate.report_words import best_plain, primary
 
 __all__ = ["IN_USE", "PAPER_METHODS", "Story"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from geoblanket._page import Page
 from geoblanket.evaluate.figures_style import label_of
 from geoblanket.evaluate.report_answers import worth_left
-from geoblanket.evaluate.report_table import Panel, Verdict, decide, saved
+from geoblanket.evaluate.report_panels import Panel, Verdict, decide, saved
 from geoblanket.evaluate.report_words import number, percent, reference_epsilon
 from geoblanket.evaluate.values import Value
 

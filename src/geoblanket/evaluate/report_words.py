@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from geoblanket.evaluate.figures_style import label_of
-from geoblanket.evaluate.report_table import ALIKE_WITHIN, Panel, Verdict, decide, saved
+from geoblanket.evaluate.report_panels import ALIKE_WITHIN, Panel, Verdict, decide, saved
 from geoblanket.evaluate.values import Value
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from geoblanket.evaluate.report_table import Verdict, decide, main_panels, saved, sweep_panels
+from geoblanket.evaluate.report_panels import Verdict, decide, main_panels, saved, sweep_panels
 from geoblanket.evaluate.values import Value
 from tests.evaluate.made_up import EPSILONS, LOSSES, made_up
 
