@@ -12,6 +12,7 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism._bundle_domain import Indices, Ints, Rows
 from geoblanket.mechanism._bundle_header import MechanismHeader
 from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -105,6 +106,11 @@ class BundledMechanism:
         weights = np.zeros((self.mechanism.row_count, self.output_count), np.int64)
         weights[:, self.outputs] = self.mechanism.weights
         return weights
+
+    @property
+    def epsilon_micro(self) -> int:
+        """ε in millionths per kilometre."""
+        return self.mechanism.epsilon_micro
 
     @property
     def epsilon_per_location(self) -> float:
@@ -219,10 +225,15 @@ class Bundle:
         )
         lines.append(
             f"Between raw coordinates, add twice the snapping radius of {self.snapping_radius_mm / 1000:.9g} m to d. "
-            f"Reports add up: each costs a location up to {max(one.epsilon_per_location for one in self):.9g} per km, "
+            f"Reports add up: each costs a location up to {max(self.costs) / 10**6:.9g} per km, "
             "as present and as past."
         )
         return "\n".join(lines)
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs the location that it protects, in millionths per kilometre."""
+        return Costs.of(self, "" if self.clock is None else self.clock.start)
 
     def get(self, zone: str, regime: str) -> BundledMechanism:
         """Return the mechanism of a zone and regime."""

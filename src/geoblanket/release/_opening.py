@@ -9,8 +9,9 @@ from pathlib import Path
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.release_tables import ReleaseTables
-from geoblanket.release.budget import Budget, Costs
+from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
 __all__ = ["checked_clock", "closed_on_failure", "open_ledger", "open_tables"]

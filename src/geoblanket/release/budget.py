@@ -2,7 +2,7 @@
 
 The cost of a report depends on the mechanisms and on whether there was a history, which is public; never on where the
 vehicle is. A location is protected in its own report and as the past of the next Γ ones, and is charged for all of them
-when it is reported (`Costs`).
+when it is reported (`geoblanket.mechanism.costs.Costs`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from geoblanket.errors import ParameterError, RefusedError
-from geoblanket.mechanism.problem import NEVER_MM
-from geoblanket.mechanism.release_tables import ReleaseTable
 
-__all__ = ["Account", "Answer", "Budget", "Costs"]
+__all__ = ["Account", "Answer", "Budget"]
 
 _MICRO: Final = 10**6
 _MS_PER_S: Final = 1000
@@ -57,42 +55,6 @@ class Budget:
     def window_ms(self) -> int:
         """The window in whole milliseconds, rounded up."""
         return math.ceil(Decimal(repr(self.window_s)) * _MS_PER_S)
-
-
-class Costs(NamedTuple):
-    """What a report costs, in millionths per kilometre."""
-
-    start: int
-    """Without history. The first place of a history stands for all earlier ones that are not known, and so counts more
-    than once in the reports that follow."""
-    other: int
-    """With history: ε·(1 + Σw)."""
-
-    @classmethod
-    def of(cls, tables: Sequence[ReleaseTable], start: str) -> Costs:
-        """Return the costs of reports by the tables of a bundle, at most, whatever mechanisms follow one another.
-
-        A report at time t + k has the place of time t at lag k, weighed w_k. Where it is the first of a history, it
-        stands at all lags from k on, so that it counts Σ_k Σ_(τ ≥ k) w_τ = Σ τ·w_τ in all.
-
-        Parameters
-        ----------
-        start
-            The regime of reports without history.
-        """
-        first = [table for table in tables if table.regime == start]
-        later = [(table.epsilon_micro, _counted(table)) for table in tables if table.regime != start]
-        past = max((len(weights) for _, weights in later), default=0)
-        at_lag = sum(max(epsilon * sum(weights[k : k + 1]) for epsilon, weights in later) for k in range(past))
-        from_lag = sum(max(epsilon * sum(weights[k:]) for epsilon, weights in later) for k in range(past))
-        now = max((epsilon * _MICRO for epsilon, _ in later), default=0)
-        now_first = max((table.epsilon_micro * (_MICRO + sum(_counted(table))) for table in first), default=0)
-        return cls(start=-(-(now_first + from_lag) // _MICRO), other=-(-(now + at_lag) // _MICRO))
-
-
-def _counted(table: ReleaseTable) -> list[int]:
-    """Return the weights of earlier places, in millionths; a past that is known is not protected, and not counted."""
-    return [0 if weight == NEVER_MM else weight for weight in table.history_weights_micro]
 
 
 class Answer(NamedTuple):

@@ -24,11 +24,9 @@ from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.clock import Clock
-from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
-from geoblanket.release.budget import Costs
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import Ints, RoadGraph
 from geoblanket.roads.places import choose_places
@@ -64,7 +62,7 @@ class PerturbSummary:
     vehicles: int
     interval_s: float
     epsilon_per_location: float
-    """What a report costs a location at most, per km: as the present, and as the past of later reports (`Costs`)."""
+    """What a report costs a location at most, per km: as the present, and as the past of later reports."""
     epsilon_per_hour: float
     """What the reports of an hour add up to, per km."""
     most_reports: int
@@ -203,7 +201,7 @@ class _Run:
         self._bundle, self._clock, self._path, self._frame = bundle, clock, path, frame
         self._progress = progress
         self._rule = ReleaseRule(bundle)
-        self._costs = Costs.of(ReleaseTables.of(bundle).tables, clock.start)
+        self._costs = bundle.costs
         self._names = (*(name for name, _ in clock.regimes), clock.start)
         self._of_hour = np.array([self._names.index(clock.regime(hour)) for hour in range(24)], np.uint8)
         self._by_regime = np.zeros(len(self._names), np.int64)

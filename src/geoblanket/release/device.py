@@ -21,9 +21,10 @@ from typing import Any, Final, Self
 
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
-from geoblanket.release.budget import Answer, Budget, Costs
+from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.inputs import checked_location_e7, checked_request, checked_time_ms
 from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.nearest import NearestPlace

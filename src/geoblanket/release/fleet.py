@@ -20,9 +20,10 @@ from geoblanket._geodesy import Floats
 from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.mechanism._bundle_domain import Indices
 from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
-from geoblanket.release.budget import Answer, Budget, Costs
+from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.inputs import checked_locations_e7, checked_times_ms
 from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.place_raster import PlaceRaster

@@ -45,7 +45,7 @@ class BundleFacts(BaseModel):
     epsilon_per_km: list[float] = Field(description="Each ε that its mechanisms have, per km.")
     eta_km: list[float | None] = Field(description="Each η: how far apart rows are compared, km.")
     history_weights: list[list[float | None]] = Field(description="What earlier places count in distances.")
-    epsilon_per_location_per_km: float = Field(description="What one report costs a location at most, ε(1 + Σw).")
+    epsilon_per_location_per_km: float = Field(description="What one report costs a location at most.")
     zones: list[str]
     regimes: list[str]
     places: int = Field(description="How many places have coordinates.")

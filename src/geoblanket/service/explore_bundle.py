@@ -17,9 +17,8 @@ from geoblanket.errors import MismatchError
 from geoblanket.mechanism._bundle_domain import Indices
 from geoblanket.mechanism.bundle import Bundle, BundledMechanism
 from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.history_table import HistoryTable
-from geoblanket.mechanism.release_tables import ReleaseTable
-from geoblanket.release.budget import Costs
 
 __all__ = ["Conclusion", "ExploredBundle", "Outlook", "ZoneView"]
 
@@ -206,7 +205,7 @@ class ExploredBundle:
     @cached_property
     def costs(self) -> Costs:
         """What reports cost, in millionths per km."""
-        return Costs.of([ReleaseTable.of(one) for one in self.bundle], self.start or "")
+        return self.bundle.costs
 
     @cached_property
     def zone_names(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def bundle_facts(bundle: Bundle, *, name: str, size: int) -> dict[str, Any]:
         "epsilon_per_km": sorted({one.mechanism.epsilon for one in bundle}),
         "eta_km": [_finite(eta) for eta in sorted({one.mechanism.eta_km for one in bundle})],
         "history_weights": [list(map(_weight, past)) for past in sorted({one.history_weights_micro for one in bundle})],
-        "epsilon_per_location_per_km": max(one.epsilon_per_location for one in bundle),
+        "epsilon_per_location_per_km": max(bundle.costs) / 10**6,
         "zones": sorted({one.zone for one in bundle}),
         "regimes": sorted({one.regime for one in bundle}),
         "places": len(bundle.places_e7),
