@@ -11,7 +11,6 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
-from geoblanket.mechanism.history_table import HistoryTable
 from geoblanket.build.reach import Reach, coordinates_e7
 from geoblanket.build.row_tree import (
     Branches,
@@ -22,6 +21,7 @@ from geoblanket.build.row_tree import (
     list_histories,
 )
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.history_table import HistoryTable
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mechanism.row_distances import Indices, row_distance_mm
 from geoblanket.mobility.histories import HistoryCounts
