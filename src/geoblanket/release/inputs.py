@@ -26,6 +26,8 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 
 _E7: Final = 10**7
+_PLAIN: Final = (float, int)
+"""What needs no further look; a truth value is an int too, but of another type."""
 _EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
 _LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
 _LONGEST_REQUEST: Final = 200
@@ -47,7 +49,7 @@ def checked_location_e7(lat: Any, lon: Any) -> tuple[int, int]:
 
 
 def _degrees_e7(value: Any, name: str, largest: int) -> int:
-    degrees = value if type(value) is float else _number(value, f"The {name} must be a number of degrees.")
+    degrees = value if type(value) in _PLAIN else _number(value, f"The {name} must be a number of degrees.")
     # NaN compares as false.
     if not -largest <= degrees <= largest:
         raise ParameterError(f"The {name} must be from -{largest} to {largest} degrees.")
@@ -74,7 +76,7 @@ def checked_time_ms(time: Any, *, latest_ms: float = math.inf) -> int:
             raise ParameterError("The time must have a time zone, such as datetime.now(UTC).")
         seconds = time.timestamp()
     else:
-        seconds = time if type(time) is float else _number(time, "The time must be a datetime, or a number of seconds.")
+        seconds = time if type(time) in _PLAIN else _number(time, "The time must be a datetime, or a number of seconds.")
     # A number of seconds that is NaN, infinite or too large fails here, before it is rounded.
     if not _EARLIEST_MS <= seconds * 1000 < _LATEST_MS:
         raise ParameterError("The time must be from 2000 to 2099; as a number, in seconds, not milliseconds.")
