@@ -76,7 +76,7 @@ def checked_time_ms(time: Any, *, latest_ms: float = math.inf) -> int:
             raise ParameterError("The time must have a time zone, such as datetime.now(UTC).")
         seconds = time.timestamp()
     else:
-        seconds = time if type(time) in _PLAIN else _number(time, "The time must be a datetime, or a number of seconds.")
+        seconds = time if type(time) in _PLAIN else _number(time, "The time must be a datetime or a number of seconds.")
     # A number of seconds that is NaN, infinite or too large fails here, before it is rounded.
     if not _EARLIEST_MS <= seconds * 1000 < _LATEST_MS:
         raise ParameterError("The time must be from 2000 to 2099; as a number, in seconds, not milliseconds.")
