@@ -47,6 +47,10 @@ def demo(
          ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "4",
           "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300", "--compare",
           "--out", out / "city.bundle", "--report", out / "report"]),
+        ("The same with more privacy, to look at them side by side.",
+         ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "1",
+          "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300",
+          "--out", out / "city-private.bundle"]),
         ("The bundle, verified again by one who trusts nothing in it.",
          ["verify", out / "city.bundle"]),
         ("Perturbed reports, as devices would send them.",
@@ -81,3 +85,7 @@ def demo(
             ("which mechanism, at what cost, and would an attacker win", str(out / "comparison/report/report.html")),
         ],
     )
+    bundles = [str(out / "city.bundle"), str(out / "city-private.bundle")]
+    local = ["--roads", str(out / "city.roads"), "--walks", str(out / "walks-250.parquet")]
+    say("\nTo look at both bundles on a map, and at trips as they are reported:\n")
+    say(typer.style(f"   $ geoblanket serve {shlex.join([*bundles, *local])}\n", fg="cyan"))
