@@ -226,7 +226,7 @@ def _at_equal_error(panel: Panel) -> Iterator[str]:
             f"{_more_or_less(below)} than {label_of(plain)} (interpolated between values of ε; no intervals)."
         )
         if max(below) < _HARDLY and overall(panel, context, plain) is Overall.LOWER:
-            yield "So what looking at the past gains at equal ε is paid for by telling that attacker more."
+            yield "So hardly anything of what looking at the past gains at equal ε is left."
 
 
 def _more_or_less(below: Sequence[float]) -> str:
