@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -131,6 +132,7 @@ GOOD = json.dumps(here())
         GOOD.replace("}", ', "\\ud800": 1}'),
         GOOD.replace("lat", "l\\u0061t").replace("}", ', "lat": 1}'),
     ],
+    ids=map(str, count()),  # the time now, as part of a name, would differ between the processes of a run
 )
 def test_what_is_not_a_report_is_refused_at_once(desk_service: Live, content: str) -> None:
     assert refused_at_once(desk_service, content.encode()) == (400, "bad_report")

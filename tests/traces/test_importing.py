@@ -145,7 +145,7 @@ def test_files_are_checked_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", gzip.compress(b"vehicle,time,lat,lon\n" + b"a,1372636853,41.9,12.5\n" * 99)[:-9]]
+    "content", [b"", gzip.compress(b"vehicle,time,lat,lon\n" + b"a,1372636853,41.9,12.5\n" * 99, mtime=0)[:-9]]
 )
 @pytest.mark.parametrize("trace_format", ["porto", "rome", "table"])
 def test_empty_and_truncated_files_leave_the_old_table_alone(tmp_path: Path, content: bytes, trace_format: Any) -> None:
