@@ -89,7 +89,10 @@ def test_landmarks_represent_every_row_or_are_as_many_as_may_be(monkeypatch: pyt
     assert len(found.values) < len(basis().values)
     assert 1e-4 < np.diag(exact - gram(found)).max() < 0.05
     assert np.allclose(found.vectors.T @ found.vectors, np.eye(len(found.values)), atol=1e-6)
-    monkeypatch.setattr(smoother, "_MOST_LANDMARKS", 12)
+    monkeypatch.setattr(smoother, "_LANDMARKS_ALLOWED", (1, 1000))
+    assert len(kernel(Z).values) == N // 3
+    monkeypatch.setattr(smoother, "_LANDMARKS_ALLOWED", (1, 12))
+    monkeypatch.setattr(smoother, "_CANDIDATES", N)
     few = kernel(Z)
     assert len(few.values) == 12
     # No row is represented as badly as the worst is by landmarks taken at random.
@@ -101,7 +104,7 @@ def test_landmarks_represent_every_row_or_are_as_many_as_may_be(monkeypatch: pyt
 def test_landmarks_of_some_rows_represent_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     many = np.random.default_rng(3).uniform(-1, 1, (600, 2))
     whole = gram(kernel(many))
-    monkeypatch.setattr(smoother, "_ROWS_TO_PIVOT", 200)
+    monkeypatch.setattr(smoother, "_LANDMARKS_ALLOWED", (100, 100))
     some = kernel(many)
     assert some.vectors.shape[0] == 600
     assert not np.array_equal(gram(some), whole)
@@ -130,4 +133,4 @@ def test_the_median_is_of_points_that_differ() -> None:
     points = np.repeat([[0.0, 0.0], [3.0, 4.0]], [50, 2], axis=0)
     assert median_distance(points, rng) == 5
     many = np.random.default_rng(1).normal(size=(900, 2))
-    assert median_distance(many, rng) == pytest.approx(np.median(cdist(many, many)), rel=0.05)
+    assert median_distance(many, rng) == pytest.approx(np.median(cdist(many, many)), rel=0.1)

@@ -43,7 +43,7 @@ _BUMPS = 5
 """Bumps in one Wald statistic."""
 _DRAWS = 5
 """Wald statistics, each with bumps of its own."""
-_POSITION_BANDWIDTH = 0.25
+_POSITION_BANDWIDTH = 0.2
 """Bandwidth of the position in regressions, in median distances. With twice as much, a third of true hypotheses are
 rejected where 500 rows meet a rough field and m = 3: no penalty makes a wide kernel follow it."""
 _STEP_BANDWIDTH = 2.0

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dpstrf
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import pdist
 
 from geoblanket._geodesy import Floats
 
@@ -28,15 +28,19 @@ _PENALTIES = 10.0 ** np.arange(-7.0, 1.5, 0.5)
 """Ridge penalties to choose from, each times the number of rows."""
 _MOST_FREEDOM = 0.7
 """A regression may use at most this share of the rows as degrees of freedom."""
-_ROWS_TO_PIVOT = 1000
-"""Landmarks are taken from at most this many rows."""
 _UNREPRESENTED = 0.01
 """Share of a row's kernel that landmarks may leave unrepresented."""
-_MOST_LANDMARKS = 450
+_ROWS_PER_LANDMARK = 3
+"""There are as many landmarks as that takes, but at most one for so many rows."""
+_LANDMARKS_ALLOWED = (300, 1000)
+"""That limit is never below the first of these, nor above the second."""
+_CANDIDATES = 2
+"""Landmarks are taken from this many times as many rows, at random."""
 _TIMES = 3
 """How often a target is regressed; 1 is plain kernel ridge regression."""
 _NEGLIGIBLE = 1e-10
-_ROWS_FOR_MEDIAN = 300
+_BLOCK = 64
+_ROWS_FOR_MEDIAN = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +66,7 @@ class Fit:
 
 
 def median_distance(points: Floats, rng: np.random.Generator) -> float:
-    """Return the median distance between points that differ (of at most 300 rows); 1 where none do."""
+    """Return the median distance between points that differ (of at most 200 rows); 1 where none do."""
     if len(points) > _ROWS_FOR_MEDIAN:
         points = points[rng.choice(len(points), _ROWS_FOR_MEDIAN, replace=False)]
     distances = pdist(points)
@@ -99,11 +103,11 @@ def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> Ba
 
 def _features(points: Floats, rng: np.random.Generator) -> Floats:
     """Return columns whose products between rows are the kernel, but for what landmarks do not represent."""
-    every = np.arange(len(points))
-    chosen = rng.choice(every, _ROWS_TO_PIVOT, replace=False) if len(points) > _ROWS_TO_PIVOT else every
+    every, most = np.arange(len(points)), int(np.clip(len(points) // _ROWS_PER_LANDMARK, *_LANDMARKS_ALLOWED))
+    chosen = rng.choice(every, _CANDIDATES * most, replace=False) if _CANDIDATES * most < len(every) else every
     candidates, others = points[chosen], np.delete(every, chosen)
-    factor, pivots, rank, _ = dpstrf(_kernel(candidates, candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
-    rank, pivots = min(rank, _MOST_LANDMARKS), pivots - 1
+    factor, pivots, rank, _ = dpstrf(_half_kernel(candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
+    rank, pivots = min(rank, most), pivots - 1
     triangle = np.tril(factor[:rank, :rank])
     features = np.empty((len(points), rank))
     features[chosen[pivots]] = np.concatenate([triangle, factor[rank:, :rank]])
@@ -114,9 +118,21 @@ def _features(points: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _kernel(points: Floats, others: Floats) -> Floats:
-    squared: Floats = cdist(points, others, "sqeuclidean")
-    squared *= -0.5
-    return np.exp(squared, out=squared)
+    exponent: Floats = points @ others.T
+    exponent -= (points**2).sum(axis=1)[:, None] / 2
+    exponent -= (others**2).sum(axis=1) / 2
+    return np.exp(exponent, out=exponent)
+
+
+def _half_kernel(points: Floats) -> Floats:
+    """Return the kernel between points, on and below the diagonal: all that a Cholesky decomposition reads."""
+    kernel = np.zeros((len(points), len(points)), order="F")
+    for start in range(0, len(points), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        kernel[start:, block] = _kernel(points[block], points[start:]).T
+    # All rows are alike before the first landmark: rounding must not choose it.
+    np.fill_diagonal(kernel, 1.0)
+    return kernel
 
 
 def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
