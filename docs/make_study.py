@@ -6,6 +6,7 @@ run goes on there; only figures and numbers about groups of 200 samples or more 
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -100,8 +101,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with TemporaryDirectory() as temporary:
-            main(Path(temporary))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", metavar="FOLDER")
+    with TemporaryDirectory() as temporary:
+        main(parser.parse_args().folder or Path(temporary))
