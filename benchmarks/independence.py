@@ -13,7 +13,7 @@ from collections.abc import Callable
 from benchmarks._measure import measure, show
 
 SAMPLES = 1_000
-TESTS = 5
+TESTS = 9
 LARGEST_M = 3
 
 

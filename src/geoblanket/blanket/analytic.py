@@ -17,7 +17,6 @@ length r to arcsinh(r / 2 median r): given the same z, that changes no hypothesi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -70,32 +69,34 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     bumps = [_bumps(part, median_distance(part, rng), rng) for part in raw]
 
     raw_fits = [fit_ridge(basis, part, together=True) for part in raw]
+    fits = [fit_ridge(basis, part) for part in bumps]
     x_left, y_left = (_cleaned(fit, part) for fit, part in zip(raw_fits, raw, strict=True))
+    one, other = (_cleaned(fit, part) for fit, part in zip(fits, bumps, strict=True))
     pairs = np.array(list(product(range(x_left.shape[1]), range(y_left.shape[1]))))
     raw_products = x_left[:, pairs[:, 0]] * y_left[:, pairs[:, 1]]
-    raw_inflation = _inflation(basis, [fit.removed[:, :1] for fit in raw_fits]).repeat(len(pairs))
-
-    fits = [fit_ridge(basis, part) for part in bumps]
-    one, other = (_cleaned(fit, part) for fit, part in zip(fits, bumps, strict=True))
-    inflation = _inflation(basis, [fit.removed for fit in fits])
+    # Components of one vector have the same penalty, so one of them stands for all.
+    removed = (
+        np.column_stack([raw_fit.removed[:, 0], fit.removed]) for raw_fit, fit in zip(raw_fits, fits, strict=True)
+    )
+    raw_inflation, *inflation = _inflation(basis, *removed)
 
     everywhere = np.full(len(pairs), -1)
     statistic, p_value = _mean_wald(
         np.column_stack([raw_products, weights * one * other]),
-        np.append(raw_inflation, inflation),
+        np.append(np.full(len(pairs), raw_inflation), inflation),
         np.append(everywhere, np.arange(_DRAWS).repeat(_BUMPS)),
     )
     return CIResult(
         statistic=statistic,
         p_value=p_value,
-        effect_size=partial_r_squared(x_left, y_left, inflation=raw_inflation[0]),
+        effect_size=partial_r_squared(x_left, y_left, inflation=float(raw_inflation)),
         n=len(x),
     )
 
 
-def _inflation(basis: Basis, removed: Sequence[Floats]) -> Floats:
+def _inflation(basis: Basis, removed: Floats, other_removed: Floats) -> Floats:
     """Return by how much the variance of a sum of products exceeds the sum of their squares."""
-    variance, squares = traces(basis, *removed)
+    variance, squares = traces(basis, removed, other_removed)
     return np.maximum(np.divide(variance, squares, out=np.ones_like(squares), where=squares > 0), 1.0)
 
 

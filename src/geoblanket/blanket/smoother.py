@@ -96,7 +96,7 @@ def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> Ba
     """
     features = _features(points, rng)
     features -= affine @ (affine.T @ features)
-    values, vectors = scipy.linalg.eigh(features.T @ features, check_finite=False, driver="evd")
+    values, vectors = np.linalg.eigh(features.T @ features)
     kept = values > _NEGLIGIBLE * max(values[-1], 1.0)
     return Basis(affine, features @ (vectors[:, kept] / np.sqrt(values[kept])), values[kept])
 
