@@ -33,7 +33,7 @@ ZONE_PLACES = 200
 HEADER = ("groups", "number", "agree", "deep", "agree", "clear", "agree", "too large", "too small", "seconds")
 
 
-def prepare(folder: Path, *, trips: int, size: str, matched: bool) -> dict[str, Path]:
+def prepare(folder: Path, *, trips: int, size: str, matched: bool, seed: int = 0) -> dict[str, Path]:
     """Make the city in a folder, unless it is there; return the walks by name."""
     from geoblanket.mobility.matching import match_traces
     from geoblanket.roads.importer import import_roads
@@ -41,7 +41,9 @@ def prepare(folder: Path, *, trips: int, size: str, matched: bool) -> dict[str, 
 
     walks = {"true walks": folder / "true.parquet"}
     if not walks["true walks"].exists():
-        write_city(make_city(size), folder, trips=trips, formats=["porto"] if matched else [], true_edges=False)
+        write_city(
+            make_city(size, seed=seed), folder, trips=trips, formats=["porto"] if matched else [], true_edges=False
+        )
         import_roads([folder / "roads.osm.pbf"])[0].save(folder / "city.roads")
         write_true_walks(folder, folder / "city.roads", walks["true walks"])
     if matched:
@@ -127,12 +129,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trips", type=int, default=TRIPS)
     parser.add_argument("--size", default="medium")
+    parser.add_argument("--seed", type=int, default=0, help="of the city")
     parser.add_argument("--matched", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--folder", type=Path, help="keep the city here")
     options, _ = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        walks = prepare(folder, trips=options.trips, size=options.size, matched=options.matched)
+        walks = prepare(folder, trips=options.trips, size=options.size, matched=options.matched, seed=options.seed)
         districts = district_regions(folder, folder / "city.roads")
         zones = district_regions(folder, folder / "city.roads", max_places=ZONE_PLACES)
         lines, wrong = [], []

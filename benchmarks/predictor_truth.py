@@ -91,8 +91,8 @@ def main() -> None:
 
 
 def _mean(runs: list[dict[str, float]], name: str) -> str:
-    values = [run[name] for run in runs if name in run]
-    return f"{np.nanmean(values):.4f}" if values else ""
+    values = [run[name] for run in runs if np.isfinite(run.get(name, np.nan))]
+    return f"{np.mean(values):.4f}" if values else ""
 
 
 if __name__ == "__main__":
