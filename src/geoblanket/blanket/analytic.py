@@ -43,9 +43,9 @@ _BUMPS = 5
 _DRAWS = 5
 """Wald statistics, each with bumps of its own."""
 _POSITION_BANDWIDTH = 0.2
-"""Bandwidth of the position in regressions, in median distances. With 0.5, a third of true hypotheses are rejected where
-500 rows meet a rough field and m = 3: no penalty makes a wide kernel follow it. With 0.25, one in eight of order 1 is
-where places are junctions, 200 to a zone."""
+"""Bandwidth of the position in regressions, in median distances. With 0.5, a third of true hypotheses are rejected
+where 500 rows meet a rough field and m = 3: no penalty makes a wide kernel follow it. With 0.25, one in eight of order
+1 is, where places are junctions, 200 to a zone."""
 _STEP_BANDWIDTH = 2.0
 """Bandwidth of the displacements in regressions, in median distances."""
 _NOTHING_LEFT = 1e-18
