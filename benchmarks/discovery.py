@@ -51,11 +51,15 @@ def prepare(folder: Path) -> None:
 
 def ours(folder: Path, workers: int) -> tuple[int, int]:
     """Discover all blankets; return how many groups were tested, and how many tests that took."""
+    from joblib.externals.loky import get_reusable_executor
+
     from geoblanket.blanket.discovery import discover
 
     roads = folder / "city.roads"
     found = discover(folder / "walks.parquet", roads, regions=grid(roads), workers=workers, largest=LARGEST)
     counts = found.summary()["hour+speed+region"]
+    # This process is a child, and would wait for its idle workers for minutes before it ends.
+    get_reusable_executor().shutdown()
     return counts["tested"], counts["tests"]
 
 
