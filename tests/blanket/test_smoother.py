@@ -111,6 +111,13 @@ def test_landmarks_of_some_rows_represent_the_others(monkeypatch: pytest.MonkeyP
     assert np.allclose(gram(some), whole, atol=0.05)
 
 
+def test_near_points_far_from_the_rest_are_as_alike_as_elsewhere() -> None:
+    points = np.random.default_rng(4).normal(size=(200, 2))
+    away = np.vstack([points, points[:2] + 1e9])
+    assert np.allclose(np.tril(smoother._half_kernel(away)), np.tril(RBF(1.0)(away)))
+    assert np.diag(smoother._half_kernel(away)).tolist() == [1.0] * 202
+
+
 def test_an_affine_basis_leaves_out_what_adds_nothing() -> None:
     columns = np.column_stack([Z, Z[:, 0] * 1e6 + 3, np.full(N, 5.0), Z.sum(axis=1)])
     found = affine_basis(columns)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dpstrf
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from geoblanket._geodesy import Floats
 
@@ -39,7 +39,8 @@ _CANDIDATES = 2
 _TIMES = 3
 """How often a target is regressed; 1 is plain kernel ridge regression."""
 _NEGLIGIBLE = 1e-10
-_BLOCK = 64
+_COLUMNS = 64
+"""Columns of a kernel that are computed together."""
 _ROWS_FOR_MEDIAN = 200
 
 
@@ -118,20 +119,17 @@ def _features(points: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _kernel(points: Floats, others: Floats) -> Floats:
-    exponent: Floats = points @ others.T
-    exponent -= (points**2).sum(axis=1)[:, None] / 2
-    exponent -= (others**2).sum(axis=1) / 2
-    return np.exp(exponent, out=exponent)
+    squared: Floats = cdist(points, others, "sqeuclidean")
+    squared *= -0.5
+    return np.exp(squared, out=squared)
 
 
 def _half_kernel(points: Floats) -> Floats:
     """Return the kernel between points, on and below the diagonal: all that a Cholesky decomposition reads."""
     kernel = np.zeros((len(points), len(points)), order="F")
-    for start in range(0, len(points), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        kernel[start:, block] = _kernel(points[block], points[start:]).T
-    # All rows are alike before the first landmark: rounding must not choose it.
-    np.fill_diagonal(kernel, 1.0)
+    for start in range(0, len(points), _COLUMNS):
+        some = slice(start, start + _COLUMNS)
+        kernel[start:, some] = _kernel(points[some], points[start:]).T
     return kernel
 
 
