@@ -2,7 +2,7 @@
 
 /* global maplibregl */
 import { boxAround } from "./geometry.js";
-import { mapUrl } from "./service.js";
+import { borders, latestOnly, mapUrl } from "./service.js";
 import { colours, STEPS } from "./theme.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
@@ -122,6 +122,7 @@ export class CityMap {
     this.city = city;
     this.cells = cells;
     this.palette = "report";
+    this.loadBorders = latestOnly(borders);
     this.map = new maplibregl.Map({
       container,
       style: style(city.roads, this.palette),
@@ -153,10 +154,13 @@ export class CityMap {
     }
   }
 
-  /** Show the borders of a bundle's zones. */
+  /**
+   * Show the borders of a bundle's zones. They are asked for here and not by the map, which logs an error when a newer
+   * choice overtakes an older one.
+   */
   async showBorders(sha256) {
     await this.ready;
-    this.map.getSource("borders").setData(mapUrl(`borders/${sha256}`));
+    await this.loadBorders((found) => this.map.getSource("borders").setData(found), sha256);
   }
 
   /** Colour the cells of places by their probability. @param {number[]} places @param {number[]} probability */

@@ -78,7 +78,7 @@ async function start() {
       maps.push(new CityMap("map-b", overview, sameZone(overview, state.values), cells));
       moveTogether(...maps);
       maps[1].map.jumpTo({ center: first.map.getCenter(), zoom: first.map.getZoom() });
-      maps[1].showBorders(state.values.b);
+      maps[1].showBorders(state.values.b).catch(report);
     }
     return maps[1];
   };
@@ -92,7 +92,7 @@ async function start() {
     const choice = new Choice(byId(`choice-${name}`), name, overview.bundles, (sha256) => state.set({ [name]: sha256, output: null }));
     choice.show(state.values[name]);
     state.on([name], () => choice.show(state.values[name]));
-    state.on([name], () => maps["ab".indexOf(name)]?.showBorders(state.values[name]));
+    state.on([name], () => maps["ab".indexOf(name)]?.showBorders(state.values[name]).catch(report));
   }
   new PlacesView(state, overview, { a: first, b: second }, report);
   new ReplayView(state, overview, first, report);
@@ -102,7 +102,7 @@ async function start() {
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
   state.on(["view", "layer"], paint);
   followTheme(byId("theme"), paint);
-  first.showBorders(state.values.a);
+  first.showBorders(state.values.a).catch(report);
   followAddress(state, overview);
   await first.loaded;
   document.body.dataset.ready = "true";

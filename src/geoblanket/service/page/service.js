@@ -25,6 +25,9 @@ export async function cells() {
   return new Map(features.map((feature) => [feature.id, feature]));
 }
 
+/** The borders of a bundle's zones, as GeoJSON. */
+export const borders = async (sha256) => answered(await fetch(`/explore/borders/${sha256}`));
+
 export const outlook = (question) => ask("outlook", question);
 export const conclusion = (question) => ask("conclusion", question);
 export const choices = (question) => ask("choices", question);
