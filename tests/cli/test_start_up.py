@@ -29,3 +29,11 @@ def test_a_device_needs_nothing_of_the_service() -> None:
     script = "import sys, geoblanket.release.device; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert SERVICE.isdisjoint(done.stdout.split())
+
+
+def test_python_runs_the_package_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "geoblanket", "--help"], capture_output=True, text=True, check=True)
+    assert "geoblanket [OPTIONS] COMMAND" in done.stdout
+    refused = subprocess.run([sys.executable, "-m", "geoblanket", "nothing"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "nothing" in refused.stderr
