@@ -34,6 +34,8 @@ def test_a_device_needs_nothing_of_the_service() -> None:
 def test_python_runs_the_package_as_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "geoblanket", "--help"], capture_output=True, text=True, check=True)
     assert "geoblanket [OPTIONS] COMMAND" in done.stdout
-    refused = subprocess.run([sys.executable, "-m", "geoblanket", "nothing"], capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        [sys.executable, "-m", "geoblanket", "nothing"], capture_output=True, text=True, check=False
+    )
     assert refused.returncode == 2
     assert "nothing" in refused.stderr

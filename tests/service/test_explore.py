@@ -314,6 +314,24 @@ def test_only_files_of_the_page_are_handed_out(site: Live) -> None:
     assert "https://" not in page.text
 
 
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+def test_a_file_that_the_browser_has_is_not_sent_again(site: Live, accepted: str) -> None:
+    first = site.client.get("/page/maplibre-gl.js", headers={"Accept-Encoding": accepted})
+    tag = first.headers["ETag"]
+    again = site.client.get(
+        "/page/maplibre-gl.js", headers={"Accept-Encoding": accepted, "If-None-Match": f'"x", W/{tag}'}
+    )
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    assert again.headers["Content-Security-Policy"] == PAGE_POLICY
+    other = {"gzip": "identity", "identity": "gzip"}[accepted]
+    for headers in (
+        {"Accept-Encoding": accepted, "If-None-Match": '"x"'},
+        {"Accept-Encoding": other, "If-None-Match": tag},
+    ):
+        sent = site.client.get("/page/maplibre-gl.js", headers=headers)
+        assert (sent.status_code, sent.content) == (200, first.content)
+
+
 def test_places_that_are_looked_at_are_not_logged(
     site: Live, explored: ExploredBundle, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from geoblanket import __version__
+from geoblanket.service.entity_tags import KnownTags, is_known
 from geoblanket.service.refusals import NO_BUNDLE, NO_COORDINATES, NO_SIGNATURE, Refused, documented
 from geoblanket.service.store import BundleStore, ServedBundle
 
@@ -20,7 +21,6 @@ _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _ASK_AGAIN: Final = "public, no-cache"
 
 _Hash = Annotated[str, Path(description="SHA-256 of the bundle's file, 64 lower-case hexadecimal digits.")]
-_Known = Annotated[str | None, Header(alias="If-None-Match", description="ETags that the client has.")]
 
 
 class ClockFacts(BaseModel):
@@ -108,7 +108,7 @@ def router(store: BundleStore) -> APIRouter:
         responses={200: {"content": {"application/octet-stream": {}}}, 304: _UNCHANGED, **documented(NO_BUNDLE)},
         summary="Download a bundle",
     )
-    async def download(sha256: _Hash, known: _Known = None) -> Response:
+    async def download(sha256: _Hash, known: KnownTags = None) -> Response:
         """Hand out a bundle's file. Its hash is its name, so that it never changes; verify it again all the same."""
         served = find(sha256)
         headers = {"Content-Disposition": f'attachment; filename="{sha256}.bundle"'}
@@ -124,7 +124,7 @@ def router(store: BundleStore) -> APIRouter:
         },
         summary="Download the detached signature of a bundle",
     )
-    async def signature(sha256: _Hash, known: _Known = None) -> Response:
+    async def signature(sha256: _Hash, known: KnownTags = None) -> Response:
         """Hand out the Ed25519 signature that lay beside the bundle, 64 bytes."""
         served = find(sha256)
         if served.signature is None:
@@ -147,12 +147,12 @@ def router(store: BundleStore) -> APIRouter:
         return JSONResponse(served.guarantee, headers=headers)
 
     @routes.get("/{sha256}/zones", summary="The zones as GeoJSON", **_GEOJSON)
-    async def zones(sha256: _Hash, known: _Known = None) -> Response:
+    async def zones(sha256: _Hash, known: KnownTags = None) -> Response:
         """Return each zone as the points of its places, with its regimes."""
         return _geojson(find(sha256), "zones", known)
 
     @routes.get("/{sha256}/places", summary="The places as GeoJSON", **_GEOJSON)
-    async def places(sha256: _Hash, known: _Known = None) -> Response:
+    async def places(sha256: _Hash, known: KnownTags = None) -> Response:
         """Return each place as a point, with its number and its zones."""
         return _geojson(find(sha256), "places", known)
 
@@ -181,7 +181,7 @@ def _geojson(served: ServedBundle, what: str, known: str | None) -> Response:
 def _file(content: bytes, kind: str, tag: str, known: str | None, headers: dict[str, str]) -> Response:
     """Answer with bytes, or that they are those that the client has."""
     headers = {"Cache-Control": _FOR_EVER, "ETag": f'"{tag}"', **headers}
-    if known is not None and _has(known, tag):
+    if is_known(tag, known):
         del_disposition = {name: value for name, value in headers.items() if name != "Content-Disposition"}
         return Response(status_code=304, headers=del_disposition)
     headers["Content-Length"] = str(len(content))
@@ -191,9 +191,3 @@ def _file(content: bytes, kind: str, tag: str, known: str | None, headers: dict[
 async def _chunks(content: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(content), _CHUNK_BYTES):
         yield content[start : start + _CHUNK_BYTES]
-
-
-def _has(known: str, tag: str) -> bool:
-    """Return whether an If-None-Match header names a tag; weak ones count (RFC 9110, 13.1.2)."""
-    tags = [one.strip().removeprefix("W/") for one in known.split(",")]
-    return "*" in tags or f'"{tag}"' in tags

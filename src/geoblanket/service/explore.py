@@ -6,6 +6,7 @@ Places that somebody looks at are sent in bodies, so that none stands in a URL o
 from __future__ import annotations
 
 import gzip
+import hashlib
 from dataclasses import asdict
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from geoblanket.errors import InputError
 from geoblanket.release.budget import Budget
+from geoblanket.service.entity_tags import KnownTags, is_known
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
 from geoblanket.service.explore_replay import replay
 from geoblanket.service.explorer import Explorer, Prior
@@ -91,12 +93,12 @@ def router(explorer: Explorer) -> APIRouter:
 
 def _add_files(routes: APIRouter) -> None:
     @routes.get("/")
-    async def page(accepted: _Accepted = "") -> Response:
-        return _page_file("index.html", accepted)
+    async def page(accepted: _Accepted = "", known: KnownTags = None) -> Response:
+        return _page_file("index.html", accepted, known)
 
     @routes.get("/page/{name}")
-    async def file(name: str, accepted: _Accepted = "") -> Response:
-        return _page_file(name, accepted)
+    async def file(name: str, accepted: _Accepted = "", known: KnownTags = None) -> Response:
+        return _page_file(name, accepted, known)
 
 
 def _add_map(routes: APIRouter, explorer: Explorer) -> None:
@@ -229,12 +231,20 @@ def _squeezed(content: bytes) -> bytes:
     return gzip.compress(content, compresslevel=5, mtime=0)
 
 
-def _page_file(name: str, accepted: str) -> Response:
+def _page_file(name: str, accepted: str, known: str | None) -> Response:
     content = _page_files().get(name)
     if content is None:
         raise Refused(NOT_FOUND)
-    headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
+    tag = f"{_hash(content)}{'-gzip' if 'gzip' in accepted else ''}"  # compressed, it is another sequence of bytes
+    headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache", "ETag": f'"{tag}"'}
+    if is_known(tag, known):
+        return Response(status_code=304, headers={**headers, "Vary": "Accept-Encoding"})
     return _response(content, accepted, media_type=_KINDS[Path(name).suffix], headers=headers)
+
+
+@lru_cache(maxsize=64)
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @cache
