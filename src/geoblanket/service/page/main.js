@@ -21,6 +21,14 @@ function report(error) {
   byId("problem").textContent = error === null ? "" : error.message;
 }
 
+/** Bundles of other places cannot be on the same map: tell how many there are. */
+function tellLeftOut({ left_out: count }) {
+  byId("left-out").hidden = count === 0;
+  byId("left-out").textContent =
+    (count === 1 ? "One more bundle is served that has" : `${count} more bundles are served that have`) +
+    " other places, or none, and cannot be on this map.";
+}
+
 /** Where to begin: in the middle of the city, with the mechanism of middle ε that looks at the past. */
 function beginning(overview) {
   const bundles = [...overview.bundles].sort((one, other) => one.epsilon - other.epsilon);
@@ -69,6 +77,7 @@ function followAddress(state, overview) {
 async function start() {
   const overview = await askOverview();
   if (!overview.bundles.length) throw new Error("No bundle that is served has places, so there is no map to show.");
+  tellLeftOut(overview);
   const state = new State(beginning(overview));
   const cells = askCells();
   const first = new CityMap("map-a", overview, sameZone(overview, state.values), cells);
