@@ -77,7 +77,7 @@ def test_all_workers_of_a_cluster_work(world: World, address: str) -> None:
 
 
 def test_an_address_where_nobody_answers_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoblanket._cluster._CONNECT_S", 1)
+    monkeypatch.setattr("geoblanket._workers._CONNECT_S", 1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ def square_or_die(task: tuple[int, Path | None, int]) -> int:
         if deaths.stat().st_size <= times:
             os.kill(os.getpid(), signal.SIGKILL)
     return number**2
+
+
+KEPT: list[bytes] = []
+
+
+def grow(number: int) -> int:
+    """Keep memory that is never given back, as a leak does; take longer than joblib waits before it looks."""
+    KEPT.append(bytes([number % 255 + 1]) * 400_000_000)
+    time.sleep(1.1)
+    return os.getpid()
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +71,12 @@ def test_a_task_that_kills_every_worker_is_told_after_all_others_are_done(tmp_pa
             found.append(one)  # noqa: PERF402 - what comes before the error counts
     assert sorted(found) == [(str(number), number**2) for number in range(6) if number != 2]
     assert caught.value.tasks == ("2",)
+
+
+def test_a_worker_that_has_grown_is_replaced_without_a_word(recwarn: pytest.WarningsRecorder) -> None:
+    found = dict(run_tasks(grow, {number: number for number in range(6)}, workers=2, cluster=None))
+    assert len(set(found.values())) > 2
+    assert not recwarn.list
 
 
 def test_errors_of_a_task_are_not_taken_for_dead_workers() -> None:

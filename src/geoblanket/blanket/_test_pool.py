@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
 import joblib
 from threadpoolctl import ThreadpoolController
 
-from geoblanket._cluster import connect
 from geoblanket._geodesy import Floats
+from geoblanket._workers import open_workers
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import UntestableError
@@ -65,12 +65,7 @@ def open_pool(*, workers: int, cluster: str | None) -> Iterator[Callable[[Iterab
     cluster
         Address of a Dask scheduler, whose workers are used instead.
     """
-    with ExitStack() as stack:
-        if cluster is None:
-            stack.enter_context(joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1))
-        else:
-            connect(cluster, stack)
-            stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
+    with open_workers(workers, cluster=cluster):
         yield _run
 
 

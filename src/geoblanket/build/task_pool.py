@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import joblib
 
-from geoblanket._cluster import connect
+from geoblanket._workers import open_workers
 from geoblanket.errors import WorkerError
 
 __all__ = ["run_tasks"]
@@ -44,7 +42,7 @@ def run_tasks(
         After all others are finished: tasks whose worker died, by their keys.
     """
     left = dict(tasks)
-    with _workers(workers, cluster) as lost:
+    with open_workers(workers, cluster=cluster) as lost:
         for _ in range(2):
             try:
                 for key, result in _run(function, left):
@@ -72,18 +70,3 @@ def _run(function: Callable[[Task], Result], tasks: Mapping[Key, Task]) -> Itera
 
 def _keyed(function: Callable[[Task], Result], key: Key, task: Task) -> tuple[Key, Result]:
     return key, function(task)
-
-
-@contextmanager
-def _workers(workers: int, cluster: str | None) -> Iterator[tuple[type[Exception], ...]]:
-    """Set up joblib, and give the exceptions that tell of a dead worker."""
-    with ExitStack() as stack:
-        if cluster is None:
-            stack.enter_context(joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1))
-            yield (BrokenExecutor,)
-            return
-        connect(cluster, stack)
-        from distributed import KilledWorker
-
-        stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
-        yield (KilledWorker,)
