@@ -25,10 +25,13 @@ def test_nothing_heavy_is_imported(code: str) -> None:
     assert (HEAVY | SERVICE).isdisjoint(done.stdout.split())
 
 
-def test_a_device_needs_nothing_of_the_service() -> None:
-    script = "import sys, geoblanket.release.device; print(*{name.partition('.')[0] for name in sys.modules})"
+def test_a_device_needs_nothing_of_the_service_or_the_build() -> None:
+    script = "import sys, geoblanket.release.device; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert SERVICE.isdisjoint(done.stdout.split())
+    loaded = set(done.stdout.split())
+    assert {"geoblanket.mechanism.verifier", "numpy"} <= loaded
+    assert loaded.isdisjoint({"geoblanket.mechanism.repairer", "geoblanket.mechanism.optimiser", "concurrent.futures"})
+    assert (SERVICE | HEAVY - {"numpy"}).isdisjoint(name.partition(".")[0] for name in loaded)
 
 
 def test_python_runs_the_package_as_the_command() -> None:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
-from geoblanket.mechanism.repairer import repair
 from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 
 __all__ = ["Mechanism"]
@@ -82,6 +81,8 @@ class Mechanism:
     @classmethod
     def from_probabilities(cls, probabilities: npt.ArrayLike, problem: Problem) -> Mechanism:
         """Repair a table of numbers, shape (S, K), to a mechanism of `problem`, and verify it."""
+        from geoblanket.mechanism.repairer import repair  # devices never need it, and start sooner without
+
         return cls.verified(
             repair(probabilities, problem).weights,
             distance_mm=problem.distance_mm,

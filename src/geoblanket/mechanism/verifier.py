@@ -24,7 +24,6 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,6 +110,8 @@ def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int)
         results: Iterator[tuple[int, float]] = map(job.check_row, rows)
         exact_checks, tightest = _gather(results)
     else:
+        from concurrent.futures import ThreadPoolExecutor  # devices, with small mechanisms, start sooner without
+
         # NumPy lets other threads run while it computes; results come in order, so the first violation is raised.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             exact_checks, tightest = _gather(pool.map(job.check_row, rows))
