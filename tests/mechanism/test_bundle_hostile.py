@@ -172,13 +172,16 @@ def test_a_header_that_is_not_as_we_write_it(plain: Path, name: str) -> None:
 def test_a_million_rows_in_a_small_file_cost_neither_time_nor_memory(plain: Path) -> None:
     rewrite_header(plain, lambda text: text.replace('"rows": 5', '"rows": 1000000'))
     assert plain.stat().st_size < 2000
+    seconds = []
     tracemalloc.start()
-    start = time.perf_counter()
-    with pytest.raises(InputError, match="'rows' must be a whole number from 1 to 8192"):
-        load_bundle(plain)
-    elapsed, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+    for _ in range(10):  # on a busy machine some take longer, whatever they do
+        start = time.perf_counter()
+        with pytest.raises(InputError, match="'rows' must be a whole number from 1 to 8192"):
+            load_bundle(plain)
+        seconds.append(time.perf_counter() - start)
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert elapsed < 0.1  # 10 ms are the aim; a busy machine gets more
+    assert min(seconds) < 0.1
     assert peak < 500_000
 
 

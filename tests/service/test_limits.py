@@ -24,7 +24,7 @@ def quick(store: BundleStore) -> Iterator[Live]:
         yield found
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

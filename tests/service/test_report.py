@@ -264,7 +264,7 @@ def test_reports_that_wait_too_long_or_are_too_many_are_shed(store: BundleStore)
         assert {answer.headers["retry-after"] for answer in answers} == {"1"}
         assert device.begun == 1
         go_on.set()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while device.made < 3:
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -283,7 +283,7 @@ def test_more_requests_than_are_worked_on_at_once_are_shed(store: BundleStore) -
         ThreadPoolExecutor(2) as pool,
     ):
         waiting = [pool.submit(post, service, GOOD) for _ in range(2)]
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while (answer := service.client.get("/v1/bundles")).is_success:
             assert time.monotonic() < end
         assert error(answer) == (503, "overloaded")
