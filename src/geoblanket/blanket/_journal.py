@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from geoblanket.errors import MismatchError, OutputError
+from geoblanket._unfinished import check_same
+from geoblanket.errors import OutputError
 
-__all__ = ["Journal", "check_same", "journal_path"]
+__all__ = ["Journal", "journal_path"]
 
 
 def journal_path(out: str | Path) -> Path:
@@ -108,13 +109,3 @@ class Journal:
         with self.path.open("r+b") as file:
             file.truncate(end)
         self.records = values[1:]
-
-
-def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    """Raise MismatchError, with the names of what differs, if an interrupted run is not the one that is wanted."""
-    different = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
-    if different:
-        raise MismatchError(
-            f"{path}: the interrupted run had another {', another '.join(different)}. Resume with what it was started "
-            "with, or remove it to begin anew."
-        )

@@ -6,7 +6,6 @@ again; whatever is, is verified again on its way into the bundle.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import fields
@@ -14,20 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._arrayfile import read_arrays, write_arrays
-from geoblanket._files import atomic_output
-from geoblanket.blanket._journal import check_same
+from geoblanket._unfinished import open_folder
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.record import ZoneRecord
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
-from geoblanket.errors import GeoblanketError, OutputError
+from geoblanket.errors import GeoblanketError
 from geoblanket.mechanism.bundle import BundledMechanism
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["WorkFolder", "work_folder_path"]
 
 _MAGIC = b"GBZONES1"
-_ABOUT = "about.json"
+_PARTS = "*.zone"
 
 
 def work_folder_path(out: str | Path) -> Path:
@@ -58,21 +56,7 @@ class WorkFolder:
 
     def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool) -> None:
         self.path = path
-        about = json.loads(json.dumps(about))
-        if self._parts() and not resume:
-            raise OutputError(
-                f"{path}: an interrupted build left what it had finished. Resume it (--resume), or remove the folder "
-                "first."
-            )
-        if self._parts():
-            check_same(self._about(), about, path)
-            return
-        try:
-            path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
-        with atomic_output(path / _ABOUT) as temporary:
-            temporary.write_text(json.dumps(about), encoding="utf-8")
+        open_folder(path, about, parts=_PARTS, resume=resume)
 
     def add(self, task: ZoneTask, result: ZoneResult) -> None:
         """Keep a result: it survives the end of this process, however sudden."""
@@ -141,7 +125,7 @@ class WorkFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _parts(self) -> list[Path]:
-        return sorted(self.path.glob("*.zone"))
+        return sorted(self.path.glob(_PARTS))
 
     def _file(self, task: ZoneTask) -> Path:
         # Regimes have names that files may not have.
@@ -149,15 +133,6 @@ class WorkFolder:
 
     def _read(self, task: ZoneTask) -> tuple[dict[str, Any], dict[str, Any]]:
         return read_arrays(self._file(task), magic=_MAGIC, kind="a finished zone", hint="It is built again")
-
-    def _about(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.path / _ABOUT).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise OutputError(
-                f"{self.path}: does not say which build it belongs to. Remove the folder to begin anew."
-            ) from error
-        return found
 
 
 def _losses(name: str, losses: VehicleLosses) -> dict[str, Any]:

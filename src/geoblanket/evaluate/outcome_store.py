@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._arrayfile import read_arrays, write_arrays
-from geoblanket._files import atomic_output
-from geoblanket.blanket._journal import check_same
+from geoblanket._unfinished import open_folder
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.typed_values import as_json, read_dataclass
-from geoblanket.errors import GeoblanketError, OutputError
+from geoblanket.errors import GeoblanketError
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.values import HeldOut, Value
 
 __all__ = ["OutcomeStore"]
 
 _MAGIC = b"GBEVALU1"
-_ABOUT = "about.json"
+_ENDING = ".outcome"
 _PLAIN = ("zone", "share", "unit", "spacing_m", "interval_s")
 
 
@@ -48,21 +46,7 @@ class OutcomeStore:
 
     def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool) -> None:
         self.path = path
-        about = json.loads(json.dumps(about))
-        if (path / _ABOUT).exists():
-            if not resume:
-                raise OutputError(
-                    f"{path}: an interrupted run left what it had finished. Resume it (--resume), or remove the folder "
-                    "first."
-                )
-            check_same(json.loads((path / _ABOUT).read_text(encoding="utf-8")), about, path)
-            return
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
-        with atomic_output(path / _ABOUT) as temporary:
-            temporary.write_text(json.dumps(about), encoding="utf-8")
+        open_folder(path, about, parts=f"*{_ENDING}", resume=resume)
 
     def add(self, name: str, outcome: ZoneOutcome) -> None:
         """Keep an outcome: it survives the end of this process, however sudden."""
@@ -94,7 +78,7 @@ class OutcomeStore:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _file(self, name: str) -> Path:
-        return self.path / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.outcome"
+        return self.path / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}{_ENDING}"
 
 
 def _method(number: int, found: Mapping[str, Any], arrays: Mapping[str, Any]) -> MethodOutcome:

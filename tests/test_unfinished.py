@@ -1,0 +1,57 @@
+"""The folder of a run that is not finished."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from geoblanket._unfinished import open_folder
+from geoblanket.errors import MismatchError, OutputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one finished part of a run with gap 0.1."""
+    path = tmp_path / "new" / "folder"
+    open_folder(path, {"gap": 0.1, "seeds": (1, 2)}, parts="*.part", resume=False)
+    (path / "one.part").touch()
+    return path
+
+
+def test_the_same_run_goes_on(folder: Path) -> None:
+    open_folder(folder, {"gap": 0.1, "seeds": (1, 2)}, parts="*.part", resume=True)
+    assert (folder / "one.part").exists()
+
+
+def test_what_is_finished_is_not_overlooked(folder: Path) -> None:
+    with pytest.raises(OutputError, match=r"folder: an interrupted run left .* \(--resume\)"):
+        open_folder(folder, {"gap": 0.1, "seeds": (1, 2)}, parts="*.part", resume=False)
+
+
+def test_another_run_is_told_what_differs(folder: Path) -> None:
+    with pytest.raises(MismatchError, match=r"had another extra, another gap\. "):
+        open_folder(folder, {"gap": 0.2, "seeds": (1, 2), "extra": 1}, parts="*.part", resume=True)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_without_parts_a_run_begins_anew(folder: Path, resume: bool) -> None:
+    (folder / "one.part").unlink()
+    open_folder(folder, {"gap": 0.2}, parts="*.part", resume=resume)
+    (folder / "one.part").touch()
+    open_folder(folder, {"gap": 0.2}, parts="*.part", resume=True)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "\xff"])
+def test_parts_of_an_unknown_run_are_refused(folder: Path, content: str | None) -> None:
+    (folder / "about.json").unlink()
+    if content is not None:
+        (folder / "about.json").write_text(content, encoding="latin-1")
+    with pytest.raises(OutputError, match="does not say which run it belongs to"):
+        open_folder(folder, {"gap": 0.1}, parts="*.part", resume=True)
+
+
+def test_where_no_folder_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be made"):
+        open_folder(tmp_path / "file" / "folder", {}, parts="*.part", resume=True)
