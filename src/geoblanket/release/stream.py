@@ -7,11 +7,11 @@ appears. A bad line does not end the stream; a ledger that cannot be used does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final
 
+from geoblanket._strict_json import read_object
 from geoblanket.errors import GeoblanketError, LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.release.device import Device
 
@@ -57,10 +57,10 @@ def _skip_rest(lines: BinaryIO) -> None:
 def _request(line: bytes) -> dict[str, Any]:
     """Return the arguments of `Device.report` that a line gives."""
     try:
-        values = json.loads(line.decode(), object_pairs_hook=_without_twice, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise ParameterError("The line is not a JSON object.") from None
-    if not isinstance(values, dict) or not values.keys() >= _NEEDED or not values.keys() <= _KNOWN:
+        values = read_object(line)
+    except ValueError:
+        raise ParameterError("The line is not a JSON object, or has a key twice.") from None
+    if not values.keys() >= _NEEDED or not values.keys() <= _KNOWN:
         raise ParameterError("The line must be a JSON object with lat, lon and time, and no more than request besides.")
     if isinstance(values["time"], str):
         try:
@@ -68,17 +68,6 @@ def _request(line: bytes) -> dict[str, Any]:
         except ValueError:
             raise ParameterError("The time must be in ISO 8601, or a number of seconds since 1970.") from None
     return values
-
-
-def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a key appears twice")
-    return values
-
-
-def _refuse(_: str) -> NoReturn:
-    raise ValueError("not a number of JSON")
 
 
 def _told(error: GeoblanketError) -> dict[str, Any]:
