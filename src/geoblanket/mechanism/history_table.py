@@ -5,6 +5,7 @@ The table is all there is to the rule, and a bundle holds it, so that a device n
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,14 +85,15 @@ class HistoryTable:
             The present place, which must be one of the zone, and as many earlier ones as are known.
         """
         node, place = 0, -1
-        for lag, (any_place, position) in enumerate(self._one_by_one):
+        for lag, (any_place, keys) in enumerate(self._one_by_one):
             place = history[lag] if lag < len(history) else place
             if (only := any_place[node]) is not None:
                 node = only
                 continue
             wanted = node * (len(self._places_e7) + 1) + place + 1
-            if wanted in position:
-                node = position[wanted]
+            position = bisect_left(keys, wanted)
+            if position < len(keys) and keys[position] == wanted:
+                node = position
             elif lag:
                 node = self._nearest(self._levels[lag].keys, wanted)
             else:
@@ -122,12 +124,15 @@ class HistoryTable:
         return levels
 
     @cached_property
-    def _one_by_one(self) -> list[tuple[list[int | None], dict[int, int]]]:
-        """For each level: what follows each part where any place will do, and the position of each key."""
+    def _one_by_one(self) -> list[tuple[list[int | None], list[int]]]:
+        """For each level: what follows each part where any place will do, and the keys."""
         return [
             (
-                [first if every else None for first, every in zip(level.first.tolist(), level.any_place, strict=True)],
-                {key: position for position, key in enumerate(level.keys.tolist())},
+                [
+                    first if every else None
+                    for first, every in zip(level.first.tolist(), level.any_place.tolist(), strict=True)
+                ],
+                level.keys.tolist(),
             )
             for level in self._levels
         ]
