@@ -2,7 +2,8 @@
 
 Run `python -m benchmarks.build`: a synthetic city. `python -m benchmarks.build --full` adds Porto (the whole
 municipality) and the centre of Rome, from the files in ../shared/data, with places 250 m apart and a step every 30 s;
-it takes a quarter of an hour or more. `--folder FOLDER` keeps what is made there, and goes on with what an interrupted run finished.
+it takes a quarter of an hour or more. `--folder FOLDER` keeps what is made there, and goes on with what an interrupted
+run finished.
 """
 
 from __future__ import annotations
