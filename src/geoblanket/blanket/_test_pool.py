@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -11,12 +10,11 @@ import joblib
 from threadpoolctl import ThreadpoolController
 
 from geoblanket._geodesy import Floats
-from geoblanket._workers import open_workers
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import UntestableError
 
-__all__ = ["Outcome", "Task", "open_pool"]
+__all__ = ["Outcome", "Task", "run_tests"]
 
 
 class Task(NamedTuple):
@@ -54,22 +52,8 @@ def decide(task: Task) -> Outcome:
     return Outcome(task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n)
 
 
-@contextmanager
-def open_pool(*, workers: int, cluster: str | None) -> Iterator[Callable[[Iterable[Task]], Iterator[Outcome]]]:
-    """Give a function that tests hypotheses, and yields the outcomes as they come, in any order.
-
-    Parameters
-    ----------
-    workers
-        Processes on this machine; 1 means this one.
-    cluster
-        Address of a Dask scheduler, whose workers are used instead.
-    """
-    with open_workers(workers, cluster=cluster):
-        yield _run
-
-
-def _run(tasks: Iterable[Task]) -> Iterator[Outcome]:
+def run_tests(tasks: Iterable[Task]) -> Iterator[Outcome]:
+    """Test hypotheses by the workers that are open (`open_workers`); yield outcomes as they come, in any order."""
     outcomes: Iterator[Outcome] = joblib.Parallel(return_as="generator_unordered")(
         joblib.delayed(decide)(task) for task in tasks
     )

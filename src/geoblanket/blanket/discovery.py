@@ -6,7 +6,7 @@ a time, tests need nothing but the positions that they are sent, and a barrier b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -23,8 +23,9 @@ from geoblanket import __version__
 from geoblanket._files import check_output, sha256_file
 from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
+from geoblanket._workers import open_workers
 from geoblanket.blanket._journal import Journal, journal_path
-from geoblanket.blanket._test_pool import Outcome, Task, open_pool
+from geoblanket.blanket._test_pool import Outcome, Task, run_tests
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
 from geoblanket.blanket.groups import Grouping, Samples, check_features, find_samples, seeds_of
 from geoblanket.blanket.independence import find_test
@@ -37,8 +38,6 @@ __all__ = ["Discovery", "discover"]
 _MOST_ORDERS = 20
 _SECONDS_PER_TEST = 0.05
 """What a test takes, by estimate, to judge whether more processes pay."""
-
-RunTests = Callable[[Iterable[Task]], Iterator[Outcome]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +195,12 @@ def discover(
     processes = count_workers(workers, tasks=most_tests, seconds=most_tests * _SECONDS_PER_TEST)
     run = _Run(plan, loaded, progress)
     with ExitStack() as stack:
-        run_tests = stack.enter_context(open_pool(workers=processes, cluster=cluster))
+        stack.enter_context(open_workers(processes, cluster=cluster))
         if out is not None:
             run.keep(stack.enter_context(Journal(journal_path(out), about, resume=resume)))
         for m in range(1, largest + 1):
             for board in boards:
-                run.test(board, m, run_tests)
+                run.test(board, m)
         about |= {"counts": loaded.counts, "outside": {board.grouping.name: board.outside for board in boards}}
         found = Discovery(_adjusted(pl.concat([board.frame() for board in boards])), about)
         if out is not None:
@@ -326,7 +325,7 @@ class _Run:
         if self.journal is not None:
             self.journal.remove()
 
-    def test(self, board: _Board, m: int, run_tests: RunTests) -> None:
+    def test(self, board: _Board, m: int) -> None:
         """Test the hypothesis of order m in all groups that go on."""
         samples = find_samples(self.walks, board.grouping, m=m, length=self.plan.window_length(m))
         board.available[:, m - 1] = samples.available
