@@ -66,7 +66,6 @@ def make_town(folder: Path, steps: int) -> None:
                     regime=regime,
                     history_weights=rows.history_weights,
                     histories=rows.histories,
-                    history_rows=rows.history_rows,
                     output_places=rows.zone,
                 )
             )

@@ -110,7 +110,7 @@ def test_histories_of_a_zone_split_further() -> None:
     fine, coarse = zone_rows("markov:2"), zone_rows("markov:1")
     rows = coarse_rows(fine, coarse)
     assert len(fine) > len(coarse)
-    assert (coarse.anchors[rows, :2] == fine.anchors[:, :2]).all()
+    assert (coarse.histories[rows, :2] == fine.histories[:, :2]).all()
     rng = np.random.default_rng(0)
     own = rng.uniform(0, 1, (len(fine), 4))
     share = np.zeros((len(coarse), len(fine)))

@@ -74,7 +74,7 @@ def test_planes_and_distances_agree() -> None:
     plane = np.linalg.norm(rows_xy[:, None] - outputs_xy, axis=2)
     assert np.allclose(plane, task.output_distance_km, rtol=1e-3, atol=1e-6)
     row, output = 7, 5
-    place = task.rows.anchors[row, 0]
+    place = task.rows.histories[row, 0]
     other = task.rows.zone[output]
     apart = haversine_m(PLACES.lat[place], PLACES.lon[place], PLACES.lat[other], PLACES.lon[other]) / 1000
     assert task.output_distance_km[row, output] == pytest.approx(float(apart), abs=1e-4)

@@ -55,4 +55,4 @@ def random_channel(rows: int, outputs: int, *, seed: int, sharpness: float = 1.0
 
 def present(rows: ZoneRows) -> npt.NDArray[np.int64]:
     """The position in the zone of each row's present place."""
-    return np.searchsorted(rows.zone, rows.anchors[:, 0]).astype(np.int64)
+    return np.searchsorted(rows.zone, rows.histories[:, 0]).astype(np.int64)

@@ -1,13 +1,12 @@
-"""What a vehicle can have reached within one interval: the places that a history can hold, by a public rule."""
+"""What a vehicle can have reached within one interval: the places at t − 1 that are worth a row of their own."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from geoblanket._geodesy import Floats, haversine_m
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.row_distances import Indices
+from geoblanket.mechanism.history_table import Indices
 from geoblanket.roads.places import Places
 
 __all__ = ["MAX_SPEED_M_S", "Reach", "coordinates_e7", "reach_radius_m"]
@@ -62,21 +61,3 @@ class Reach:
     def distance_m(self, place: int, others: Indices) -> Floats:
         """Return how far some places are from a place, metres."""
         return haversine_m(self._lat[place], self._lon[place], self._lat[others], self._lon[others])
-
-    def nearest(self, of: Indices, among: Indices) -> npt.NDArray[np.intp]:
-        """Return the position in `among` of the place nearest to each one of `of`; of equally near ones, the first."""
-        lat, lon = self._lat[of][:, None], self._lon[of][:, None]
-        position: npt.NDArray[np.intp] = haversine_m(lat, lon, self._lat[among], self._lon[among]).argmin(axis=1)
-        return position
-
-    def project(self, histories: Indices) -> Indices:
-        """Return histories with each earlier place that is out of reach taken as the nearest one within reach."""
-        result = histories.copy()
-        for lag in range(1, histories.shape[1]):
-            now, before = result[:, lag - 1], result[:, lag]
-            beyond = haversine_m(self._lat[now], self._lon[now], self._lat[before], self._lon[before]) > self.radius_m
-            pairs, which = np.unique(result[beyond, lag - 1 : lag + 1], axis=0, return_inverse=True)
-            within = [self.of(place)[self.nearest(other[None], self.of(place))[0]] for place, other in pairs]
-            if len(pairs):
-                result[beyond, lag] = np.array(within)[which.ravel()]
-        return result

@@ -55,13 +55,9 @@ def coarse_rows(fine: ZoneRows, coarse: ZoneRows) -> Indices:
     """
     if not np.array_equal(fine.places_e7, coarse.places_e7) or not np.array_equal(fine.zone, coarse.zone):
         raise MismatchError("Fine and coarse rows must be of the same zone.")
-    of_history = coarse.row_of(fine.histories).astype(np.int64)
-    result = np.empty(len(fine), np.int64)
-    result[fine.history_rows] = of_history
+    result = coarse.row_of(fine.histories).astype(np.int64)
     back = fine.row_of(coarse.histories)
-    wrong = np.concatenate(
-        [fine.history_rows[result[fine.history_rows] != of_history], back[result[back] != coarse.history_rows]]
-    )
+    wrong = back[result[back] != np.arange(len(coarse))]
     if len(wrong):
         raise MismatchError(
             f"{len(np.unique(wrong))} of {len(fine)} fine rows hold histories of several coarse ones, the first is row "

@@ -199,7 +199,7 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
         caption="All zones and regimes together.",
     )
     page.table(
-        ("zone", "regime", "context", "places", "histories within reach", "seen", "told apart", "rows", "seconds"),
+        ("zone", "regime", "context", "places", "histories within reach", "seen", "rows", "seconds"),
         [
             (
                 f"{zone.number}",
@@ -208,7 +208,6 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
                 f"{zone.rows.places:,}",
                 _big(zone.rows.histories_reachable),
                 f"{zone.rows.histories_seen:,}",
-                f"{zone.rows.histories_listed:,}",
                 f"{zone.rows.rows:,}",
                 f"{zone.seconds:.1f}",
             )

@@ -1,8 +1,7 @@
-"""Which histories have rows of their own, and which row each reachable history uses.
+"""Which histories have rows of their own; every other one uses the row of the nearest (`HistoryTable`).
 
 Rows grow as a tree: a place at t; below it, the places at t − 1 that are nearest to it; below these, where the blanket
-is long enough, the places at t − 2 that were seen with them most often; and so on. Every other reachable history is
-listed with the row of the nearest place that has one.
+is long enough, the places at t − 2 that were seen with them most often; and so on.
 
 Why the nearest places at t − 1, and not those seen most often: histories that share a row bring all rows near them
 closer together, also those of frequent histories. If all that lies beyond some radius of x_t is lumped together, two
@@ -13,7 +12,7 @@ what context is worth ends there. So the radius must be as large as the number o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.build.reach import Reach
-from geoblanket.mechanism.row_distances import Indices
+from geoblanket.mechanism.history_table import Indices
 from geoblanket.mobility.histories import HistoryCounts
 
-__all__ = ["Branches", "Lengths", "ListedHistories", "choose_branches", "every_branch", "list_histories"]
+__all__ = ["Branches", "Lengths", "choose_branches", "every_branch", "list_histories"]
 
 Counts = npt.NDArray[np.int64]
 Chosen = npt.NDArray[np.bool_]
@@ -37,23 +36,6 @@ Branches = Callable[[tuple[int, ...]], Indices]
 _FIRST_SHARE: Final = 0.95
 """Of the rows, where some blanket is longer than 1, the share for places at t − 1: a row lowers the loss more there."""
 _NONE: Final[Indices] = np.empty(0, np.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class ListedHistories:
-    """All histories that are told apart, and their rows."""
-
-    histories: Indices
-    """Shape (N, 1 + Γ), −1 for any place."""
-    rows: Indices
-    """Shape (N,)."""
-    anchors: Indices
-    """The history after which each row is called, −1 for any place, shape (S, 1 + Γ)."""
-
-    def trimmed(self) -> ListedHistories:
-        """Leave out the oldest places if none of them is told apart: they would count in the budget for nothing."""
-        used = np.flatnonzero((self.histories >= 0).any(axis=0))[-1] + 1
-        return ListedHistories(self.histories[:, :used], self.rows, self.anchors[:, :used])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +65,7 @@ def choose_branches(
     zone
         The places of the zone, ascending.
     counts
-        Histories of the zone, within reach.
+        Histories of the zone.
     largest
         Γ: how many earlier places are looked at.
     lengths
@@ -104,7 +86,7 @@ def choose_branches(
     if deeper:
         own = {(now, before) for now, places in nearest.items() for before in places.tolist()}
         allowed[0] = np.array([tuple(prefix) in own for prefix in levels[0].prefixes.tolist()])
-        below = _frequent(levels, allowed, max_rows - len(own), min_count)
+        below = _frequent(levels, allowed, max(0, max_rows - len(own)), min_count)
 
     def branches(prefix: tuple[int, ...]) -> Indices:
         return nearest[prefix[0]] if len(prefix) == 1 else np.array(below.get(prefix, _NONE), np.int32)
@@ -172,44 +154,23 @@ def _more_rows(levels: list[_Level], allowed: list[Chosen], least: int) -> int:
     return int(rows.sum()) - len(rows)
 
 
-def list_histories(zone: Indices, branches: Branches, reach: Reach, *, largest: int) -> ListedHistories:
-    """List every reachable history with its row: that of the nearest branch at each place of it."""
-    listing = _Listing(branches, reach, 1 + largest)
-    for place in zone.tolist():
-        listing.add((place,))
-    return ListedHistories(
-        np.concatenate(listing.histories),
-        np.concatenate(listing.rows).astype(np.int32),
-        np.array(listing.anchors, np.int32).reshape(-1, 1 + largest),
-    )
+def list_histories(zone: Indices, branches: Branches, *, largest: int) -> Indices:
+    """List the histories that have rows of their own, −1 for any place, shape (S, 1 + Γ).
+
+    The oldest places are left out if none of them is told apart: they would count in the budget for nothing.
+    """
+    listed = [history for place in zone.tolist() for history in _below((place,), branches, 1 + largest)]
+    histories = np.array([[*history, *[-1] * (1 + largest - len(history))] for history in listed], np.int32)
+    used = int(np.flatnonzero((histories >= 0).any(axis=0))[-1]) + 1
+    return histories[:, :used]
 
 
-class _Listing:
-    def __init__(self, branches: Branches, reach: Reach, width: int) -> None:
-        self._branches, self._reach, self._width = branches, reach, width
-        self.histories: list[Indices] = []
-        self.rows: list[Indices] = []
-        self.anchors: list[list[int]] = []
-
-    def add(self, prefix: tuple[int, ...]) -> int:
-        """List the histories that begin so, and return the row of the most important of them."""
-        below = self._branches(prefix) if len(prefix) < self._width else _NONE
-        if len(prefix) == self._width or (len(prefix) > 1 and len(below) < 2):
-            # One branch only would tell nothing apart.
-            row = len(self.anchors)
-            self.anchors.append([*prefix, *[-1] * (self._width - len(prefix))])
-            self._list(prefix, None, np.array([row]))
-            return row
-        rows = np.array([self.add((*prefix, place)) for place in below.tolist()], np.int32)
-        others = np.setdiff1d(self._reach.of(prefix[-1]), below)
-        if len(others):
-            self._list(prefix, others, rows[self._reach.nearest(others, below)])
-        return int(rows[0])
-
-    def _list(self, prefix: tuple[int, ...], places: Indices | None, rows: npt.NDArray[np.integer]) -> None:
-        histories = np.full((len(rows), self._width), -1, np.int32)
-        histories[:, : len(prefix)] = prefix
-        if places is not None:
-            histories[:, len(prefix)] = places
-        self.histories.append(histories)
-        self.rows.append(rows.astype(np.int32))
+def _below(prefix: tuple[int, ...], branches: Branches, width: int) -> Iterator[tuple[int, ...]]:
+    """Yield the histories with rows of their own that begin so."""
+    places = branches(prefix) if len(prefix) < width else _NONE
+    if len(prefix) == width or (len(prefix) > 1 and len(places) < 2):
+        # One branch only would tell nothing apart.
+        yield prefix
+        return
+    for place in places.tolist():
+        yield from _below((*prefix, place), branches, width)

@@ -15,15 +15,14 @@ from geoblanket.build.reach import Reach, coordinates_e7
 from geoblanket.build.row_tree import (
     Branches,
     Lengths,
-    ListedHistories,
     choose_branches,
     every_branch,
     list_histories,
 )
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.history_table import HistoryTable, Indices
 from geoblanket.mechanism.problem import NEVER_MM
-from geoblanket.mechanism.row_distances import Indices, row_distance_mm
+from geoblanket.mechanism.row_distances import row_distance_mm, whole_mm
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
@@ -58,9 +57,8 @@ class RowsReport:
     """How many histories of the full order there are: the rows that the unreduced problem would have."""
     histories_seen: int
     """How many different ones were seen."""
-    histories_listed: int
-    """How many are told apart in the table."""
     rows: int
+    """How many are told apart; every other history uses the row of the nearest one."""
 
     @property
     def variables(self) -> int:
@@ -94,11 +92,7 @@ class ZoneRows:
     history_weights: tuple[float, ...]
     """What each earlier place counts in distances, Γ values."""
     histories: Indices
-    """The place at t, t − 1, ... of all histories that are told apart, −1 for any, shape (N, 1 + Γ)."""
-    history_rows: Indices
-    """The row of each of them, shape (N,)."""
-    anchors: Indices
-    """The history after which each row is called, shape (S, 1 + Γ)."""
+    """The history that each row is called after: places at t, t − 1, ..., −1 for any; shape (S, 1 + Γ)."""
     prior: Floats
     """How probable each row is, shape (S,)."""
     next_place: Distributions
@@ -122,7 +116,7 @@ class ZoneRows:
     @cached_property
     def table(self) -> HistoryTable:
         """The public rule from histories to rows."""
-        return HistoryTable(self.places_e7, self.histories, self.history_rows)
+        return HistoryTable(self.places_e7, self.histories, np.arange(len(self), dtype=np.int32))
 
     def row_of(self, histories: npt.ArrayLike) -> Indices:
         """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
@@ -174,9 +168,7 @@ def make_rows(
     coordinates = coordinates_e7(places)
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
-    seen = HistoryCounts(
-        reach.project(here.histories[:, : largest + 1]), here.depth, here.regime, here.next_place, here.count
-    )
+    seen = HistoryCounts(here.histories[:, : largest + 1], here.depth, here.regime, here.next_place, here.count)
     before = _reachable(zone, reach, largest)
     branches = (
         _unreduced(reach, before)
@@ -191,21 +183,18 @@ def make_rows(
             min_count=min_count,
         )
     )
-    listed = list_histories(zone, branches, reach, largest=largest).trimmed()
-    weights = tuple(history_weights[: listed.histories.shape[1] - 1])
-    of_seen = HistoryTable(coordinates, listed.histories, listed.rows).row_of(seen.histories)
-    on_map = row_distance_mm(coordinates, listed.histories, listed.rows, weights_in_micro(weights))
-    never = np.isinf(on_map)
+    listed = list_histories(zone, branches, largest=largest)
+    weights = tuple(history_weights[: listed.shape[1] - 1])
+    numbers = np.arange(len(listed), dtype=np.int32)
+    of_seen = HistoryTable(coordinates, listed, numbers).row_of(seen.histories)
     return ZoneRows(
         places_e7=coordinates,
         zone=zone,
         history_weights=weights,
-        histories=listed.histories,
-        history_rows=listed.rows,
-        anchors=listed.anchors,
-        prior=_prior(listed.anchors[:, 0], np.bincount(of_seen, seen.count, len(listed.anchors)).astype(np.float64)),
-        next_place=_next_places(places, listed.anchors, of_seen, seen, reach_m),
-        distance_mm=np.where(never, NEVER_MM, np.floor(np.where(never, 0.0, on_map)).astype(np.int64)),
+        histories=listed,
+        prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
+        next_place=_next_places(places, listed, of_seen, seen, reach_m),
+        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, weights_in_micro(weights))),
         report=_report(found, zone, seen, before, listed),
     )
 
@@ -256,15 +245,15 @@ def _prior(present: Indices, seen: Floats) -> Floats:
 
 
 def _next_places(
-    places: Places, anchors: Indices, of_seen: Indices, seen: HistoryCounts, reach_m: float
+    places: Places, histories: Indices, of_seen: Indices, seen: HistoryCounts, reach_m: float
 ) -> Distributions:
     """Return where each row leads: its own counts, backed off to those of the histories that begin alike."""
-    shape = (len(anchors), len(places))
+    shape = (len(histories), len(places))
     counts = csr_array((seen.count.astype(np.float64), (of_seen, seen.next_place)), shape=shape)
-    result = near_places(places, anchors[:, 0], reach_m=reach_m, typical_m=_TYPICAL_M)
-    size = np.full(len(anchors), 0)
-    for lag in range(anchors.shape[1]):
-        _, group = np.unique(anchors[:, : lag + 1], axis=0, return_inverse=True)
+    result = near_places(places, histories[:, 0], reach_m=reach_m, typical_m=_TYPICAL_M)
+    size = np.full(len(histories), 0)
+    for lag in range(histories.shape[1]):
+        _, group = np.unique(histories[:, : lag + 1], axis=0, return_inverse=True)
         group = group.ravel()
         rows = np.bincount(group)[group]
         together = csr_array((np.ones(len(group)), (group, np.arange(len(group)))))
@@ -302,9 +291,7 @@ def _unreduced(reach: Reach, rows: int) -> Branches:
     return every_branch(reach)
 
 
-def _report(
-    context: Context, zone: Indices, seen: HistoryCounts, reachable: int, listed: ListedHistories
-) -> RowsReport:
+def _report(context: Context, zone: Indices, seen: HistoryCounts, reachable: int, listed: Indices) -> RowsReport:
     return RowsReport(
         context=str(context),
         places=len(zone),
@@ -312,6 +299,5 @@ def _report(
         unseen_places=int(len(zone) - len(np.unique(seen.histories[:, 0]))),
         histories_reachable=reachable,
         histories_seen=len(np.unique(seen.histories, axis=0)),
-        histories_listed=len(listed.histories),
-        rows=len(listed.anchors),
+        rows=len(listed),
     )

@@ -126,7 +126,6 @@ def build_zone(task: ZoneTask) -> ZoneResult:
         regime=task.regime,
         history_weights=rows.history_weights,
         histories=rows.histories,
-        history_rows=rows.history_rows,
         output_places=rows.zone,
     )
     return ZoneResult(record, bundled, losses, base_losses if compared else VehicleLosses.joined([]))

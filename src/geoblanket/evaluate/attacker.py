@@ -63,7 +63,7 @@ class Cases:
         """Return the rows of a zone as cases, with the prior that the mechanism was designed for; nothing is known."""
         return cls(
             row=np.arange(len(rows)),
-            place=np.searchsorted(rows.zone, rows.anchors[:, 0]).astype(np.int64),
+            place=np.searchsorted(rows.zone, rows.histories[:, 0]).astype(np.int64),
             weight=rows.prior,
             known=np.zeros(len(rows), np.int64),
             labels=np.empty((1, 0), np.int64),

@@ -228,4 +228,4 @@ class _Comparison:
 
 def _place_in_zone(rows: ZoneRows) -> Ints:
     """Return the position in the zone of each row's present place, shape (S,)."""
-    return np.searchsorted(rows.zone, rows.anchors[:, 0]).astype(np.int32)
+    return np.searchsorted(rows.zone, rows.histories[:, 0]).astype(np.int32)

@@ -27,7 +27,6 @@ def bundle_bytes(mechanism: Mechanism, rows: ZoneRows, *, snapping_radius_m: flo
         regime="all day",
         history_weights=rows.history_weights,
         histories=rows.histories,
-        history_rows=rows.history_rows,
         output_places=rows.zone,
     )
     with tempfile.TemporaryDirectory() as folder:

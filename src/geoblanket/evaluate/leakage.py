@@ -119,15 +119,15 @@ def place_channel(
     return channel, mass.astype(np.float64)
 
 
-def same_past(anchors: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+def same_past(histories: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Return which pairs of rows have the same past, for the paper's leakage where the past is known; shape (S, S).
 
     Parameters
     ----------
-    anchors
-        The history of each row: places at t, t − 1, ..., shape (S, 1 + Γ); see `ZoneRows.anchors`.
+    histories
+        The history of each row: places at t, t − 1, ..., shape (S, 1 + Γ); see `ZoneRows.histories`.
     """
-    past = np.asarray(anchors)[:, 1:]
+    past = np.asarray(histories)[:, 1:]
     _, label = np.unique(past, axis=0, return_inverse=True)
     same: npt.NDArray[np.bool_] = label.ravel()[:, None] == label.ravel()
     return same

@@ -48,7 +48,7 @@ class Task:
     @property
     def output_distance_km(self) -> Floats:
         """Great-circle distance from each row's present place to each output, kilometres, shape (S, K)."""
-        lat, lon = self._degrees(self.rows.anchors[:, 0])
+        lat, lon = self._degrees(self.rows.histories[:, 0])
         output_lat, output_lon = self._degrees(self.rows.zone)
         return haversine_m(lat[:, None], lon[:, None], output_lat, output_lon) / 1000
 
@@ -59,7 +59,7 @@ class Task:
         origin = {"origin_lat": float(lat.mean()), "origin_lon": float(lon.mean())}
         rows, outputs = (
             np.column_stack(local_metres(*self._degrees(places), **origin)) / 1000
-            for places in (self.rows.anchors[:, 0], self.rows.zone)
+            for places in (self.rows.histories[:, 0], self.rows.zone)
         )
         return rows, outputs
 

@@ -53,7 +53,7 @@ class PrivacyMeter:
             rows.prior,
             rows.distance_km,
             eta_km=mechanism.eta_km,
-            pairs=same_past(rows.anchors),
+            pairs=same_past(rows.histories),
         )
         yield Value("leakage_max", leakage.maximum, _PER_KM)
         yield Value("leakage_expected", leakage.expected, _PER_KM)

@@ -75,11 +75,7 @@ class ZoneProblems:
     def _known(self, rows: ZoneRows) -> ZoneRows:
         """Return rows that were made before, if they are the same."""
         for one in self._rows.values():
-            if (
-                one.history_weights == rows.history_weights
-                and np.array_equal(one.histories, rows.histories)
-                and np.array_equal(one.history_rows, rows.history_rows)
-            ):
+            if one.history_weights == rows.history_weights and np.array_equal(one.histories, rows.histories):
                 return one
         return rows
 

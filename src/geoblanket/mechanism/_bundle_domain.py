@@ -1,6 +1,7 @@
 """What the rows of a bundle stand for: histories of places, from whose coordinates row distances are computed again.
 
-A file whose distances are too large passes every other check and protects nothing, so a device computes them itself.
+A file whose distances are too large passes every other check and protects nothing, so a device computes them itself,
+between all histories that it could ever be asked about.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash
 from geoblanket.mechanism._bundle_header import MechanismHeader
+from geoblanket.mechanism.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
-from geoblanket.mechanism.row_distances import row_distance_mm
 
 __all__ = [
+    "LARGEST_WORK",
+    "DomainCheck",
     "Rows",
-    "check_places",
     "domain_hash",
     "fits_32_bits",
     "pack",
@@ -33,7 +35,8 @@ Indices = npt.NDArray[np.int32]
 
 _NEVER_32 = 2**32 - 1
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
-_ROUNDING_MM = 1
+LARGEST_WORK = 10**11
+"""Elementary steps of verification, by estimate: some minutes on one core."""
 
 
 def triangle_size(rows: int) -> int:
@@ -100,36 +103,111 @@ def domain_hash(header: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDAr
     return content_hash({"mechanisms": described}, parts)
 
 
-def check_places(rows: Rows, places_e7: Indices) -> None:
-    """Raise ValueError unless indices of places fit, and no row distance is larger than on the map."""
-    if not len(places_e7) and not len(rows.histories):
-        return
-    problem = _problem_of(rows, places_e7)
-    if problem is not None:
-        raise ValueError(f"zone '{rows.zone}', regime '{rows.regime}': {problem}")
+class DomainCheck:
+    """Whether the rows of a whole bundle stand for what its file says; made before anything is computed from it.
+
+    Parameters
+    ----------
+    header
+        Of all mechanisms.
+    arrays
+        The parts of the file.
+    places_e7
+        Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates.
+    largest_work
+        The most elementary steps that verification may take, by estimate.
+
+    Raises
+    ------
+    ValueError
+        If places, histories or zones are wrong, or verification would take too much work.
+    """
+
+    def __init__(
+        self,
+        header: Sequence[MechanismHeader],
+        histories: Sequence[tuple[Indices, Indices]],
+        places_e7: Indices,
+        *,
+        largest_work: int,
+    ) -> None:
+        work = sum(one.rows * one.rows * one.columns for one in header)
+        _check_work(work, largest_work)
+        if not len(places_e7):
+            return
+        if places_e7.shape[1:] != (2,) or (np.abs(places_e7.astype(np.int64)) > _LARGEST_E7).any():
+            raise ValueError("places must be latitudes and longitudes in 1e-7 degrees")
+        self._city = PlacesOfCity(places_e7)
+        self._trees = [
+            _tree(one, *listed, place_count=len(places_e7)) for one, listed in zip(header, histories, strict=True)
+        ]
+        self._stand_in = {
+            regime: self._stand_ins(
+                [(one, tree) for one, tree in zip(header, self._trees, strict=True) if one.regime == regime]
+            )
+            for regime in sorted({one.regime for one in header})
+        }
+        for one, tree in zip(header, self._trees, strict=True):
+            work += tree.work(int(np.isin(self._stand_in[one.regime], tree.present).sum()))
+        if any(one.history_weights_micro for one in header):
+            work += len(places_e7) ** 2
+        _check_work(work, largest_work)
+
+    def _stand_ins(self, regime: list[tuple[MechanismHeader, RuleTree]]) -> Indices:
+        """Return the place that each one counts as at present: itself, or the nearest in a zone."""
+        zone_of = np.full(self._city.count, -1)
+        for number, (one, tree) in enumerate(regime):
+            if (shared := tree.present[zone_of[tree.present] >= 0]).size:
+                raise ValueError(
+                    f"the zones '{regime[zone_of[shared[0]]][0].zone}' and '{one.zone}' share {shared.size} place(s) "
+                    f"in the regime '{one.regime}', so that it does not say which to use"
+                )
+            zone_of[tree.present] = number
+        inside = np.flatnonzero(zone_of >= 0)
+        result = np.arange(self._city.count, dtype=np.int32)
+        outside = zone_of < 0
+        if outside.any():
+            result[outside] = inside[self._city.nearest_of(inside)[outside]]
+        return result
+
+    def check(self, number: int, rows: Rows) -> None:
+        """Raise ValueError if a mechanism's rows are stated to be further apart than some two histories of theirs."""
+        if not len(rows.histories):
+            return
+        where = f"zone '{rows.zone}', regime '{rows.regime}'"
+        if not _is_within(rows.output_places, 0, self._city.count):
+            raise ValueError(f"{where}: the places of its outputs are wrong")
+        too_far = first_too_far(
+            self._trees[number],
+            self._city,
+            weights_micro=rows.history_weights_micro,
+            stated_mm=rows.distance_mm,
+            stand_in=self._stand_in[rows.regime],
+        )
+        if too_far is not None:
+            raise ValueError(
+                f"{where}: rows {too_far[0]} and {too_far[1]} are said to be further apart than some two histories "
+                "that use them, so that these would be protected less than promised"
+            )
 
 
-def _problem_of(rows: Rows, places_e7: Indices) -> str | None:
-    if places_e7.shape[1:] != (2,) or (np.abs(places_e7.astype(np.int64)) > _LARGEST_E7).any():
-        return "places must be latitudes and longitudes in 1e-7 degrees"
-    if not _is_within(rows.output_places, 0, len(places_e7)):
-        return "the places of its outputs are wrong"
-    histories_fit = rows.histories.shape[1] == 1 + len(rows.history_weights_micro)
-    if not histories_fit or not _is_within(rows.histories, -1, len(places_e7)):
-        return "the places of its histories are wrong"
-    used = np.unique(rows.history_rows)
-    if len(rows.history_rows) != len(rows.histories) or not np.array_equal(used, np.arange(len(rows.distance_mm))):
-        return "the rows of its histories are wrong"
-    on_map = row_distance_mm(places_e7, rows.histories, rows.history_rows, rows.history_weights_micro)
-    stated = np.where(rows.distance_mm == NEVER_MM, np.inf, rows.distance_mm.astype(np.float64))
-    too_large = stated > on_map + _ROUNDING_MM
-    if not too_large.any():
-        return None
-    row, other = np.argwhere(too_large)[0]
-    return (
-        f"rows {row} and {other} are said to be further apart than their places are, so that they would be protected "
-        "less than promised"
-    )
+def _tree(header: MechanismHeader, histories: Indices, rows: Indices, *, place_count: int) -> RuleTree:
+    where = f"zone '{header.zone}', regime '{header.regime}'"
+    if not _is_within(histories, -1, place_count):
+        raise ValueError(f"{where}: the places of its histories are wrong")
+    if len(rows) != len(histories) or not np.array_equal(np.unique(rows), np.arange(header.rows)):
+        raise ValueError(f"{where}: the rows of its histories are wrong")
+    try:
+        return RuleTree(histories, rows, place_count)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _check_work(work: int, largest_work: int) -> None:
+    if work > largest_work:
+        raise ValueError(
+            f"to verify it would take about {work:.1e} steps, more than the {largest_work:.1e} that are allowed"
+        )
 
 
 def _is_within(indices: Indices, least: int, end: int) -> bool:

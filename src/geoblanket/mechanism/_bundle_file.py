@@ -7,8 +7,9 @@ signature, hashes, header, distances, and at last the exact verifier.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,15 @@ import numpy.typing as npt
 from geoblanket._arrayfile import read_arrays
 from geoblanket.errors import GuaranteeViolation, InputError, MechanismError, MismatchError
 from geoblanket.mechanism._bundle_contents import BundledMechanism
-from geoblanket.mechanism._bundle_domain import Indices, Rows, check_places, domain_hash, triangle_size, unpack
+from geoblanket.mechanism._bundle_domain import (
+    LARGEST_WORK,
+    DomainCheck,
+    Indices,
+    Rows,
+    domain_hash,
+    triangle_size,
+    unpack,
+)
 from geoblanket.mechanism._bundle_header import BundleHeader, MechanismHeader
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.signing import check_signature
@@ -103,10 +112,19 @@ class BundleFile:
                 start[name] += size
             yield one, parts
 
-    def verified(self) -> Iterator[BundledMechanism]:
+    def verified(self, *, largest_work: int = LARGEST_WORK) -> Iterator[BundledMechanism]:
         """Yield each mechanism, its distances checked on the map and its promise exactly."""
-        for header, parts in self.parts():
-            yield _verified(self.path, header, parts, self.places_e7)
+        try:
+            domain = DomainCheck(
+                self.header.mechanisms,
+                [_histories(header, parts) for header, parts in self.parts()],
+                self.places_e7,
+                largest_work=largest_work,
+            )
+        except ValueError as error:
+            raise InputError(f"is not {_KIND} that can be used: {error}", path=self.path, hint=_HINT) from error
+        for number, (header, parts) in enumerate(self.parts()):
+            yield _verified(self.path, header, parts, partial(domain.check, number))
 
 
 def _is_signed(path: str | Path, digest: bytes, public_key: str | Path, *, allow_unsigned: bool) -> bool:
@@ -146,23 +164,33 @@ def _sizes(header: MechanismHeader) -> dict[str, int]:
     }
 
 
-def _verified(path: Path, header: MechanismHeader, parts: Parts, places: Indices) -> BundledMechanism:
+def _histories(header: MechanismHeader, parts: Parts) -> tuple[Indices, Indices]:
+    """Return the table of a mechanism's histories and the row of each, copies."""
+    return np.array(parts["histories"]).reshape(-1, 1 + len(header.history_weights_micro)), np.array(
+        parts["history_rows"]
+    )
+
+
+def _verified(
+    path: Path, header: MechanismHeader, parts: Parts, check_rows: Callable[[Rows], None]
+) -> BundledMechanism:
     """Return a mechanism of the file, its distances checked on the map and its promise exactly."""
     where = f"zone '{header.zone}', regime '{header.regime}'"
     outputs = np.array(parts["outputs"])
     if outputs[0] < 0 or outputs[-1] >= header.outputs or (np.diff(outputs) <= 0).any():
         raise InputError(f"{where}: the numbers of its outputs are wrong", path=path, hint=_HINT)
+    histories, history_rows = _histories(header, parts)
     rows = Rows(
         zone=header.zone,
         regime=header.regime,
         distance_mm=unpack(parts["distances_mm"], header.rows),
         history_weights_micro=header.history_weights_micro,
-        histories=np.array(parts["histories"]).reshape(-1, 1 + len(header.history_weights_micro)),
-        history_rows=np.array(parts["history_rows"]),
+        histories=histories,
+        history_rows=history_rows,
         output_places=np.array(parts["output_places"]),
     )
     try:
-        check_places(rows, places)
+        check_rows(rows)
         mechanism = Mechanism.verified(
             parts["weights"].reshape(header.rows, header.columns),
             distance_mm=rows.distance_mm,

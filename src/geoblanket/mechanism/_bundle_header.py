@@ -13,15 +13,15 @@ from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 
 __all__ = ["LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
 
-LARGEST_ROWS: Final = 1 << 13
-"""Rows of a mechanism: their distances take half a gigabyte."""
-LARGEST_HISTORIES: Final = 1 << 16
-"""Histories of a mechanism: row distances are computed from all pairs of them, in a minute at most."""
+LARGEST_ROWS: Final = 5000
+"""Rows of a mechanism: their distances take 200 MB of memory."""
+LARGEST_HISTORIES: Final = 1 << 14
+"""Histories of a mechanism: row distances are computed from all pairs of them, in seconds."""
 
 _LARGEST_OUTPUTS: Final = 1 << 24
 _LONGEST_NAME: Final = 200
 _LONGEST_TEXT: Final = 2000
-_LONGEST_HISTORY: Final = 64
+_LONGEST_HISTORY: Final = 8
 _LARGEST_VERSION: Final = 1 << 53
 _LARGEST_RADIUS_MM: Final = 10**9
 _LARGEST_INTERVAL_MS: Final = 86_400_000

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import write_arrays
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism._bundle_contents import Bundle, BundledMechanism, whole_numbers
-from geoblanket.mechanism._bundle_domain import Indices, check_places, domain_hash, fits_32_bits, pack
+from geoblanket.mechanism._bundle_domain import LARGEST_WORK, DomainCheck, Indices, domain_hash, fits_32_bits, pack
 from geoblanket.mechanism._bundle_file import LARGEST_BYTES, MAGIC, BundleFile, check_layout
 from geoblanket.mechanism._bundle_header import BundleHeader
 from geoblanket.mechanism.clock import Clock
@@ -77,8 +77,10 @@ def save_bundle(
         )
         BundleHeader.parsed(header.as_fields())
         check_layout(header, arrays)
-        for mechanism in ordered:
-            check_places(mechanism.rows(), places)
+        listed = [(mechanism.histories, mechanism.history_rows) for mechanism in ordered]
+        domain_check = DomainCheck(described, listed, places, largest_work=LARGEST_WORK)
+        for number, mechanism in enumerate(ordered):
+            domain_check.check(number, mechanism.rows())
     except ValueError as error:
         raise ParameterError(f"This is not a bundle that can be written: {error}.") from error
     write_arrays(path, magic=MAGIC, fields=header.as_fields(), arrays=arrays)

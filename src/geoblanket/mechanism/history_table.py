@@ -1,38 +1,44 @@
 """The public rule from histories to rows: a table of histories, and for any other one the nearest in it.
 
-The table is all there is to the rule, and a bundle holds it, so that a device needs nothing else.
+The table is all there is to the rule, and a bundle holds it, so that a device needs nothing else. Every history has a
+row: whatever places it holds, at each lag those of the table compete, and the nearest wins. So the histories of a row
+are a product of *cells*, one for each lag: all places that are nearer to its listed place than to the others that the
+table lists there.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import haversine_m
+from geoblanket._geodesy import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.row_distances import Indices
+from geoblanket.mechanism.nearest import NOWHERE_E7, cosine, squared_distance
 
-__all__ = ["HistoryTable"]
+__all__ = ["HistoryTable", "Indices", "Nodes"]
 
-Keys = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32]
+Nodes = npt.NDArray[np.int64]
+
+_BLOCK = 1 << 20
+"""Distances that are computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """One place of histories: the different parts of the table up to it."""
+    """The nodes of the tree at one lag: the different beginnings of histories up to it.
 
-    lag: int
-    keys: Keys
-    """Number of the part before it and place, as one number, ascending."""
-    first: npt.NDArray[np.intp]
-    """The first key of each part before it."""
-    any_place: npt.NDArray[np.bool_]
-    """Whether that key lists −1, and is then the only one."""
+    Nodes are numbered such that the children of a node come one after the other, by their places.
+    """
+
+    first: Nodes
+    """The first child of each node of the level above."""
+    lat: Floats
+    """Latitudes of the places that these children list, 1e-7 degrees, shape (nodes above, most children)."""
+    lon: Floats
 
 
 class HistoryTable:
@@ -46,15 +52,40 @@ class HistoryTable:
     places_e7
         Latitude and longitude of each place in 1e-7 degrees, shape (P, 2).
     histories
-        The place at t, t − 1, ... of each history, −1 for any, shape (N, 1 + Γ).
+        The place at t, t − 1, ... of each history, −1 for any, shape (N, 1 + Γ); no two are the same.
     rows
         The row that each of them uses, shape (N,).
     """
 
     def __init__(self, places_e7: Indices, histories: Indices, rows: Indices) -> None:
-        self._places_e7 = places_e7
         order = np.lexsort(histories.T[::-1])
-        self._histories, self._rows = histories[order], rows[order]
+        histories = histories[order]
+        self.rows: Indices = rows[order]
+        """The row of each leaf: each history of the table, in order of its places, shape (N,)."""
+        self._lat, self._lon = (np.ascontiguousarray(column) for column in places_e7.astype(np.float64).T)
+        self._cosine = cosine(self._lat)
+        starts = [_starts(histories[:, : lag + 1]) for lag in range(histories.shape[1])]
+        self.paths: list[Nodes] = [start.cumsum() - 1 for start in starts]
+        """For each lag the node that each leaf lies below, ascending, shape (N,)."""
+        self.present: Indices = histories[starts[0], 0]
+        """The present place of each node of lag 0."""
+        self._node_of_present = np.full(len(places_e7), -1, np.int64)
+        self._node_of_present[self.present] = np.arange(len(self.present))
+        self._present_list: list[int] = self._node_of_present.tolist()
+        self._levels = [
+            self._level(histories[starts[lag], lag], self.paths[lag - 1][starts[lag]])
+            for lag in range(1, histories.shape[1])
+        ]
+
+    def _level(self, places: Indices, parents: Nodes) -> _Level:
+        first = np.flatnonzero(np.diff(parents, prepend=-1))
+        children = np.diff(first, append=len(parents))
+        position = np.arange(len(parents)) - first[parents]
+        lat = np.full((len(first), int(children.max())), NOWHERE_E7)
+        lon = np.zeros(lat.shape)
+        known = np.where(places >= 0, places, 0)
+        lat[parents, position], lon[parents, position] = self._lat[known], self._lon[known]
+        return _Level(first, lat, lon)
 
     def row_of(self, histories: npt.ArrayLike) -> Indices:
         """Return the rows of many histories.
@@ -70,95 +101,82 @@ class HistoryTable:
         ParameterError
             If a present place is not one of the zone, or an earlier one not a place at all.
         """
-        asked = self._filled(np.asarray(histories))
-        node = np.zeros(len(asked), np.int64)
-        for level, places in zip(self._levels, asked.T, strict=True):
-            node = self._step(level, node, places)
-        return self._rows[node]
+        filled = self._filled(np.asarray(histories))
+        node = self._node_of_present[filled[:, 0]]
+        if filled.size and (min(node.min(), filled[:, 0].min()) < 0):
+            raise ParameterError("Some histories are not in the zone at present, so that it has no row for them.")
+        for level, places in zip(self._levels, filled.T[1:], strict=True):
+            pairs, which = np.unique(node * len(self._lat) + places, return_inverse=True)
+            node = self._nearest(level, pairs // len(self._lat), pairs % len(self._lat))[which]
+        return self.rows[node]
 
     def row_of_one(self, history: Sequence[int]) -> int:
         """Return the row of one history, as `row_of` does, in some microseconds.
+
+        The work is the same for every history: the time does not tell whether the table lists it.
 
         Parameters
         ----------
         history
             The present place, which must be one of the zone, and as many earlier ones as are known.
         """
-        node, place = 0, -1
-        for lag, (any_place, keys) in enumerate(self._one_by_one):
+        place = history[0]
+        node = self._present_list[place]
+        if node < 0:
+            raise ParameterError("The history is not in the zone at present, so that it has no row for it.")
+        for lag, level in enumerate(self._levels, start=1):
             place = history[lag] if lag < len(history) else place
-            if (only := any_place[node]) is not None:
-                node = only
-                continue
-            wanted = node * (len(self._places_e7) + 1) + place + 1
-            position = bisect_left(keys, wanted)
-            if position < len(keys) and keys[position] == wanted:
-                node = position
-            elif lag:
-                node = self._nearest(self._levels[lag].keys, wanted)
-            else:
-                raise ParameterError("The history is not in the zone at present, so that it has no row for it.")
-        return int(self._rows[node])
+            squared = squared_distance(
+                level.lat[node] - self._lat[place], level.lon[node] - self._lon[place], self._cosine[place]
+            )
+            node = int(level.first[node]) + int(squared.argmin())
+        return int(self.rows[node])
 
-    def _filled(self, asked: npt.NDArray[np.int64] | Indices) -> Keys:
+    def cells(self, lag: int) -> Iterator[tuple[int, Nodes]]:
+        """Yield the nodes of lag − 1 below which places are told apart, each with the child of every place, shape (P,).
+
+        Nodes with a single child are left out: all places belong to it.
+        """
+        level = self._levels[lag - 1]
+        places = np.arange(len(self._lat))
+        for node in np.flatnonzero(level.lat[:, 1:2] != NOWHERE_E7).tolist() if level.lat.shape[1] > 1 else ():
+            yield node, self._nearest(level, np.full(len(places), node), places)
+
+    def children(self, lag: int) -> Nodes:
+        """Return the first child of each node of lag − 1 among the nodes of `lag`, and after them how many there are.
+
+        Shape (nodes of lag − 1, plus 1).
+        """
+        return np.append(self._levels[lag - 1].first, self.paths[lag][-1] + 1)
+
+    def _nearest(self, level: _Level, nodes: Nodes, places: Nodes) -> Nodes:
+        """Return the child, of each of many nodes of the level above, that is nearest to a place."""
+        result = np.empty(len(nodes), np.int64)
+        step = max(1, _BLOCK // level.lat.shape[1])
+        for start in range(0, len(nodes), step):
+            some = slice(start, start + step)
+            node, place = nodes[some], places[some, None]
+            squared = squared_distance(
+                level.lat[node] - self._lat[place], level.lon[node] - self._lon[place], self._cosine[place]
+            )
+            result[some] = level.first[node] + squared.argmin(axis=1)
+        return result
+
+    def _filled(self, asked: npt.NDArray[np.integer]) -> Nodes:
         if asked.ndim != 2 or not asked.shape[1] or not np.issubdtype(asked.dtype, np.integer):
             raise ParameterError("Histories must be a table of whole numbers, one history a row.")
-        width = self._histories.shape[1]
-        if asked.size and (asked.max() >= len(self._places_e7) or asked.min() < -1):
+        if asked.size and (asked.max() >= len(self._lat) or asked.min() < -1):
             raise ParameterError("Some histories hold places that do not exist.")
+        width = 1 + len(self._levels)
         filled = np.full((len(asked), width), -1, np.int64)
         filled[:, : asked.shape[1]] = asked[:, :width]
         for lag in range(1, width):
             filled[:, lag] = np.where(filled[:, lag] < 0, filled[:, lag - 1], filled[:, lag])
         return filled
 
-    @cached_property
-    def _levels(self) -> list[_Level]:
-        levels: list[_Level] = []
-        node = np.zeros(len(self._histories), np.int64)
-        for column in self._histories.T:
-            parts = np.arange(int(node[-1]) + 1)
-            keys, node = np.unique(self._key(node, column), return_inverse=True)
-            first = np.searchsorted(keys, self._key(parts, np.array(-1)))
-            levels.append(_Level(len(levels), keys, first, keys[first] == self._key(parts, np.array(-1))))
-        return levels
 
-    @cached_property
-    def _one_by_one(self) -> list[tuple[list[int | None], list[int]]]:
-        """For each level: what follows each part where any place will do, and the keys."""
-        return [
-            (
-                [
-                    first if every else None
-                    for first, every in zip(level.first.tolist(), level.any_place.tolist(), strict=True)
-                ],
-                level.keys.tolist(),
-            )
-            for level in self._levels
-        ]
-
-    def _key(self, node: Keys, place: npt.NDArray[np.integer]) -> Keys:
-        return node * (len(self._places_e7) + 1) + place + 1
-
-    def _step(self, level: _Level, node: Keys, place: Keys) -> Keys:
-        """Return the position among the level's keys of each place after the parts `node`."""
-        keys, found = level.keys, level.first[node]
-        asked = np.flatnonzero(~level.any_place[node])
-        wanted = self._key(node[asked], place[asked])
-        found[asked] = np.searchsorted(keys, wanted)
-        missing = keys[np.minimum(found[asked], len(keys) - 1)] != wanted
-        if not missing.any():
-            return found
-        if level.lag == 0:
-            raise ParameterError("Some histories are not in the zone at present, so that it has no row for them.")
-        unlisted, which = np.unique(wanted[missing], return_inverse=True)
-        found[asked[missing]] = np.array([self._nearest(keys, key) for key in unlisted.tolist()])[which]
-        return found
-
-    def _nearest(self, keys: Keys, wanted: int) -> int:
-        place = wanted % (len(self._places_e7) + 1) - 1
-        any_place = wanted - place - 1
-        first, end = np.searchsorted(keys, [any_place, any_place + len(self._places_e7) + 1])
-        listed = self._places_e7[keys[first:end] - any_place - 1] * 1e-7
-        lat, lon = self._places_e7[place] * 1e-7
-        return int(first + haversine_m(lat, lon, listed[:, 0], listed[:, 1]).argmin())
+def _starts(histories: Indices) -> npt.NDArray[np.bool_]:
+    """Return which histories, in order, differ from the one before."""
+    starts = np.ones(len(histories), np.bool_)
+    starts[1:] = (histories[1:] != histories[:-1]).any(axis=1)
+    return starts
