@@ -123,7 +123,7 @@ def test_what_does_not_belong_together_is_refused(built: Path, tmp_path: Path, r
 def test_a_bundle_edited_by_hand_is_refused_with_the_reason(built: Path, tmp_path: Path) -> None:
     """Right hashes do not help: the places tell the distances, and the integers the promise."""
     edits: list[tuple[str, type[Exception], str, int]] = [
-        ("rows 0 and 1 are said to be further apart than their places are", InputError, "distances_mm", 10**7),
+        ("rows 0 and 1 are said to be further apart than some two histories", InputError, "distances_mm", 10**7),
         ("must not be used", GuaranteeViolation, "weights", 0),
     ]
     for problem, error, part, value in edits:

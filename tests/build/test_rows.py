@@ -141,22 +141,26 @@ def test_the_prior_and_where_rows_lead_are_those_of_the_counts() -> None:
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_a_bundle_of_a_zone_passes_its_own_check(context: str, tmp_path: Path) -> None:
-    zone = ZONE[[0, 1, 4]]
-    rows = make_rows(TOWN, zone, COUNTS, reach_m=450.0, context=context, max_rows=30, lengths=lengths)
-    problem = make_problem(rows, StraightLine(TOWN), epsilon=2.0, eta_km=5.0)
-    assert np.array_equal(problem.distance_mm, rows.distance_mm)
-    mechanism = optimise(problem, gap=0.05).mechanism
-    part = BundledMechanism.of(
-        mechanism,
-        zone="0",
-        regime="all day",
-        history_weights=rows.history_weights,
-        histories=rows.histories,
-        output_places=rows.zone,
-    )
-    save_bundle(tmp_path / "b", [part], version=1, places_e7=rows.places_e7)
-    loaded = load_bundle(tmp_path / "b").get("0", "all day")
+def test_a_bundle_of_all_zones_passes_its_own_check(context: str, tmp_path: Path) -> None:
+    town = grid(3, 3)
+    counts = counted(straight_on(town, 2000))
+    parts = []
+    for name, zone in (("0", [0, 1, 3, 4]), ("1", [2, 5, 6, 7, 8])):
+        rows = make_rows(town, zone, counts, reach_m=450.0, context=context, max_rows=30, lengths=lengths)
+        problem = make_problem(rows, StraightLine(town), epsilon=2.0, eta_km=5.0)
+        assert np.array_equal(problem.distance_mm, rows.distance_mm)
+        parts.append(
+            BundledMechanism.of(
+                optimise(problem, gap=0.05).mechanism,
+                zone=name,
+                regime="all day",
+                history_weights=rows.history_weights,
+                histories=rows.histories,
+                output_places=rows.zone,
+            )
+        )
+    save_bundle(tmp_path / "b", parts, version=1, places_e7=rows.places_e7)
+    loaded = load_bundle(tmp_path / "b").get("1", "all day")
     assert np.array_equal(loaded.mechanism.distance_mm, rows.distance_mm)
 
 
@@ -185,7 +189,7 @@ def test_more_context_loses_less() -> None:
     order = ["full", "blanket", "markov:1", "none"]
     for less, more in itertools.pairwise(order):
         assert found[less][0] <= found[more][1] * 1.005
-    assert found["blanket"][1] < 0.96 * found["none"][0]
+    assert found["blanket"][1] < 0.98 * found["none"][0]
 
 
 def test_a_past_that_counts_nothing_is_no_context() -> None:

@@ -46,8 +46,11 @@ def tight(epsilon: float = 2.0, *, scale: float = 1.0, eta_km: float = np.inf) -
 OUTPUT_PLACES = np.array([0, 1, 0, 2, 3, 4, 0])
 
 
-def located(mechanism: Mechanism, *, zone: str = "centre", regime: str = "day") -> BundledMechanism:
-    return BundledMechanism.of(mechanism, zone=zone, regime=regime, histories=np.arange(5), output_places=OUTPUT_PLACES)
+def located(mechanism: Mechanism, *, zone: str = "centre", regime: str = "day", first: int = 0) -> BundledMechanism:
+    """The mechanism over five places, of which `first` is the first."""
+    return BundledMechanism.of(
+        mechanism, zone=zone, regime=regime, histories=first + np.arange(5), output_places=first + OUTPUT_PLACES
+    )
 
 
 def save_located(path: Path, *, version: int = 3) -> Path:

@@ -140,7 +140,8 @@ def with_history(weight: float, distance_mm: npt.NDArray[np.int64], rows: list[i
 def test_distances_of_histories_count_the_past_by_its_weight(tmp_path: Path) -> None:
     near = int(distance_km()[0, 1] * 10**6)
     half = near // 2
-    right = np.array([[0, near, half], [near, 0, near + half], [half, near + half, 0]])
+    # Place 1 tells no pasts apart: its row is as near to that of (0, 1) as the places are.
+    right = np.array([[0, near, half], [near, 0, near], [half, near, 0]])
     part = with_history(0.5, right)
     assert part.epsilon_per_location == 1.5
     save_bundle(tmp_path / "a.bundle", [part], version=1, places_e7=PLACES_E7)
@@ -156,7 +157,7 @@ def test_distances_of_histories_count_the_past_by_its_weight(tmp_path: Path) -> 
 
 def test_a_known_past_puts_other_pasts_out_of_reach(tmp_path: Path) -> None:
     near = int(distance_km()[0, 1] * 10**6)
-    never = np.array([[0, near, NEVER_MM], [near, 0, NEVER_MM], [NEVER_MM, NEVER_MM, 0]])
+    never = np.array([[0, near, NEVER_MM], [near, 0, near], [NEVER_MM, near, 0]])
     part = with_history(np.inf, never)
     save_bundle(tmp_path / "a.bundle", [part], version=1, places_e7=PLACES_E7)
     bundle = load_bundle(tmp_path / "a.bundle")
@@ -273,8 +274,13 @@ CLOCK = Clock(30_000, "Europe/Lisbon", (("day", tuple(range(6, 22))), ("night", 
 
 
 def with_clock(path: Path, *, regimes: tuple[str, ...] = ("day", "night", "start"), zones: str = "ab") -> None:
-    parts = [located(tight(), zone=zone, regime=regime) for zone in zones for regime in regimes]
-    save_bundle(path, parts, version=1, places_e7=PLACES_E7, clock=CLOCK)
+    parts = [
+        located(tight(), zone=zone, regime=regime, first=5 * number)
+        for number, zone in enumerate(zones)
+        for regime in regimes
+    ]
+    elsewhere = PLACES_E7 + np.array([0, 10_000_000], np.int32)
+    save_bundle(path, parts, version=1, places_e7=np.concatenate([PLACES_E7, elsewhere]), clock=CLOCK)
 
 
 def test_a_clock_tells_which_regime_is_used_when(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoblanket.build.reach import coordinates_e7
-from geoblanket.errors import MismatchError
+from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism import BundledMechanism, load_bundle, save_bundle
 from geoblanket.release.rule import ReleaseRule
 from tests.mechanism.bundles import save_plain
@@ -46,6 +46,5 @@ def test_zones_that_share_places_are_refused(tmp_path: Path) -> None:
     again = BundledMechanism.of(
         east.mechanism, zone="other", regime="start", histories=east.histories, output_places=east.output_places
     )
-    save_bundle(tmp_path / "a.bundle", [east, again], version=1, places_e7=coordinates_e7(PLACES))
-    with pytest.raises(MismatchError, match="'east' and 'other' of the bundle share 8 place"):
-        ReleaseRule(load_bundle(tmp_path / "a.bundle")).draw(np.array([[3]], np.int32), "start")
+    with pytest.raises(ParameterError, match="'east' and 'other' share 8 place"):
+        save_bundle(tmp_path / "a.bundle", [east, again], version=1, places_e7=coordinates_e7(PLACES))

@@ -144,13 +144,7 @@ class _Regime:
         """The number of the table that has each place as a present one, −1 for none, shape (P,)."""
         result = np.full(len(self.places_e7), -1, np.int32)
         for number, one in enumerate(self.tables):
-            present = np.unique(one.histories[:, 0])
-            if (taken := present[result[present] >= 0]).size:
-                raise MismatchError(
-                    f"The zones '{self.tables[result[taken[0]]].zone}' and '{one.zone}' of the bundle share "
-                    f"{taken.size} place(s) in the regime '{one.regime}', so that it does not say which to use."
-                )
-            result[present] = number
+            result[one.histories[:, 0]] = number
         return result
 
     @cached_property
