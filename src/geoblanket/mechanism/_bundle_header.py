@@ -19,6 +19,7 @@ LARGEST_HISTORIES: Final = 1 << 14
 """Histories of a mechanism: row distances are computed from all pairs of them, in seconds."""
 
 _LARGEST_OUTPUTS: Final = 1 << 24
+_LARGEST_COLUMNS: Final = 1 << 16
 _LONGEST_NAME: Final = 200
 _LONGEST_TEXT: Final = 2000
 _LONGEST_HISTORY: Final = 8
@@ -58,7 +59,7 @@ class MechanismHeader:
             regime=_text(values, "regime", _LONGEST_NAME),
             rows=_integer(values, "rows", 1, LARGEST_ROWS),
             outputs=outputs,
-            columns=_integer(values, "columns", 1, outputs),
+            columns=_integer(values, "columns", 1, min(outputs, _LARGEST_COLUMNS)),
             epsilon_micro=_integer(values, "epsilon_micro", 0, MAX_EPSILON_MICRO),
             eta_mm=_integer(values, "eta_mm", 0, INFINITE_ETA_MM),
             history_weights_micro=tuple(

@@ -105,16 +105,17 @@ class PlacesOfCity:
         place, other, mm = (np.concatenate(part) for part in zip(*pairs, strict=True))
         return place, other, mm, beyond
 
-    def nearest_of(self, listed: Ints) -> Ints:
-        """Return, for every place, the position in `listed` of the nearest one, of equals the first; shape (P,)."""
-        result = np.empty(self.count, np.int64)
+    def nearest_of(self, listed: Ints, asked: Ints | None = None) -> Ints:
+        """Return the position in `listed` of the nearest to each of some (by default all); of equals, the first."""
+        asked = np.arange(self.count) if asked is None else asked
+        result = np.empty(len(asked), np.int64)
         step = max(1, _BLOCK // len(listed))
-        for start in range(0, self.count, step):
-            asked = slice(start, start + step)
-            east = self.lon_e7[listed][:, None] - self.lon_e7[asked]
-            east = (east - np.rint(east / _TURN_E7) * _TURN_E7) * self._cosine[asked]
-            north = self.lat_e7[listed][:, None] - self.lat_e7[asked]
-            result[asked] = (north * north + east * east).argmin(axis=0)
+        for start in range(0, len(asked), step):
+            some = asked[start : start + step]
+            east = self.lon_e7[listed][:, None] - self.lon_e7[some]
+            east = (east - np.rint(east / _TURN_E7) * _TURN_E7) * self._cosine[some]
+            north = self.lat_e7[listed][:, None] - self.lat_e7[some]
+            result[start : start + step] = (north * north + east * east).argmin(axis=0)
         return result
 
 

@@ -194,7 +194,16 @@ class Mechanism:
 
 
 def _frozen(array: Any) -> Ints:
-    """Return a copy that nothing can make writeable again, as its memory is that of a `bytes` object."""
+    """Return the array if nothing can make it writeable again, else such a copy, in the memory of a `bytes` object."""
     if not isinstance(array, np.ndarray) or array.dtype != np.int64:
         raise MechanismError("The weights and distances of a mechanism must be arrays of int64.")
+    if array.flags.c_contiguous and _is_read_only(array):
+        return array
     return np.frombuffer(array.tobytes(), np.int64).reshape(array.shape)
+
+
+def _is_read_only(array: npt.NDArray[Any]) -> bool:
+    memory: Any = array
+    while isinstance(memory, np.ndarray):
+        memory = memory.base
+    return isinstance(memory, bytes) or (isinstance(memory, memoryview) and memory.readonly)

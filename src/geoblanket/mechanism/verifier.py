@@ -44,6 +44,8 @@ DENOMINATOR: Final = 2**62
 _BLOCK = 1 << 17  # ratios at a time and thread: a megabyte, which stays in the processor's cache
 _WORTH_THREADS = 20_000_000
 _ZERO = 2.0**-600
+_MOST_EXACT_CHECKS = 10**8
+"""Inequalities that are decided one by one, in a minute or two: only a file made to waste time has more."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,9 @@ def _check_rows(weights: Ints) -> None:
             row, output = (int(index) for index in np.argwhere(wrong)[0])
             excess = int(weights[row, output]) - excess_over
             raise GuaranteeViolation(row, None, output, excess, f"The weight of row {row}, output {output} {what}")
-    # The two halves of the bits are summed apart: 2^31 outputs of 2^31 each cannot overflow.
-    high, low = (weights >> 31).sum(axis=1).tolist(), (weights & (2**31 - 1)).sum(axis=1).tolist()
-    for row, (upper, lower) in enumerate(zip(high, low, strict=True)):
-        if excess := (upper << 31) + lower - DENOMINATOR:
+    for row, weight in enumerate(weights):
+        # The two halves of the bits are summed apart: 2^31 outputs of 2^31 each cannot overflow.
+        if excess := (int((weight >> 31).sum()) << 31) + int((weight & (2**31 - 1)).sum()) - DENOMINATOR:
             raise GuaranteeViolation(
                 row, None, None, excess, f"Row {row} sums to 2^62 {excess:+d} units of 2^-62, not to 1"
             )
@@ -188,8 +189,11 @@ class _Comparison:
         self.distance_mm = distance_mm
         self.bounds = bounds
         self.eta_mm = eta_mm
-        self.numerator = weights.astype(np.float64)
-        self.reciprocal = 1.0 / np.where(weights == 0, _ZERO, self.numerator)
+        self.reciprocal = weights.astype(np.float64)
+        self.reciprocal[weights == 0] = _ZERO
+        np.divide(1.0, self.reciprocal, out=self.reciprocal)
+        self._rows_at_a_time = max(1, _BLOCK // weights.shape[1])
+        self._decided_exactly = 0
 
     def check_row(self, row: int) -> tuple[int, float]:
         """Compare a row with all others; return the exact checks, and the largest ln(ratio) / distance found per km."""
@@ -210,36 +214,46 @@ class _Comparison:
 
     def _largest_ratio(self, row: int, others: Ints) -> Floats:
         """Return, for each other row, the largest ratio over outputs, in floats."""
-        step = max(1, _BLOCK // self.weights.shape[1])
         result = np.empty(len(others))
-        for start in range(0, len(others), step):
-            ratio = self.reciprocal[others[start : start + step]]
-            ratio *= self.numerator[row]
-            ratio.max(axis=1, out=result[start : start + step])
+        numerator = self.weights[row].astype(np.float64)
+        for some in self._blocks(others):
+            ratio = self.reciprocal[others[some]]
+            ratio *= numerator
+            ratio.max(axis=1, out=result[some])
         return result
+
+    def _blocks(self, others: Ints) -> Iterator[slice]:
+        for start in range(0, len(others), self._rows_at_a_time):
+            yield slice(start, start + self._rows_at_a_time)
 
     def _check_equal(self, row: int, others: Ints) -> int:
         others = others[others != row]
-        # Rows of the same sum that differ are above each other somewhere, each in its turn.
-        above = self.weights[row] > self.weights[others]
-        if above.any():
-            index, output = np.argwhere(above)[0]
-            other = int(others[index])
-            excess = int(self.weights[row, output]) - int(self.weights[other, output])
-            raise GuaranteeViolation(
-                row,
-                other,
-                int(output),
-                excess,
-                f"Rows {row} and {other} must be equal (ε times their distance is 0), and differ by {excess} units of "
-                f"2^-62 at output {output}",
-            )
-        return int(above.size)
+        for some in self._blocks(others):
+            # Rows of the same sum that differ are above each other somewhere, each in its turn.
+            above = self.weights[row] > self.weights[others[some]]
+            if above.any():
+                index, output = np.argwhere(above)[0]
+                other = int(others[some][index])
+                excess = int(self.weights[row, output]) - int(self.weights[other, output])
+                raise GuaranteeViolation(
+                    row,
+                    other,
+                    int(output),
+                    excess,
+                    f"Rows {row} and {other} must be equal (ε times their distance is 0), and differ by {excess} units "
+                    f"of 2^-62 at output {output}",
+                )
+        return len(others) * int(self.weights.shape[1])
 
     def _check_exactly(self, row: int, other: int, distance_mm: int, limit: float) -> int:
         """Decide in integers the outputs that the float filter leaves open; return how many there were."""
         bound = self.bounds.lower(distance_mm)
-        outputs = np.flatnonzero(self.numerator[row] * self.reciprocal[other] > limit)
+        outputs = np.flatnonzero(self.weights[row].astype(np.float64) * self.reciprocal[other] > limit)
+        self._decided_exactly += len(outputs)
+        if self._decided_exactly > _MOST_EXACT_CHECKS:
+            raise MechanismError(
+                f"More than {_MOST_EXACT_CHECKS:,} inequalities are too close for floats to decide. Nothing is decided."
+            )
         for output in outputs.tolist():
             weight, other_weight = int(self.weights[row, output]), int(self.weights[other, output])
             if weight << ONE_BITS > bound * other_weight:
