@@ -7,6 +7,7 @@
     ├── ParameterError    an option is out of range, or options contradict each other
     │   └── UntestableError  a sample cannot decide a hypothesis: too few rows, or a constant
     ├── MismatchError     two inputs do not belong together (walks on another road network, ...)
+    ├── PolicyError       a bundle keeps its promise, and promises less than the device accepts
     ├── OutputError       a result cannot be written
     ├── MechanismError    weights and distances that cannot be a mechanism
     │   └── GuaranteeViolation  a mechanism does not keep its promise: says which rows and output, and by how much
@@ -37,6 +38,7 @@ __all__ = [
     "MissingExtraError",
     "OutputError",
     "ParameterError",
+    "PolicyError",
     "RandomnessError",
     "RefusedError",
     "UntestableError",
@@ -108,6 +110,10 @@ class UntestableError(ParameterError):
 
 class MismatchError(GeoblanketError):
     """Two inputs do not belong together, for example walks and another road network."""
+
+
+class PolicyError(GeoblanketError):
+    """A bundle keeps its promise, and promises less than the device accepts."""
 
 
 class OutputError(GeoblanketError):

@@ -107,7 +107,8 @@ def test_budgets_are_whole_numbers_rounded_to_the_safe_side() -> None:
 def table(regime: str, epsilon_micro: int, weights_micro: tuple[int, ...]) -> ReleaseTable:
     some = np.zeros((1, 1), np.int32)
     return ReleaseTable(
-        zone="a", regime=regime, epsilon_micro=epsilon_micro, history_weights_micro=weights_micro,
+        zone="a", regime=regime, epsilon_micro=epsilon_micro, eta_mm=10**6,
+        history_weights_micro=weights_micro,
         weights=some.astype(np.int64), histories=some, history_rows=some[0], output_places=some[0],
     )  # fmt: skip
 

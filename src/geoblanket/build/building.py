@@ -91,7 +91,6 @@ def build_bundle(
         out,
         [result.bundled for result in results],
         version=config.version,
-        disclosed="the zone, the regime, and when a report was made",
         snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
         places_e7=coordinates_e7(inputs.places),
         clock=inputs.clock,

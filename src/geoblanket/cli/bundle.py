@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
+from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.errors import GeoblanketError
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ def verify(
     ] = False,
     domain: Annotated[str | None, typer.Option(metavar="SHA256", help="Refuse a bundle of another domain.")] = None,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse an older bundle.")] = 0,
+    policy: PolicyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Verify a bundle in exact arithmetic; exit with 0 only if every mechanism keeps its promise."""
+    """Verify a bundle in exact arithmetic; exit with 0 only if every mechanism keeps its promise, and it is enough."""
     from geoblanket.mechanism.bundle import load_bundle
 
+    least = read_policy(policy)
     try:
         bundle = load_bundle(
             file,
@@ -45,6 +49,8 @@ def verify(
             domain=domain,
             minimum_version=minimum_version,
         )
+        if bundle.located:
+            least.check(bundle, bundle.places_e7, bundle.clock)
     except GeoblanketError as error:
         if json:
             print_json({"holds": False, "problem": str(error)})
@@ -53,8 +59,10 @@ def verify(
         print_json({"holds": True, "guarantee": bundle.guarantee.split("\n"), **_facts(bundle, file)})
     else:
         typer.echo(bundle.guarantee)
-    for one in bundle:
-        _warn(one)
+    if not bundle.located:
+        say("It has no coordinates: no device accepts it.")
+        for one in bundle:
+            _warn(one)
     if public_key is not None:
         say("The signature is right." if bundle.signed else "There is no right signature.")
 
@@ -105,8 +113,9 @@ def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
         "signed": bundle.signed,
         "domain": bundle.domain,
         "disclosed": bundle.disclosed,
-        "snapping_radius_m": bundle.snapping_radius_mm / 1000,
+        "snapping_radius_m": None if bundle.snapping_radius_m is None else round(bundle.snapping_radius_m, 1),
         "places": len(bundle.places_e7),
+        "zones": [asdict(zone) for zone in bundle.zone_facts],
         "clock": None if bundle.clock is None else _clock_facts(bundle.clock),
         "mechanisms": [_mechanism_facts(one) for one in bundle],
     }
@@ -165,8 +174,11 @@ def _print_facts(facts: dict[str, Any], file: Path) -> None:
             ("version", f"{facts['version']}"),
             ("size", f"{facts['bytes']:,} bytes"),
             ("places with coordinates", f"{facts['places']:,}"),
-            ("snapping radius", f"{facts['snapping_radius_m']:,.9g} m"),
-            ("disclosed", escape(facts["disclosed"])),
+            (
+                "snapping radius",
+                "not known" if facts["snapping_radius_m"] is None else f"{facts['snapping_radius_m']:,} m",
+            ),
+            ("disclosed", facts["disclosed"]),
             *_clock_rows(facts["clock"]),
             ("domain", facts["domain"][:16]),
             ("SHA-256", facts["sha256"][:16]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
 
 __all__ = ["Bundle", "BundledMechanism", "whole_numbers"]
 
@@ -113,6 +115,11 @@ class BundledMechanism:
         return self.mechanism.epsilon_micro
 
     @property
+    def eta_mm(self) -> int:
+        """η in millimetres."""
+        return self.mechanism.eta_mm
+
+    @property
     def epsilon_per_location(self) -> float:
         """What reporting all the time costs one location, ε·(1 + Σw) per km: as the present, and as the past of others.
 
@@ -169,7 +176,7 @@ class Bundle:
     disclosed: str
     """What a report tells besides its output, in words."""
     snapping_radius_mm: int
-    """How far a raw coordinate can lie from the place that stands for it, millimetres."""
+    """How far a point of the roads can lie from the place that stands for it, millimetres, as the builder says."""
     clock: Clock | None
     """When which regime is used; None: whoever uses the bundle says which."""
     places_e7: Indices
@@ -201,12 +208,12 @@ class Bundle:
         )
         more = f"; and {len(promises) - _LISTED:,} more" if len(promises) > _LISTED else ""
         lines = [
-            "Within a zone and regime, whatever is reported is at most e^(ε·d) times as probable from one row as from "
-            f"another at distance d km: {stated}{more}.",
+            f"Disclosed by every report: {self.disclosed}. {self._zones_in_words()}",
+            "Within a zone and regime, whatever is reported is at most e^(ε·d) times as probable from one history as "
+            f"from another at distance d km: {stated}{more}.",
             f"Verified exactly, in integers: {len(self):,} mechanism(s), {sum(one.rows for one in found):,} rows, "
             f"{sum(one.pairs for one in found):,} pairs of rows, {sum(one.checks for one in found):,} inequalities. "
             f"The largest ε found is {max(one.epsilon_effective for one in found):.6g} per km.",
-            f"Disclosed by design: {self.disclosed}.",
         ]
         if pasts := sorted({one.history_weights_micro for one in self if one.history_weights_micro}):
             counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED])
@@ -219,16 +226,50 @@ class Bundle:
         if parted := sum(not one.connected for one in found):
             lines.append(f"In {parted:,} mechanism(s) no chain joins all rows: between the parts nothing is promised.")
         lines.append(
-            "Distances were computed again from the coordinates in the file, and none is larger."
+            "Row distances were checked on the map, between all histories of the zone's present places with any past "
+            "among the bundle's places, listed or not: none is larger."
             if self.located
             else "The file has no coordinates: its distances are taken as they are stated."
         )
+        lines.append(self._snapping_in_words())
         lines.append(
-            f"Between raw coordinates, add twice the snapping radius of {self.snapping_radius_mm / 1000:.9g} m to d. "
-            f"Reports add up: each costs a location up to {max(self.costs) / 10**6:.9g} per km, "
-            "as present and as past."
+            f"Reports add up: each costs a location up to {max(self.costs) / 10**6:.9g} per km, as present and as past."
         )
         return "\n".join(lines)
+
+    @cached_property
+    def zone_facts(self) -> list[ZoneFacts]:
+        """What each zone is like and tells by itself, computed from the places; empty without coordinates."""
+        return zone_facts(self.mechanisms, self.places_e7) if self.located else []
+
+    @cached_property
+    def snapping_radius_m(self) -> float | None:
+        """How far a coordinate amid the places lies from the one it counts as, at most, metres; computed from them.
+
+        None without coordinates.
+        """
+        return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
+
+    def _zones_in_words(self) -> str:
+        if not self.located:
+            return "The file does not tell where its zones are."
+        facts = self.zone_facts
+        places = _range(min(zone.places for zone in facts), max(zone.places for zone in facts))
+        width = _range(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
+        error = np.average([zone.error_m for zone in facts], weights=[zone.places for zone in facts])
+        return (
+            f"A zone has {places} places and is {width} m wide; knowing it alone, one is {error:,.0f} m off on average "
+            "(all places of a zone equally probable). Across the border of two zones nothing is promised."
+        )
+
+    def _snapping_in_words(self) -> str:
+        if self.snapping_radius_m is None:
+            return "How far raw coordinates lie from their places is not known."
+        return (
+            "The promise is between places. Between raw coordinates amid them, add "
+            f"{2 * self.snapping_radius_m:,.0f} m to d: twice the largest distance from a place, computed from the "
+            f"places themselves (on the roads, says the builder, {self.snapping_radius_mm / 1000:,.0f} m at most)."
+        )
 
     @property
     def costs(self) -> Costs:
@@ -241,6 +282,10 @@ class Bundle:
             if (mechanism.zone, mechanism.regime) == (zone, regime):
                 return mechanism
         raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _weight_in_words(micro: int) -> str:

@@ -11,7 +11,12 @@ from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.exponential import MAX_EPSILON_MICRO
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 
-__all__ = ["LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
+__all__ = ["DISCLOSED", "LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
+
+DISCLOSED: Final = "the zone, the regime, and when a report was made"
+"""What a report tells besides its output."""
+_DISCLOSED_BEFORE: Final = "the zone and the regime of each report"
+"""The same in older files."""
 
 LARGEST_ROWS: Final = 5000
 """Rows of a mechanism: their distances take 200 MB of memory."""
@@ -21,7 +26,6 @@ LARGEST_HISTORIES: Final = 1 << 14
 _LARGEST_OUTPUTS: Final = 1 << 24
 _LARGEST_COLUMNS: Final = 1 << 16
 _LONGEST_NAME: Final = 200
-_LONGEST_TEXT: Final = 2000
 _LONGEST_HISTORY: Final = 8
 _LARGEST_VERSION: Final = 1 << 53
 _LARGEST_RADIUS_MM: Final = 10**9
@@ -94,7 +98,7 @@ class BundleHeader:
         header = cls(
             version=_integer(values, "version", 0, _LARGEST_VERSION),
             domain=domain,
-            disclosed=_text(values, "disclosed", _LONGEST_TEXT),
+            disclosed=_disclosed(values["disclosed"]),
             snapping_radius_mm=_integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
             clock=None if values["clock"] is None else _clock(values["clock"]),
             mechanisms=tuple(MechanismHeader.parsed(mechanism) for mechanism in mechanisms),
@@ -115,6 +119,13 @@ class BundleHeader:
         for mechanism in result["mechanisms"]:
             mechanism["history_weights_micro"] = list(mechanism["history_weights_micro"])
         return result
+
+
+def _disclosed(text: Any) -> str:
+    """Return what is disclosed; raise ValueError if a file says so in words of its own, which nobody has checked."""
+    if text not in (DISCLOSED, _DISCLOSED_BEFORE):
+        raise ValueError(f"'disclosed' must be '{DISCLOSED}'")
+    return DISCLOSED
 
 
 def _clock(values: Any) -> Clock:

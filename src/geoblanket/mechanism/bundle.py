@@ -20,7 +20,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism._bundle_contents import Bundle, BundledMechanism, whole_numbers
 from geoblanket.mechanism._bundle_domain import LARGEST_WORK, DomainCheck, Indices, domain_hash, fits_32_bits, pack
 from geoblanket.mechanism._bundle_file import LARGEST_BYTES, MAGIC, BundleFile, check_layout
-from geoblanket.mechanism._bundle_header import BundleHeader
+from geoblanket.mechanism._bundle_header import DISCLOSED, BundleHeader
 from geoblanket.mechanism.clock import Clock
 
 __all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle"]
@@ -31,7 +31,6 @@ def save_bundle(
     mechanisms: Iterable[BundledMechanism],
     *,
     version: int,
-    disclosed: str = "the zone and the regime of each report",
     snapping_radius_mm: int = 0,
     places_e7: npt.ArrayLike | None = None,
     domain: str | None = None,
@@ -45,10 +44,8 @@ def save_bundle(
     ----------
     version
         A number that grows with every bundle published, so that a device can refuse an older one.
-    disclosed
-        What a report tells besides its output, in words.
     snapping_radius_mm
-        How far a raw coordinate can lie from the place that stands for it, millimetres.
+        How far a point of the roads can lie from the place that stands for it, millimetres, as the builder measured.
     places_e7
         Latitude and longitude of all places in 1e-7 degrees, whole numbers, shape (P, 2). Row distances must not be
         larger than those between these places. None: no coordinates, and no check by those who read it.
@@ -70,7 +67,7 @@ def save_bundle(
         header = BundleHeader(
             version=version,
             domain=domain or domain_hash(described, arrays),
-            disclosed=disclosed,
+            disclosed=DISCLOSED,
             snapping_radius_mm=snapping_radius_mm,
             clock=clock,
             mechanisms=described,

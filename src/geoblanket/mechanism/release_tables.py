@@ -36,6 +36,7 @@ class ReleaseTable:
     zone: str
     regime: str
     epsilon_micro: int
+    eta_mm: int
     history_weights_micro: tuple[int, ...]
     weights: Ints
     """int64, shape (S, C): rows sum to 2^62."""
@@ -52,6 +53,7 @@ class ReleaseTable:
             zone=one.zone,
             regime=one.regime,
             epsilon_micro=one.mechanism.epsilon_micro,
+            eta_mm=one.mechanism.eta_mm,
             history_weights_micro=one.history_weights_micro,
             weights=one.mechanism.weights,
             histories=one.histories,
@@ -153,6 +155,7 @@ def _known(file: BundleFile) -> Sequence[ReleaseTable]:
             zone=header.zone,
             regime=header.regime,
             epsilon_micro=header.epsilon_micro,
+            eta_mm=header.eta_mm,
             history_weights_micro=header.history_weights_micro,
             weights=_copy(parts["weights"]).reshape(header.rows, header.columns),
             histories=_copy(parts["histories"]).reshape(-1, 1 + len(header.history_weights_micro)),
