@@ -68,7 +68,7 @@ def test_the_page_tells_the_promise_and_every_zone(page: Path, record: BuildReco
         "with ε = 4 per km",
         "at most η = 2 km",
         "times w = 1, 0.5",
-        "Disclosed by design: the zone, the regime, and when a report was made",
+        "Every report discloses the zone, the regime, and when a report was made",
         f"Verified exactly, in integers: {len(record.zones)} mechanism(s)",
         record.bundle_sha256,
         record.inputs["walks"],

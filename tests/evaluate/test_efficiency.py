@@ -30,7 +30,7 @@ def test_peak_memory_is_that_since_the_reset() -> None:
 
 def test_size_and_time_of_a_mechanism() -> None:
     mechanism = constant(PROBLEM)
-    size = bundle_bytes(mechanism, ROWS, snapping_radius_m=50.0)
+    size = bundle_bytes(mechanism, ROWS)
     # Distances in 4 bytes for each pair, one weight of 8 bytes for each row, histories in 4 bytes a place.
     pairs = len(ROWS) * (len(ROWS) - 1) // 2
     assert 4 * pairs < size < 4 * pairs + 8 * len(ROWS) + 12 * len(ROWS.histories) + 4096

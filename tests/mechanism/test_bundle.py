@@ -99,7 +99,7 @@ def test_the_guarantee_says_what_holds_and_what_does_not(tmp_path: Path) -> None
     text = load_bundle(save_located(path)).guarantee
     for words in ("ε = 2 per km for any d; ε = 4", "2 mechanism(s), 10 rows, 20 pairs", "checked on the map", "50 m"):
         assert words in text
-    assert "Disclosed by design: the zone and the regime" in text
+    assert "Disclosed by every report: the zone, the regime" in text
     assert "chain" not in text
     text = load_bundle(save_plain(path, tight(eta_km=3.2))).guarantee
     beyond = np.count_nonzero(distance_km() > 3.2) // 2

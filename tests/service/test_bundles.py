@@ -31,7 +31,7 @@ def test_the_list_says_what_each_bundle_promises(service: Live, town: Path, plai
     assert first["epsilon_per_location_per_km"] == 2000.0
     assert (first["zones"], first["regimes"]) == (["east", "west"], ["day", "night", "start"])
     assert (first["version"], first["places"], first["bytes"]) == (1, len(PLACES), town.stat().st_size)
-    assert first["disclosed"] == "the zone and the regime of each report"
+    assert first["disclosed"] == "the zone, the regime, and when a report was made"
     assert first["clock"]["time_zone"] == "Asia/Tokyo"
     assert (second["clock"], second["version"], second["signed"]) == (None, 3, False)
 

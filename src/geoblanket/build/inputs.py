@@ -92,6 +92,7 @@ class Inputs:
                     regime=name,
                     context="none" if name == self.clock.start else self.config.context,
                     members=members,
+                    zone_of=self.zones.zone,
                     places=self.places,
                     counts=counts,
                     steps=self.steps.where(chosen_held_out & here_held_out),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._files import atomic_output
+from geoblanket.build.disclosure import Disclosure
 from geoblanket.build.rows import RowsReport
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.errors import InputError
@@ -73,6 +74,8 @@ class ZoneRecord:
     context_free_bound: float | None
     """No mechanism without context has a smaller one."""
     context_free_held_out: Measured | None
+    disclosure: Disclosure
+    """What the zone gives away, in design."""
     notes: tuple[str, ...]
     """What a reader should know, in words."""
 

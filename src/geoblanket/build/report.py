@@ -14,7 +14,7 @@ from geoblanket._picture import save_figure
 from geoblanket.build.reach import coordinates_e7
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle
-from geoblanket.build.report_words import cost_table, factor_table, limits, measured, promise, summary
+from geoblanket.build.report_words import cost_table, disclosure, factor_table, limits, measured, promise, summary
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle import Bundle, load_bundle
 from geoblanket.roads.graph import RoadGraph
@@ -106,7 +106,13 @@ def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
             "per report."
         ),
     )
-    page.note(f"Disclosed by design: {bundle.disclosed}.")
+    page.subheading("What the zone gives away")
+    page.note(f"Every report discloses {bundle.disclosed}.")
+    page.table(
+        ("Who knows", "is off on average by", "share of steps"),
+        disclosure(record),
+        caption="The best guess of an attacker who knows how often vehicles are where, on the training walks.",
+    )
     page.subheading("As it was verified")
     for line in bundle.guarantee.split("\n"):
         page.paragraph(line)

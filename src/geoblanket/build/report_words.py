@@ -48,14 +48,14 @@ def promise(record: BuildRecord) -> list[str]:
     radius_m = math.ceil(record.snapping_radius_m)
     within = "any distance" if zone.eta_km == math.inf else f"a distance of at most η = {zone.eta_km:g} km"
     lines = [
-        f"Take two histories of a zone and regime at {within}, d km. Whatever is reported, it is at most e^(ε·d) times "
-        f"as probable from one as from the other, with ε = {zone.epsilon:g} per km.",
+        f"Take two histories in the same zone and regime, d km apart, at {within}. Whatever is reported is at most "
+        f"e^(ε·d) times as probable from one as from the other, with ε = {zone.epsilon:g} per km.",
         f"{_history(record)} {weighted_places(_longest_past(record))}",
-        "This holds for every pair of histories that a vehicle can have in the zone, seen in the data or not, and "
-        "whatever the recipient knows besides. Predictions and priors decide how useful reports are, not how private.",
+        "This holds for every pair of histories, seen in the data or not: any present place of the zone, after any "
+        "places of the city; and whatever the recipient knows besides. Predictions and priors decide how useful "
+        "reports are, not how private.",
         f"Places stand for all positions near them: a point of a road is at most {radius_m:,} m from its place. "
         f"Between raw coordinates, add twice that ({2 * radius_m:,} m) to d.",
-        f"A history that no vehicle slower than {_speed(record)} can have counts as the nearest one that it can.",
     ]
     if zone.eta_km != math.inf:
         lines.append("Beyond η the promise holds along chains of histories within η: their factors multiply.")
@@ -72,6 +72,26 @@ def limits() -> list[str]:
         "Who reports is not hidden: a name or a number of the vehicle in a report makes its reports linkable.",
         "What a recipient learns in other ways (a camera, a receipt) is not hidden.",
     ]
+
+
+def disclosure(record: BuildRecord) -> list[tuple[str, str, str]]:
+    """Return what an attacker knows, how far off he is on average, and at which share of the steps."""
+    rows = []
+    for what, name, of_crossings in (
+        ("the zone alone", "zone_error_m", False),
+        ("the zone and the report", "report_error_m", False),
+        ("at a crossing: both zones", "crossing_error_m", True),
+        ("at a crossing: both zones and the report", "crossing_report_error_m", True),
+    ):
+        parts = [
+            (getattr(zone.disclosure, name), zone.share * (zone.disclosure.crossing_share if of_crossings else 1.0))
+            for zone in record.zones
+            if getattr(zone.disclosure, name) is not None
+        ]
+        if weight := sum(share for _, share in parts):
+            error = sum(error * share for error, share in parts) / weight
+            rows.append((what, f"{error:,.0f} m", f"{weight:.0%}"))
+    return rows
 
 
 def weighted_places(weights: tuple[float, ...]) -> str:
@@ -134,11 +154,6 @@ def _history(record: BuildRecord) -> str:
         return "A history is the present place only."
     places = "one" if past == 1 else f"{past}"
     return f"A history is the present place and the {places} before it, {record.interval_s:g} s apart."
-
-
-def _speed(record: BuildRecord) -> str:
-    speed = float(record.config["context"]["max_speed_m_s"])
-    return f"{speed * 3.6:.0f} km/h"
 
 
 def _factor(exponent: float) -> str:

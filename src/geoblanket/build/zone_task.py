@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.disclosure import zone_disclosure
 from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
 from geoblanket.build.problems import make_problem
 from geoblanket.build.record import ZoneRecord
@@ -47,6 +48,8 @@ class ZoneTask:
     """None for reports without history, whatever the build's context is."""
     members: Ints
     """The places of the zone, ascending."""
+    zone_of: Ints
+    """The number of the zone of every place."""
     places: Places
     counts: HistoryCounts
     """Histories of the training walks in this zone and regime."""
@@ -118,6 +121,7 @@ def build_zone(task: ZoneTask) -> ZoneResult:
         context_free_loss=base.loss if compared else None,
         context_free_bound=base.lower_bound if compared else None,
         context_free_held_out=measure(base_losses) if compared else None,
+        disclosure=zone_disclosure(found.mechanism, rows, task.counts, task.zone_of),
         notes=tuple(_notes(rows, found, config)),
     )
     bundled = BundledMechanism.of(

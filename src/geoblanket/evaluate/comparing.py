@@ -219,7 +219,7 @@ class _Comparison:
     def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:
         yield Value("build_seconds", made.seconds, "s")
         yield Value("peak_memory_mb", memory_mb, "MB")
-        size = bundle_bytes(mechanism, rows, snapping_radius_m=self.task.data.snapping_radius_m)
+        size = bundle_bytes(mechanism, rows)
         yield Value("bundle_bytes", float(size), "bytes")
         microseconds = release_us(mechanism, rows, self.task.data.steps)
         if microseconds is not None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
 from geoblanket.build.rows import ZoneRows
 from geoblanket.build.zone_task import peak_memory_mb
-from geoblanket.mechanism.bundle import BundledMechanism, save_bundle
+from geoblanket.mechanism.bundle import BundledMechanism, stored_bytes
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps
 
@@ -19,8 +18,8 @@ _RESET_PEAK = "5"
 _REPORTS = 64
 
 
-def bundle_bytes(mechanism: Mechanism, rows: ZoneRows, *, snapping_radius_m: float) -> int:
-    """Return the size of the file that a device would need for this mechanism alone, bytes."""
+def bundle_bytes(mechanism: Mechanism, rows: ZoneRows) -> int:
+    """Return what this mechanism takes in a file with all places, bytes; the header is some hundred more."""
     bundled = BundledMechanism.of(
         mechanism,
         zone="zone",
@@ -29,16 +28,7 @@ def bundle_bytes(mechanism: Mechanism, rows: ZoneRows, *, snapping_radius_m: flo
         histories=rows.histories,
         output_places=rows.zone,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "one.bundle"
-        save_bundle(
-            path,
-            [bundled],
-            version=1,
-            snapping_radius_mm=int(snapping_radius_m * 1000) + 1,
-            places_e7=rows.places_e7,
-        )
-        return path.stat().st_size
+    return stored_bytes([bundled], rows.places_e7)
 
 
 def release_us(mechanism: Mechanism, rows: ZoneRows, steps: Steps) -> float | None:

@@ -23,7 +23,7 @@ from geoblanket.mechanism._bundle_file import LARGEST_BYTES, MAGIC, BundleFile, 
 from geoblanket.mechanism._bundle_header import DISCLOSED, BundleHeader
 from geoblanket.mechanism.clock import Clock
 
-__all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle"]
+__all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle", "stored_bytes"]
 
 
 def save_bundle(
@@ -142,6 +142,11 @@ def load_bundle(
         sha256=file.sha256,
         signed=file.signed,
     )
+
+
+def stored_bytes(mechanisms: Sequence[BundledMechanism], places_e7: Indices) -> int:
+    """Return how many bytes the arrays of mechanisms and places take in a file."""
+    return sum(array.nbytes for array in _arrays(mechanisms, places_e7).values())
 
 
 def _arrays(mechanisms: Sequence[BundledMechanism], places: Indices) -> dict[str, npt.NDArray[Any]]:
