@@ -25,7 +25,9 @@ from geoblanket.mechanism.clock import Clock
 
 __all__ = ["VERIFIER", "ReleaseTable", "ReleaseTables"]
 
-VERIFIER = f"geoblanket {__version__}, NumPy {np.__version__}, Python {platform.python_version()}"
+_REVISION = 2
+"""Grows when the verifier gets stricter, so that what an older one accepted is verified again."""
+VERIFIER = f"geoblanket {__version__}, verifier {_REVISION}, NumPy {np.__version__}, Python {platform.python_version()}"
 """Who verifies: another version verifies again."""
 
 
