@@ -256,7 +256,7 @@ def unlisted_on_both_sides() -> bytes:
 
 
 def unlisted_in_the_middle() -> bytes:
-    """A place as far from one listed past as from the other: it may count as either, so that both must have one row."""
+    """A place as far from one listed past as from the other: where it may count as either, both must have one row."""
     places = [*CITY, (0, 0), (20_000_000, 0), (10_000_000, 0)]
     rows = gentle(CITY, range(6), range(6))
     # Pasts that are 222 km apart may differ by e^22, and 111 km, from the middle to either, by e^11: here it is e^2.
@@ -445,10 +445,7 @@ BREACHES: Final[Mapping[str, Callable[[], bytes]]] = {
     "own past": own_past,
     "own past, order 3": lambda: own_past(3),
     "unlisted on both sides": unlisted_on_both_sides,
-    "unlisted in the middle": unlisted_in_the_middle,
     "ignored past with decoys": ignored_past_with_decoys,
-    "twins told apart": twins_told_apart,
-    "any beside decoys, the truth": lambda: any_beside_decoys(truth=True),
 }
 """The promise is broken for some histories."""
 
@@ -456,11 +453,19 @@ NO_RULES: Final[Mapping[str, Callable[[], bytes]]] = {
     "listed twice": listed_twice,
     "shifted by a repetition": shifted_by_a_repetition,
     "any at present": any_at_present,
+    "any beside decoys": lambda: any_beside_decoys(truth=False),
+    "any beside decoys, the truth": lambda: any_beside_decoys(truth=True),
     "present place that does not exist": present_place_that_does_not_exist,
     "past place that does not exist": past_place_that_does_not_exist,
     "row that no history has": row_that_no_history_has,
 }
 """The table does not say which row a history uses, or says what cannot be."""
+
+OPEN: Final[Mapping[str, Callable[[], bytes]]] = {
+    "unlisted in the middle": unlisted_in_the_middle,
+    "twins told apart": twins_told_apart,
+}
+"""The promise holds if all machines agree which of two equally near places is the nearest; else it does not."""
 
 SOUND: Final[Mapping[str, Callable[[], bytes]]] = {
     "nothing wrong": nothing_wrong,

@@ -24,9 +24,10 @@ import itertools
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 EARTH_RADIUS_M: Final = 6_371_008.8
@@ -34,7 +35,7 @@ ONE: Final = 1 << 62
 NEVER: Final = (1 << 63) - 1
 """In the file: the weight of a past that is known, and the distance of rows that no two histories join."""
 TIE_UM: Final = 1000
-"""Of listed places that are equally near within a millimetre, either may count."""
+TURN_E7: Final = 3_600_000_000
 ROUNDING_MM: Final = 1
 """By so much a stated distance may exceed that of the places."""
 
@@ -258,12 +259,43 @@ class Distances:
 
 # ---------------------------------------------------------------------------------------------------------- the rule
 
+Nearness = Callable[[Distances, int, Iterable[int]], list[int]]
+
+
+def nearest_in_plane(distances: Distances, place: int, listed: Iterable[int]) -> list[int]:
+    """Return the listed place that is nearest, where a degree of longitude counts the cosine of the place's latitude.
+
+    Cosines are whole multiples of 2^-20, and of equally near places the first one counts. In whole numbers that is
+    certain; a machine that computes in floats may see a difference of some 2^-50 the other way round, so that more than
+    one place is returned where it is so small.
+    """
+    lat, lon = distances.places[place]
+    cosine = round(math.cos(math.radians(lat * 1e-7)) * 2**20)
+    squares: dict[tuple[int, int], int] = {}
+    first: dict[tuple[int, int], int] = {}
+    for other in sorted(listed):
+        north, east = (there - here for there, here in zip(distances.places[other], (lat, lon), strict=True))
+        east -= round(Fraction(east, TURN_E7)) * TURN_E7
+        apart = (abs(north), abs(east))
+        first.setdefault(apart, other)
+        squares[apart] = (north << 20) ** 2 + (east * cosine) ** 2
+    least = min(squares.values())
+    return [first[apart] for apart, square in squares.items() if (square - least) << 48 <= least]
+
+
+def nearest_on_sphere(distances: Distances, place: int, listed: Iterable[int]) -> list[int]:
+    """Return the place itself if it is listed, else the nearest, and those that are as near within a millimetre."""
+    if place in (listed := set(listed)):
+        return [place]
+    apart = {other: distances.upper_um(place, other) for other in listed}
+    return [other for other, distance in apart.items() if distance <= min(apart.values()) + TIE_UM]
+
 
 class Rule:
     """Which rows the histories of a table use, by linear scans of what it lists."""
 
-    def __init__(self, table: Table, distances: Distances) -> None:
-        self.table, self.distances = table, distances
+    def __init__(self, table: Table, distances: Distances, nearest: Nearness = nearest_in_plane) -> None:
+        self.table, self.distances, self.nearest = table, distances, nearest
         self.everywhere = range(len(distances.places))
 
     def present_places(self) -> list[int]:
@@ -315,14 +347,8 @@ class Rule:
         return {history[length] for history in self.table.histories if history[:length] == prefix}
 
     def _chosen(self, listed: set[int], place: int) -> list[int]:
-        """Return the listed place that a place counts as: any, itself, or the nearest."""
-        if -1 in listed:
-            return [-1]
-        if place in listed:
-            return [place]
-        apart = {other: self.distances.upper_um(place, other) for other in listed}
-        nearest = min(apart.values())
-        return [other for other, distance in apart.items() if distance <= nearest + TIE_UM]
+        """Return the listed place that a place counts as: any, or the nearest."""
+        return [-1] if -1 in listed else self.nearest(self.distances, place, listed)
 
     def _rows_of_leaf(self, leaf: History) -> set[int]:
         return {row for history, row in zip(self.table.histories, self.table.rows, strict=True) if history == leaf}
@@ -345,9 +371,9 @@ Nearest = dict[tuple[int, int], tuple[int, History, History]]
 near. Without an entry they are infinitely far apart."""
 
 
-def complete_distances(table: Table, distances: Distances) -> Nearest:
+def complete_distances(table: Table, distances: Distances, nearest: Nearness = nearest_in_plane) -> Nearest:
     """Return the smallest distances over all histories."""
-    leaves = Rule(table, distances).leaves()
+    leaves = Rule(table, distances, nearest).leaves()
     scales = (10**6, *table.past_weights)
     cells_um: dict[tuple[Cell, Cell], int] = {}
     best: dict[tuple[int, int], tuple[int, tuple[Cell, ...], tuple[Cell, ...]]] = {}
@@ -385,9 +411,9 @@ def _witness(cells: tuple[Cell, ...], other_cells: tuple[Cell, ...], distances: 
     return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
 
 
-def enumerated_distances(table: Table, distances: Distances) -> Nearest:
+def enumerated_distances(table: Table, distances: Distances, nearest: Nearness = nearest_in_plane) -> Nearest:
     """Return the same, from every history with every other: for small files."""
-    rule = Rule(table, distances)
+    rule = Rule(table, distances, nearest)
     every = [(history, row) for history in rule.histories() for row in rule.rows_of(history)]
     best: Nearest = {}
     for (history, row), (other, other_row) in itertools.combinations(every, 2):
@@ -430,7 +456,7 @@ def factor(weight: int, other_weight: int, *, epsilon_micro: int, distance_pm: i
     return (math.log(weight) - math.log(other_weight)) / promised
 
 
-def check(data: bytes, *, slack_mm: int = ROUNDING_MM) -> Findings:
+def check(data: bytes, *, slack_mm: int = ROUNDING_MM, nearest: Nearness = nearest_in_plane) -> Findings:
     """Return what is wrong with a bundle.
 
     Parameters
@@ -438,6 +464,8 @@ def check(data: bytes, *, slack_mm: int = ROUNDING_MM) -> Findings:
     slack_mm
         What distances may be off by: a file may state a millimetre more than there is. What the builder writes is
         rounded down, and needs none.
+    nearest
+        Which of the places that a table lists a place counts as.
     """
     contents = parse(data)
     findings = Findings()
@@ -450,9 +478,9 @@ def check(data: bytes, *, slack_mm: int = ROUNDING_MM) -> Findings:
         findings.problems += [f"{table.name}: {problem}" for problem in problems]
         if problems:
             continue
-        nearest = complete_distances(table, distances) if contents.places else _as_stated(table)
-        findings.problems += [f"{table.name}: {problem}" for problem in _too_far(table, nearest)]
-        findings.violations += violations_of(table, nearest, slack_mm=slack_mm)
+        rows = complete_distances(table, distances, nearest) if contents.places else _as_stated(table)
+        findings.problems += [f"{table.name}: {problem}" for problem in _too_far(table, rows)]
+        findings.violations += violations_of(table, rows, slack_mm=slack_mm)
     findings.violations.sort(key=lambda violation: -violation.factor)
     return findings
 
@@ -509,12 +537,22 @@ def _problems_of(table: Table, place_count: int) -> Iterator[str]:
         yield "a history is listed twice"
     if any(history[0] < 0 for history in table.histories):
         yield "a present place is any"
+    if _any_beside_listed(table.histories):
+        yield "any place will do, and another is listed beside it"
     if any(not -1 <= place < place_count for history in table.histories for place in history):
         yield "a history has a place that does not exist"
     if any(not 0 <= place < place_count for place in table.output_places):
         yield "an output has a place that does not exist"
     if any(not 0 <= row < len(table.weights) for row in table.rows):
         yield "a history has a row that does not exist"
+
+
+def _any_beside_listed(histories: Sequence[History]) -> bool:
+    listed: dict[History, set[int]] = {}
+    for history in histories:
+        for lag in range(1, len(history)):
+            listed.setdefault(history[:lag], set()).add(history[lag])
+    return any(-1 in places and len(places) > 1 for places in listed.values())
 
 
 def _too_far(table: Table, nearest: Nearest) -> Iterator[str]:

@@ -151,9 +151,9 @@ def test_what_is_odd_but_right_is_taken(name: str, tmp_path: Path) -> None:
 EVERY: dict[str, Maker] = {
     **hostile.BREACHES,
     **hostile.NO_RULES,
+    **hostile.OPEN,
     **hostile.SOUND,
     **hostile.WORTHLESS,
-    "any beside decoys": lambda: hostile.any_beside_decoys(truth=False),
     "zones that share places": hostile.zones_that_share_places,
 }
 
