@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.reach import coordinates_e7
@@ -18,18 +19,35 @@ from geoblanket.loss.straight_line import StraightLine
 from geoblanket.mechanism import BundledMechanism, save_bundle
 from geoblanket.mechanism.clock import Clock
 from geoblanket.roads.places import Places
-from tests.build.worlds import counted, grid, straight_on
+from tests.build.worlds import counted, straight_on
 
 ALL_DAY: Final = "all day"
 CLOCK: Final = Clock(30_000, "UTC", ((ALL_DAY, tuple(range(24))),))
 
 
-def lattice(columns: int, rows: int) -> Places:
-    """Places on a lattice of whole 1e-7 degrees: many are equally near to two others, to the last digit."""
+def with_outliers(x_e7: npt.ArrayLike, y_e7: npt.ArrayLike) -> Places:
+    """Places at 1e-7 degrees east and north of a point, and two more to the south-west and the north-east of all.
+
+    These are in no zone, and nearest to the first and the last place; so far out that they are further from others than
+    the places that they count as.
+    """
+    x, y = np.asarray(x_e7), np.asarray(y_e7)
+    lat = (411_500_000 + np.concatenate([y, [y[0] - 25_000, y[-1] + 22_000]])) / 1e7
+    lon = (-86_200_000 + np.concatenate([x, [x[0] - 30_000, x[-1] + 33_000]])) / 1e7
+    return Places(np.arange(len(lat), dtype=np.int32), lat, lon, spacing_m=0.0, roads_identity="made")
+
+
+def grid(columns: int, rows: int) -> Places:
+    """Places some 300 m apart, each moved a little, and the two outliers."""
     number = np.arange(columns * rows)
-    lat = (411_500_000 + 27_000 * (number // columns)) / 1e7
-    lon = (-86_200_000 + 36_000 * (number % columns)) / 1e7
-    return Places(number.astype(np.int32), lat, lon, spacing_m=0.0, roads_identity="made")
+    moved = np.random.default_rng(0).integers(-3000, 3001, (2, len(number)))
+    return with_outliers(36_000 * (number % columns) + moved[0], 27_000 * (number // columns) + moved[1])
+
+
+def lattice(columns: int, rows: int) -> Places:
+    """The same, none of them moved: many are equally near to two others, to the last digit."""
+    number = np.arange(columns * rows)
+    return with_outliers(36_000 * (number % columns), 27_000 * (number // columns))
 
 
 def mixed_lengths(now: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -100,10 +118,9 @@ class City:
 
 
 _TWELVE: Final = grid(4, 3)
-_ZONES: Final = {"east": (2, 6, 7, 10), "west": (0, 1, 4, 5, 8)}
-"""The places 3, 9 and 11 are in no zone."""
-_TEN: Final = grid(5, 2)
-_TEN_ZONES: Final = {"east": (3, 4, 8), "west": (0, 1, 5, 6)}
+_ZONES: Final = {"east": (2, 3, 6, 7, 10, 11), "west": (0, 1, 4, 5, 8, 9)}
+_EIGHT: Final = grid(4, 2)
+_TWO_BY_TWO: Final = {"east": (2, 3, 6, 7), "west": (0, 1, 4, 5)}
 
 CITIES: Final[Mapping[str, City]] = {
     "none": City(_TWELVE, _ZONES, "none", ()),
@@ -121,9 +138,9 @@ CITIES: Final[Mapping[str, City]] = {
     "markov:2, known at t - 1": City(_TWELVE, _ZONES, "markov:2", (math.inf, 0.5)),
     "markov:2, odd weights": City(_TWELVE, _ZONES, "markov:2", (0.3, 2.0), epsilon=8.0),
     "full, order 2": City(_TWELVE, _ZONES, "full", (1.0, 0.5), reach_m=320.0),
-    "markov:3": City(_TEN, _TEN_ZONES, "markov:3", (1.0, 0.5, 0.25), max_rows=60),
-    "blanket of mixed length": City(_TEN, _TEN_ZONES, "blanket", (1.0, 0.5, 0.25), max_rows=60),
+    "markov:3": City(_EIGHT, _TWO_BY_TWO, "markov:3", (1.0, 0.5, 0.25), max_rows=60),
+    "blanket of mixed length": City(_EIGHT, _TWO_BY_TWO, "blanket", (1.0, 0.5, 0.25), max_rows=60),
     "blanket of mixed length, η": City(
-        _TEN, _TEN_ZONES, "blanket", (1.0, 0.5, 0.25), max_rows=60, eta_km=0.9, epsilon=2.0
+        _EIGHT, _TWO_BY_TWO, "blanket", (1.0, 0.5, 0.25), max_rows=60, eta_km=0.9, epsilon=2.0
     ),
 }

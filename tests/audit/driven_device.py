@@ -10,10 +10,10 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket.mechanism import load_bundle, sampling
+from geoblanket.mechanism import sampling
 from geoblanket.release import Budget, Device
 from geoblanket.release.rule import ReleaseRule
-from tests.audit.second_verifier import Contents, parse
+from tests.audit.second_verifier import Contents, History, parse
 
 _START_S: Final = 1_719_792_000
 _SLOT_S: Final = 30
@@ -84,7 +84,7 @@ def every_window(symbols: int, length: int) -> list[int]:
     return [*walk, *walk[: length - 1]]
 
 
-def drawn_in_bulk(path: Path, histories: npt.NDArray[np.int32], regime: str) -> list[bytes]:
+def drawn_in_bulk(rule: ReleaseRule, histories: npt.NDArray[np.int32], regime: str) -> list[bytes]:
     """Return the cumulative weights by which the rule of many vehicles draws for histories of one zone."""
     caught: list[bytes] = []
 
@@ -93,7 +93,21 @@ def drawn_in_bulk(path: Path, histories: npt.NDArray[np.int32], regime: str) -> 
         return np.zeros(len(rows), np.int64)
 
     with mock.patch.object(sampling, "draw_many", catch):
-        ReleaseRule(load_bundle(path)).draw(histories, regime)
+        rule.draw(histories, regime)
+    return caught
+
+
+def drawn_one_by_one(rule: ReleaseRule, histories: Sequence[History], regime: str) -> list[bytes]:
+    """Return the cumulative weights by which the rule of one vehicle draws."""
+    caught: list[bytes] = []
+
+    def catch(cumulative: npt.NDArray[np.int64]) -> int:
+        caught.append(cumulative.tobytes())
+        return 0
+
+    with mock.patch.object(sampling, "draw_cumulative", catch):
+        for history in histories:
+            rule.draw_one(history, regime)
     return caught
 
 

@@ -144,7 +144,9 @@ def listed_distances_mm(
     for (history, row), (other, other_row) in itertools.permutations(zip(histories, rows, strict=True), 2):
         apart = distances.of_histories_pm(history, other, past_weights)
         if row < other_row and apart is not None:
-            found[row, other_row] = min(found.get((row, other_row), NEVER), max(0, apart // 10**9))
+            # Distances are rounded up by some micrometres; what is stated must not be.
+            below = max(0, (apart - 10**7 * len(history)) // 10**9)
+            found[row, other_row] = min(found.get((row, other_row), NEVER), below)
     return found
 
 

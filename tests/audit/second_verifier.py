@@ -3,8 +3,9 @@
 It reads the file by its own parser, measures by another formula, follows the rule from histories to rows by linear
 scans, and compares big integers with correctly rounded decimals. It needs Python's standard library alone.
 
-What it decides. A device maps *every* history to a row: any present place of the zone, any places at all before it.
-For every two histories of a zone and regime at a distance d of at most η, and every output,
+What it decides. A device maps *every* history to a row: any present place that is in the zone, or in none and nearest
+to one of this zone; and any places at all before it. For every two histories of a zone and regime at a distance d of at
+most η, and every output,
 
     W[row, y] ≤ e^(ε·d) · W[row', y],    d = d(x, x') + Σ w_τ·d(z_τ, z'_τ).
 
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 EARTH_RADIUS_M: Final = 6_371_008.8
@@ -85,6 +87,10 @@ class Contents:
 
     def table(self, zone: str, regime: str) -> Table:
         return next(table for table in self.tables if (table.zone, table.regime) == (zone, regime))
+
+    @cached_property
+    def distances(self) -> Distances:
+        return Distances(self.places)
 
 
 @dataclass(frozen=True)
@@ -292,19 +298,29 @@ def nearest_on_sphere(distances: Distances, place: int, listed: Iterable[int]) -
 
 
 class Rule:
-    """Which rows the histories of a table use, by linear scans of what it lists."""
+    """Which rows histories use by a table, by linear scans of what it lists.
 
-    def __init__(self, table: Table, distances: Distances, nearest: Nearness = nearest_in_plane) -> None:
-        self.table, self.distances, self.nearest = table, distances, nearest
-        self.everywhere = range(len(distances.places))
+    A present place that no zone of the regime has counts as the nearest that some zone has.
+    """
 
-    def present_places(self) -> list[int]:
-        return sorted({history[0] for history in self.table.histories})
+    def __init__(self, contents: Contents, table: Table, nearest: Nearness = nearest_in_plane) -> None:
+        self.table, self.distances, self.nearest = table, contents.distances, nearest
+        self.everywhere = range(len(contents.places))
+        inside = {
+            history[0] for other in contents.tables if other.regime == table.regime for history in other.histories
+        }
+        own = {history[0] for history in table.histories}
+        self.stand_ins: dict[int, list[int]] = {}
+        """The places that the table is for, each with the place of the zone that it counts as."""
+        for place in self.everywhere:
+            counted = [place] if place in inside else nearest(self.distances, place, inside)
+            if kept := [other for other in counted if other in own]:
+                self.stand_ins[place] = kept
 
     def histories(self) -> Iterator[History]:
-        """Yield every history: a present place of the zone, and any places before."""
+        """Yield every history: a present place that is or counts as one of the zone, and any places before."""
         earlier = [self.everywhere] * len(self.table.past_weights)
-        return itertools.product(self.present_places(), *earlier)
+        return itertools.product(self.stand_ins, *earlier)
 
     def rows_of(self, history: History) -> set[int]:
         """Return the row of a history; more than one where listed places are equally near, or listed twice."""
@@ -316,8 +332,12 @@ class Rule:
         A row stands there as often as it takes.
         """
         found: list[tuple[int, tuple[Cell, ...]]] = []
+        present: dict[int, set[int]] = {}
+        for place, counted in self.stand_ins.items():
+            for other in counted:
+                present.setdefault(other, set()).add(place)
         branches: list[tuple[History, tuple[Cell, ...]]] = [
-            ((place,), (frozenset([place]),)) for place in self.present_places()
+            ((place,), (frozenset(cell),)) for place, cell in present.items()
         ]
         for _ in self.table.past_weights:
             branches = [longer for prefix, cells in branches for longer in self._longer(prefix, cells)]
@@ -335,7 +355,7 @@ class Rule:
             yield (*prefix, chosen), (*cells, frozenset(places))
 
     def _leaves_of(self, history: History) -> list[History]:
-        prefixes: list[History] = [(history[0],)]
+        prefixes: list[History] = [(place,) for place in self.stand_ins[history[0]]]
         for place in history[1:]:
             prefixes = [
                 (*prefix, chosen) for prefix in prefixes for chosen in self._chosen(self._listed_after(prefix), place)
@@ -371,9 +391,10 @@ Nearest = dict[tuple[int, int], tuple[int, History, History]]
 near. Without an entry they are infinitely far apart."""
 
 
-def complete_distances(table: Table, distances: Distances, nearest: Nearness = nearest_in_plane) -> Nearest:
+def complete_distances(contents: Contents, table: Table, nearest: Nearness = nearest_in_plane) -> Nearest:
     """Return the smallest distances over all histories."""
-    leaves = Rule(table, distances, nearest).leaves()
+    distances = contents.distances
+    leaves = Rule(contents, table, nearest).leaves()
     scales = (10**6, *table.past_weights)
     cells_um: dict[tuple[Cell, Cell], int] = {}
     best: dict[tuple[int, int], tuple[int, tuple[Cell, ...], tuple[Cell, ...]]] = {}
@@ -411,15 +432,15 @@ def _witness(cells: tuple[Cell, ...], other_cells: tuple[Cell, ...], distances: 
     return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
 
 
-def enumerated_distances(table: Table, distances: Distances, nearest: Nearness = nearest_in_plane) -> Nearest:
+def enumerated_distances(contents: Contents, table: Table, nearest: Nearness = nearest_in_plane) -> Nearest:
     """Return the same, from every history with every other: for small files."""
-    rule = Rule(table, distances, nearest)
+    rule = Rule(contents, table, nearest)
     every = [(history, row) for history in rule.histories() for row in rule.rows_of(history)]
     best: Nearest = {}
     for (history, row), (other, other_row) in itertools.combinations(every, 2):
         if row == other_row:
             continue
-        apart = distances.of_histories_pm(history, other, table.past_weights)
+        apart = contents.distances.of_histories_pm(history, other, table.past_weights)
         key = (row, other_row) if row < other_row else (other_row, row)
         if apart is not None and (key not in best or apart < best[key][0]):
             best[key] = (apart, history, other) if row < other_row else (apart, other, history)
@@ -436,6 +457,7 @@ def exceeds(weight: int, other_weight: int, bound: int | None) -> bool:
     return other_weight == 0 or (bound is not None and weight * 10**_SCALE > bound * other_weight)
 
 
+@lru_cache(maxsize=1 << 16)
 def upper_exponential(epsilon_micro: int, distance_pm: int) -> int | None:
     """Return 10^40·e^(ε·d), rounded up; None where it is more than any ratio of weights can be."""
     exponent = Decimal(epsilon_micro * distance_pm).scaleb(-21, _DECIMALS)
@@ -471,15 +493,14 @@ def check(data: bytes, *, slack_mm: int = ROUNDING_MM, nearest: Nearness = neare
     findings = Findings()
     if not contents.domain_is_right:
         findings.problems.append("the domain is another one")
-    distances = Distances(contents.places)
     findings.problems += _shared_places(contents.tables)
     for table in contents.tables:
         problems = list(_problems_of(table, len(contents.places)))
         findings.problems += [f"{table.name}: {problem}" for problem in problems]
         if problems:
             continue
-        rows = complete_distances(table, distances, nearest) if contents.places else _as_stated(table)
-        findings.problems += [f"{table.name}: {problem}" for problem in _too_far(table, rows)]
+        rows = complete_distances(contents, table, nearest) if contents.places else as_stated(table)
+        findings.problems += [f"{table.name}: {problem}" for problem in _too_far(table, rows, slack_mm)]
         findings.violations += violations_of(table, rows, slack_mm=slack_mm)
     findings.violations.sort(key=lambda violation: -violation.factor)
     return findings
@@ -495,7 +516,7 @@ def violations_of(table: Table, nearest: Nearest, *, slack_mm: int = ROUNDING_MM
         bound = upper_exponential(**how)
         for one, two, first, second in ((row, other_row, history, other), (other_row, row, other, history)):
             pairs = list(zip(table.weights[one], table.weights[two], strict=True))
-            if not any(exceeds(*pair, bound) for pair in pairs):
+            if not any(weight > smaller and exceeds(weight, smaller, bound) for weight, smaller in pairs):
                 continue
             column = max(range(len(pairs)), key=lambda column: factor(*pairs[column], **how))
             yield Violation(
@@ -509,7 +530,7 @@ def violations_of(table: Table, nearest: Nearest, *, slack_mm: int = ROUNDING_MM
             )
 
 
-def _as_stated(table: Table) -> Nearest:
+def as_stated(table: Table) -> Nearest:
     """Without coordinates, what the file states is all there is; a row is its own history."""
     pairs = itertools.combinations(range(len(table.weights)), 2)
     return {
@@ -555,10 +576,10 @@ def _any_beside_listed(histories: Sequence[History]) -> bool:
     return any(-1 in places and len(places) > 1 for places in listed.values())
 
 
-def _too_far(table: Table, nearest: Nearest) -> Iterator[str]:
+def _too_far(table: Table, nearest: Nearest, slack_mm: int) -> Iterator[str]:
     for (row, other), (distance_pm, history, other_history) in nearest.items():
         stated = table.stated_mm[row][other]
-        if stated == NEVER or stated * _PM_PER_MM > distance_pm + ROUNDING_MM * _PM_PER_MM:
+        if stated == NEVER or stated * _PM_PER_MM > distance_pm + slack_mm * _PM_PER_MM:
             yield (
                 f"rows {row} and {other} are stated to be {stated} mm apart, and their histories {history} and "
                 f"{other_history} are {distance_pm / _PM_PER_MM:.3f} mm"

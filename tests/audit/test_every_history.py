@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoblanket.mechanism import load_bundle
+from geoblanket.release.rule import ReleaseRule
 from tests.audit.cities import ALL_DAY, CITIES, CLOCK
 from tests.audit.driven_device import Draw, DrivenDevice, drawn_in_bulk, every_window, weights_of
 from tests.audit.second_verifier import (
     NEVER,
     Contents,
-    Distances,
     History,
     Rule,
     Table,
@@ -48,7 +49,7 @@ class Seen:
     """After a gap: fewer places than Γ + 1."""
 
     def rule(self, table: Table) -> Rule:
-        return Rule(table, Distances(self.contents.places))
+        return Rule(self.contents, table)
 
     def tables(self, regime: str) -> list[Table]:
         return [table for table in self.contents.tables if table.regime == regime]
@@ -85,8 +86,8 @@ def seen(request: pytest.FixtureRequest, folder: Path) -> Seen:
 def drawn(seen: Seen, regime: str, table: Table) -> dict[History, bytes]:
     """The distribution of each history of a zone, as long as the table looks back."""
     if regime == CLOCK.start:
-        return {(place,): seen.short[place,].cumulative for place in seen.rule(table).present_places()}
-    present = set(seen.rule(table).present_places())
+        return {(place,): seen.short[place,].cumulative for place in seen.rule(table).stand_ins}
+    present = seen.rule(table).stand_ins
     result: dict[History, bytes] = {}
     for history, draw in seen.full.items():
         if history[0] in present:
@@ -98,7 +99,7 @@ def drawn(seen: Seen, regime: str, table: Table) -> dict[History, bytes]:
 
 def smallest_distances(contents: Contents, table: Table, groups: list[list[History]]) -> dict[tuple[int, int], int]:
     """The smallest distance between a history of one group and a history of another, picometres, one by one."""
-    distances = Distances(contents.places)
+    distances = contents.distances
     count = range(len(contents.places))
     between = np.array([[distances.upper_um(one, other) for other in count] for one in count])
     scaled = [
@@ -152,7 +153,7 @@ def test_what_is_reported_is_the_output_that_was_drawn(seen: Seen) -> None:
     starts = {history: draw for history, draw in seen.short.items() if len(history) == 1}
     for regime, draws in ((ALL_DAY, seen.full), (CLOCK.start, starts)):
         for table in seen.tables(regime):
-            present = set(seen.rule(table).present_places())
+            present = seen.rule(table).stand_ins
             reported = [draw for history, draw in draws.items() if history[0] in present]
             assert reported or not seen.past
             assert all(table.output_places[draw.column] == draw.place for draw in reported)
@@ -179,9 +180,8 @@ def test_a_short_history_counts_as_one_whose_first_place_was_always_there(seen: 
 
 
 def test_a_present_place_in_no_zone_counts_as_the_nearest_in_one(seen: Seen) -> None:
-    distances = Distances(seen.contents.places)
-    tables = seen.tables(ALL_DAY)
-    inside = {place for table in tables for place in seen.rule(table).present_places()}
+    distances = seen.contents.distances
+    inside = {history[0] for table in seen.tables(ALL_DAY) for history in table.histories}
     outside = set(range(len(seen.contents.places))) - inside
     assert outside
     for place in outside:
@@ -198,23 +198,24 @@ def test_a_present_place_in_no_zone_counts_as_the_nearest_in_one(seen: Seen) -> 
 def test_many_vehicles_at_once_use_the_same_rows(seen: Seen) -> None:
     if not seen.past:
         pytest.skip("there is no history")
+    rule = ReleaseRule(load_bundle(seen.path))
     for table in seen.tables(ALL_DAY):
-        present = set(seen.rule(table).present_places())
+        present = seen.rule(table).stand_ins
         histories = [history for history in seen.full if history[0] in present]
-        in_bulk = drawn_in_bulk(seen.path, np.array(histories, np.int32), ALL_DAY)
+        in_bulk = drawn_in_bulk(rule, np.array(histories, np.int32), ALL_DAY)
         assert in_bulk == [seen.full[history].cumulative for history in histories]
 
 
 def test_rows_are_stated_to_be_no_further_apart_than_any_two_of_their_histories(seen: Seen) -> None:
     for table in seen.contents.tables:
-        for (row, other), (apart, _, _) in complete_distances(table, Distances(seen.contents.places)).items():
+        for (row, other), (apart, _, _) in complete_distances(seen.contents, table).items():
             assert table.stated_mm[row][other] <= apart / 1e9
 
 
 def test_rows_are_stated_to_be_no_nearer_than_they_are(seen: Seen) -> None:
     """What is nearer than it need be is safe, and costs quality for nothing."""
     for table in seen.contents.tables:
-        nearest = complete_distances(table, Distances(seen.contents.places))
+        nearest = complete_distances(seen.contents, table)
         for row, other in itertools.combinations(range(len(table.weights)), 2):
             stated = table.stated_mm[row][other]
             assert stated == NEVER if (row, other) not in nearest else stated >= nearest[row, other][0] / 1e9 - 1.01

@@ -34,7 +34,7 @@ def opened(path: Path) -> Device:
 
 def old_check(contents: Contents) -> bool:
     """Whether a file passes a comparison of the histories that it lists, and no others."""
-    return all(old_check_of(table, Distances(contents.places)) for table in contents.tables)
+    return all(old_check_of(table, contents.distances) for table in contents.tables)
 
 
 def old_check_of(table: Table, distances: Distances) -> bool:
@@ -69,7 +69,7 @@ def test_the_second_verifier_finds_the_histories(name: str) -> None:
     contents = parse(data)
     for found in findings.violations:
         table = contents.table(found.zone, found.regime)
-        apart = Distances(contents.places).of_histories_pm(found.history, found.other, table.past_weights)
+        apart = contents.distances.of_histories_pm(found.history, found.other, table.past_weights)
         assert apart is not None
         assert math.isclose(apart / 1e15, found.distance_km)
 
