@@ -282,7 +282,7 @@ def nearest_in_plane(distances: Distances, place: int, listed: Iterable[int]) ->
     for other in sorted(listed):
         north, east = (there - here for there, here in zip(distances.places[other], (lat, lon), strict=True))
         east -= round(Fraction(east, TURN_E7)) * TURN_E7
-        apart = (abs(north), abs(east))
+        apart = (abs(north), abs(east * cosine))  # the same numbers are the same in floats too
         first.setdefault(apart, other)
         squares[apart] = (north << 20) ** 2 + (east * cosine) ** 2
     least = min(squares.values())
@@ -331,7 +331,10 @@ class Rule:
 
         A row stands there as often as it takes.
         """
-        found: list[tuple[int, tuple[Cell, ...]]] = []
+        return _joined([(row, cells) for leaf, cells in self.reached() for row in self._rows_of_leaf(leaf)])
+
+    def reached(self) -> list[tuple[History, tuple[Cell, ...]]]:
+        """Return the listed histories that some history counts as, each with the places that do at every lag."""
         present: dict[int, set[int]] = {}
         for place, counted in self.stand_ins.items():
             for other in counted:
@@ -341,9 +344,7 @@ class Rule:
         ]
         for _ in self.table.past_weights:
             branches = [longer for prefix, cells in branches for longer in self._longer(prefix, cells)]
-        for leaf, cells in branches:
-            found += [(row, cells) for row in self._rows_of_leaf(leaf)]
-        return _joined(found)
+        return branches
 
     def _longer(self, prefix: History, cells: tuple[Cell, ...]) -> Iterator[tuple[History, tuple[Cell, ...]]]:
         counted: dict[int, set[int]] = {}

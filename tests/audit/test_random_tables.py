@@ -72,8 +72,8 @@ def tables(draw: st.DrawFn, zone: str, present: Sequence[int], city: list[tuple[
         [present[0], present[-1]],
         rows=draw(st.permutations(rows)),
         past_weights=[draw(st.sampled_from([0, 250_000, 10**6, 3_700_000, NEVER])) for _ in range(past)],
-        epsilon_micro=draw(st.sampled_from([1, 100_000, 2_000_000, 10**9])),
-        eta_mm=draw(st.sampled_from([0, 10**6, INFINITE_ETA_MM, INFINITE_ETA_MM])),
+        epsilon_micro=draw(st.sampled_from([100_000, 2_000_000, 10**9])),
+        eta_mm=draw(st.sampled_from([10**6, INFINITE_ETA_MM, INFINITE_ETA_MM])),
     )
 
 
@@ -125,6 +125,11 @@ def keeps_what_it_states(contents: Contents) -> bool:
     return not any(True for table in contents.tables for _ in violations_of(table, as_stated(table), slack_mm=0))
 
 
+def every_listed_history_is_used(contents: Contents) -> bool:
+    """Whether no listed place is hidden by another at the same coordinates; how far a hidden one is, is no one's."""
+    return all(len(Rule(contents, table).reached()) == len(table.histories) for table in contents.tables)
+
+
 def accepted(path: Path) -> bool:
     try:
         load_bundle(path)
@@ -147,9 +152,9 @@ def test_both_verifiers_agree(data: bytes, path: Path) -> None:
     event(f"taken: {taken}")
     if taken:
         assert findings.holds, findings
-    else:
+    elif every_listed_history_is_used(contents := parse(data)):
         # A file that keeps its promise at the distances it states, none of them too large, is not refused.
-        assert not (findings.holds and keeps_what_it_states(parse(data)))
+        assert not (findings.holds and keeps_what_it_states(contents))
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
