@@ -80,7 +80,6 @@ class City:
             path,
             mechanisms,
             version=1,
-            disclosed="the zone, the regime, and when a report was made",
             snapping_radius_mm=50_000,
             places_e7=coordinates_e7(self.places),
             clock=CLOCK,
@@ -90,12 +89,14 @@ class City:
     def _mechanism(self, zone: str, regime: str, context: str) -> BundledMechanism:
         past = max(1, len(self.history_weights))
         steps = straight_on(self.places, 3000, past=past)
+        steps = steps.where(np.isin(steps.histories[:, 0], self.zones[zone]))
         task = ZoneTask(
             zone=zone,
             number=0,
             regime=regime,
             context=context,
             members=np.array(self.zones[zone], np.int32),
+            zone_of=self._zone_of(),
             places=self.places,
             counts=counted(steps),
             steps=steps.where(np.zeros(len(steps.vehicle), bool)),
@@ -115,6 +116,13 @@ class City:
             process=os.getpid(),
         )
         return build_zone(task).bundled
+
+    def _zone_of(self) -> npt.NDArray[np.int32]:
+        """The number of the zone of every place, −1 for none."""
+        result = np.full(len(self.places), -1, np.int32)
+        for number, places in enumerate(self.zones.values()):
+            result[list(places)] = number
+        return result
 
 
 _TWELVE: Final = grid(4, 3)
