@@ -47,12 +47,13 @@ def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts,
     mechanism, rows
         Of the zone and regime.
     counts
-        Histories of training walks in the zone and regime.
+        Histories of training walks, of one regime; those elsewhere are left out.
     zone_of
         The number of the zone of each place, shape (P,).
     """
     lat, lon = rows.places_e7[rows.zone].T * 1e-7
     attacker = _Attacker(haversine_m(lat[:, None], lon[:, None], lat, lon), mechanism.probabilities)
+    counts = counts.where(np.isin(counts.histories[:, 0], rows.zone))
     place = np.searchsorted(rows.zone, counts.histories[:, 0])
     row = rows.row_of(counts.histories) if len(counts.histories) else np.empty(0, np.int32)
     before = zone_of[counts.histories[:, 1]] if counts.histories.shape[1] > 1 else zone_of[counts.histories[:, 0]]
