@@ -220,13 +220,9 @@ class Ledger(MemoryLedger):
             self._connection.execute("BEGIN IMMEDIATE")
             for vehicle, answer in changes:
                 self._store(vehicle, answer)
-            row = self._row._replace(
-                replay=int(self.replay),
-                commits=self.commits + 1,
-                vehicles=len(self._chains),
-                spent_micro=self.spent_micro + sum(answer.cost_micro for _, answer in changes),
-                **self._elapsed.state._asdict(),
-            )
+            spent = self._row.spent_micro + sum(answer.cost_micro for _, answer in changes)
+            counts = int(self.replay), self._row.commits + 1, len(self._chains), spent
+            row = LedgerRow._make((*self._row[:_FIRST_CHANGING], *counts, *self._elapsed.state))
             self._connection.execute(_UPDATE_ROW, (*row[_FIRST_CHANGING:], seal(self._key, *row)))
             self._connection.execute("COMMIT")
         self._row = row
