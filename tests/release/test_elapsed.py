@@ -208,6 +208,16 @@ def test_a_clock_that_is_set_back_and_forward_gets_nothing(machine: Machine, ask
     assert asking.made() == 20
 
 
+def test_a_clock_set_back_gets_nothing_when_it_is_right_again_after_a_reboot(machine: Machine, asking: Asking) -> None:
+    machine.set_clock(-10_000)
+    assert asking.made() == 0
+    machine.set_clock(10_000)
+    machine.reboot()
+    assert asking.made() == 0
+    machine.wait(3600)
+    assert asking.made() == 20
+
+
 def test_a_clock_that_was_set_right_does_not_lock_the_device_out(machine: Machine, asking: Asking) -> None:
     """A year ahead once, and back: from then on the clock since boot counts."""
     for change in (3e7, -3e7):
