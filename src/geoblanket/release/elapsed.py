@@ -8,8 +8,8 @@ well. It only grows, and each reading of the system's clocks adds to it what has
 - nothing, where that is less than nothing.
 
 So it never runs ahead of real time, and two reports that are less than a window apart in real time are less than a
-window apart here. The exception is a wall clock that was set forward while the ledger was closed and the machine
-rebooted: nothing on the machine can tell.
+window apart here. The exception is a wall clock that was set forward after the last reading that was kept, before the
+machine rebooted: nothing on the machine can tell.
 """
 
 from __future__ import annotations
