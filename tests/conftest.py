@@ -2,17 +2,31 @@
 
 Hypothesis has no deadlines, because machines are noisy, and takes the same examples every time; `make test-all` looks
 for new ones instead (`--hypothesis-profile=search`). Ctrl-C works even where the suite runs in the background of a
-shell, which has it ignored, there and in all processes that are started: some tests send it.
+shell, which has it ignored, there and in all processes that are started: some tests send it. Device keys are made in a
+folder of the run, never in the home of who runs it.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from geoblanket.release.device_key import KEY_FILE_VARIABLE
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def device_key_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the key of this device, here and in all processes that are started, in a folder of the run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, KEY_FILE_VARIABLE, str(tmp_path_factory.mktemp("key") / "device.key"))
+        yield

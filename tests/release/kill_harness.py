@@ -21,11 +21,13 @@ from geoblanket.errors import LedgerError, RefusedError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.budget import Account
+from geoblanket.release.device_key import KEY_FILE_VARIABLE
 
 START = 1_719_792_000
 STEP = 30
 RETRIED = 3
 LONGEST_S = 0.12
+ANY_TIME_S = 1e9
 
 
 def reply_before_the_write(device: Device, tell: Any) -> None:
@@ -53,7 +55,7 @@ def child(bundle: Bundle, ledger: Path, known: int, pipe: int, fault: str) -> No
     def tell(slot_s: int, place: int) -> None:
         os.write(pipe, f"{slot_s} {place}\n".encode())
 
-    device = Device.open(bundle, ledger=ledger)
+    device = Device.open(bundle, ledger=ledger, clock_tolerance_s=ANY_TIME_S)
     if fault == "early":
         reply_before_the_write(device, tell)
     if fault == "forget":
@@ -107,5 +109,6 @@ def run(bundle: Bundle, ledger: Path, kills: int, fault: str, seed: int) -> dict
 
 if __name__ == "__main__":
     path, folder, count, planted, number = sys.argv[1:]
+    os.environ.setdefault(KEY_FILE_VARIABLE, str(Path(folder) / "device.key"))
     Ledger.create(Path(folder) / "a.ledger", budget=Budget(1e9, 1e8))
     print(json.dumps(run(load_bundle(path), Path(folder) / "a.ledger", int(count), planted, int(number))))  # noqa: T201

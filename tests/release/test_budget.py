@@ -19,7 +19,12 @@ SECOND = 1000
 
 
 def answer(slot_ms: int, cost: int, request: str | None = None) -> Answer:
-    return Answer(slot_ms, cost, 7, 1, 2, request)
+    return Answer(slot_ms, cost, 7, 1, 2, request, slot_ms * 10**6)
+
+
+def checked(account: Account, slot_ms: int, cost: int) -> int:
+    """What is left, if the report is made when its slot begins."""
+    return account.checked_left_micro(slot_ms, slot_ms * 10**6, cost)
 
 
 @given(
@@ -37,9 +42,9 @@ def test_no_window_ever_costs_more_than_the_budget(asked: list[tuple[int, int]],
         recent = sum(one.cost_micro for one in made if one.slot_ms > now - window * SECOND)
         if recent + cost > limit:
             with pytest.raises(RefusedError, match="budget"):
-                account.checked_left_micro(now, cost)
+                checked(account, now, cost)
             continue
-        assert account.checked_left_micro(now, cost) == limit - recent - cost
+        assert checked(account, now, cost) == limit - recent - cost
         made.append(answer(now, cost))
         account.add(made[-1])
     for one in made:
@@ -51,17 +56,17 @@ def test_no_window_ever_costs_more_than_the_budget(asked: list[tuple[int, int]],
 def test_one_unit_too_much_is_refused() -> None:
     account = Account(Budget(0.00001, 60.0))
     account.add(answer(1000, 4))
-    assert account.checked_left_micro(2000, 6) == 0
+    assert checked(account, 2000, 6) == 0
     with pytest.raises(RefusedError, match="budget of this window"):
-        account.checked_left_micro(2000, 7)
-    assert account.checked_left_micro(61_000, 10) == 0
+        checked(account, 2000, 7)
+    assert checked(account, 61_000, 10) == 0
     with pytest.raises(RefusedError):
-        account.checked_left_micro(60_999, 10)
-    assert account.checked_left_micro(2000, 0) == 6
+        checked(account, 60_999, 10)
+    assert checked(account, 2000, 0) == 6
     with pytest.raises(ParameterError, match="less than nothing"):
-        account.checked_left_micro(2000, -1)
+        checked(account, 2000, -1)
     with pytest.raises(RefusedError):
-        account.checked_left_micro(2000, 10**30)
+        checked(account, 2000, 10**30)
 
 
 def test_times_only_go_forward() -> None:
@@ -69,12 +74,12 @@ def test_times_only_go_forward() -> None:
     account.add(answer(10_000_000, 1))
     for slot_ms in (10_000_000, 9_999_999, 0):
         with pytest.raises(RefusedError, match="later time") as caught:
-            account.checked_left_micro(slot_ms, 1)
+            checked(account, slot_ms, 1)
         assert caught.value.reason == "time"
     # A clock that was set forward and back again gets nothing.
     account.add(answer(99_000_000, 1))
     with pytest.raises(RefusedError, match="later time"):
-        account.checked_left_micro(11_000_000, 0)
+        checked(account, 11_000_000, 0)
 
 
 def test_stored_answers_are_found_by_slot_and_by_request_as_long_as_they_are_in_the_window() -> None:

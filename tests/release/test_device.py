@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ def at(place: int) -> tuple[float, float]:
 
 
 def memory(bundle: Bundle, budget: Budget = PLENTY) -> Device:
-    return Device.open(bundle, ledger=None, budget=budget)
+    return Device.open(bundle, ledger=None, budget=budget, replay=True)
 
 
 def test_each_report_is_that_of_its_history_and_regime(town: Bundle) -> None:
@@ -61,16 +62,16 @@ def test_after_a_gap_a_restart_or_another_bundle_there_is_no_history(
     town: Bundle, spread: Bundle, tmp_path: Path
 ) -> None:
     Ledger.create(tmp_path / "a.ledger", budget=PLENTY)
-    with Device.open(town, ledger=tmp_path / "a.ledger") as device:
+    with Device.open(town, ledger=tmp_path / "a.ledger", replay=True) as device:
         device.report(*at(0), NINE)
         assert device.report(*at(1), NINE + 30).place == report("day", 1, 0)
         assert device.report(*at(2), NINE + 90).place == report("start", 2, 0)
         assert device.report(*at(2), NINE + 120).place == report("day", 2, 2)
         left = device.report(*at(2), NINE + 120).left_micro
-    with Device.open(spread, ledger=tmp_path / "a.ledger") as device:
+    with Device.open(spread, ledger=tmp_path / "a.ledger", replay=True) as device:
         reported = device.report(*at(3), NINE + 150)
         assert reported.left_micro == left - device.costs.start
-    with Device.open(town, ledger=tmp_path / "a.ledger") as device:
+    with Device.open(town, ledger=tmp_path / "a.ledger", replay=True) as device:
         assert device.report(*at(4), NINE + 180).place == report("start", 4, 0)
         assert Ledger.__name__ in repr(device)
 
@@ -81,15 +82,13 @@ def test_a_location_outside_and_a_teleport_have_an_answer_by_the_nearest_place(t
     assert device.report(48.0, -8.6, NINE + 30).place == report("day", 18, 5)  # 800 km to the north
     assert device.report(-40.0, 170.0, NINE + 60).place in range(24)
     assert device.report(*at(0), NINE + 90).place in range(24)
-    with pytest.raises(ParameterError, match="exchanged"):
-        device.report(at(0)[1], at(0)[0], NINE + 120)
 
 
 def test_the_same_slot_or_request_has_the_same_answer_for_nothing(spread: Bundle) -> None:
     device = memory(spread)
     first = device.report(*at(0), NINE, request="a")
-    for place, time, request in ((0, NINE, "a"), (7, NINE + 29.9, None), (3, NINE + 5000, "a"), (3, NINE - 900, "a")):
-        again = device.report(*at(place), time, request=request)
+    for place, asked, request in ((0, NINE, "a"), (7, NINE + 29.9, None), (3, NINE + 5000, "a"), (3, NINE - 900, "a")):
+        again = device.report(*at(place), asked, request=request)
         assert again == Report(first.place, first.lat, first.lon, first.slot, first.slot_ms, first.left_micro, True)
     places = {device.report(*at(0), NINE + 30 * step, request=f"r{step}").place for step in range(1, 60)}
     assert len(places) > 3
@@ -100,12 +99,28 @@ def test_a_clock_that_is_set_back_gets_nothing(town: Bundle) -> None:
     device = memory(town)
     device.report(*at(0), NINE)
     device.report(*at(0), NINE + 7200)
-    for time in (NINE + 30, NINE - 30, NINE + 7170):
+    for earlier in (NINE + 30, NINE - 30, NINE + 7170):
         with pytest.raises(RefusedError, match="later time") as caught:
-            device.report(*at(0), time)
+            device.report(*at(0), earlier)
         assert caught.value.reason == "time"
-    with pytest.raises(ParameterError, match="future"):
-        device.report(*at(0), datetime.now(UTC).timestamp() + 2 * 86_400)
+
+
+def test_times_far_from_the_systems_clock_are_refused(town: Bundle) -> None:
+    now = time.time()
+    with Device.open(town, ledger=None, budget=PLENTY) as device:
+        with pytest.raises(ParameterError, match="future"):
+            device.report(*at(0), now + 2 * 86_400)
+        with pytest.raises(ParameterError, match=r"too far in the past.*for old data, open a replay"):
+            device.report(*at(0), now - 2 * 86_400)
+        assert not device.report(*at(0), now - 80_000).stored
+        assert not device.report(*at(0), now + 80_000).stored
+    with Device.open(town, ledger=None, budget=PLENTY, clock_tolerance_s=60.0) as device:
+        for wrong in (-120, 120):
+            with pytest.raises(ParameterError, match="clock right"):
+                device.report(*at(0), now + wrong)
+    with memory(town) as device:
+        assert not device.report(*at(0), now - 3 * 86_400).stored
+        assert not device.report(*at(0), now + 3 * 86_400).stored
 
 
 def test_one_location_asked_for_again_and_again_is_refused_after_the_budget(spread: Bundle) -> None:
@@ -164,11 +179,39 @@ def test_costs_refusals_and_random_words_are_the_same_for_all_locations(spread: 
     assert all(one == seen[0] for one in seen)
 
 
+NOWHERE = [(0.0, 0.0), (float(PLACES.lon[0]), float(PLACES.lat[0])), (-89.9, 179.9), (90.0, -180.0), (48.0, -8.6)]
+"""No fix, exchanged coordinates, and other ends of the Earth."""
+
+
+@pytest.mark.parametrize("location", NOWHERE)
+def test_no_location_is_refused(spread: Bundle, location: tuple[float, float]) -> None:
+    """A refusal that depends on the location tells something of it: all of them are answered, at the same cost."""
+    with memory(spread, Budget(8.0, 600.0)) as device, memory(spread, Budget(8.0, 600.0)) as other:
+        for step in range(3):
+            outcomes: list[object] = []
+            for reporter, where in ((device, location), (other, at(9))):
+                try:
+                    outcomes.append(reporter.report(*where, NINE + 30 * step).left_micro)
+                except RefusedError as error:
+                    outcomes.append(str(error))
+            assert outcomes[0] == outcomes[1]
+
+
+def test_a_device_warns_its_developer_of_what_seems_wrong(spread: Bundle) -> None:
+    with memory(spread) as device:
+        assert "without a fix" in str(device.warning_for(0.0, 0.0))
+        assert "exchanged" in str(device.warning_for(*at(0)[::-1]))
+        assert device.warning_for(*at(0)) is None
+        assert device.warning_for(48.0, -8.6) is None
+        with pytest.raises(ParameterError, match="latitude must be"):
+            device.warning_for(91.0, 0.0)
+
+
 def test_many_threads_spend_no_more_than_the_budget(spread_path: Path, tmp_path: Path) -> None:
     Ledger.create(tmp_path / "a.ledger", budget=Budget(80.0, 3600.0))
     answers: dict[int, set[int]] = {}
     refused: list[str] = []
-    with Device.open(spread_path, ledger=tmp_path / "a.ledger") as device:
+    with Device.open(spread_path, ledger=tmp_path / "a.ledger", replay=True) as device:
 
         def ask(number: int) -> None:
             for step in range(30):
@@ -194,7 +237,7 @@ def test_many_threads_spend_no_more_than_the_budget(spread_path: Path, tmp_path:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_is_refused_and_harms_nothing(spread: Bundle, tmp_path: Path) -> None:
     Ledger.create(tmp_path / "a.ledger", budget=PLENTY)
-    device = Device.open(spread, ledger=tmp_path / "a.ledger")
+    device = Device.open(spread, ledger=tmp_path / "a.ledger", replay=True)
     device.report(*at(0), NINE)
     child = os.fork()
     if child == 0:
@@ -216,7 +259,7 @@ def test_a_forked_process_is_refused_and_harms_nothing(spread: Bundle, tmp_path:
 FORKED = """
 import os, sys
 from geoblanket.release import Device, Ledger
-device = Device.open(sys.argv[1], ledger=sys.argv[2])
+device = Device.open(sys.argv[1], ledger=sys.argv[2], replay=True)
 device.report(41.0, -8.6, 1719792000)
 child = os.fork()
 if child == 0:
@@ -257,7 +300,7 @@ def test_without_randomness_nothing_is_released_or_spent(
     spread: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Ledger.create(tmp_path / "a.ledger", budget=PLENTY)
-    with Device.open(spread, ledger=tmp_path / "a.ledger") as device:
+    with Device.open(spread, ledger=tmp_path / "a.ledger", replay=True) as device:
         with monkeypatch.context() as patch:
             patch.setattr(os, "urandom", lambda _: b"short")
             with pytest.raises(RandomnessError):
@@ -271,7 +314,7 @@ def test_without_randomness_nothing_is_released_or_spent(
 LIGHT = """
 import sys
 from geoblanket.release import Device
-device = Device.open(sys.argv[1], ledger=sys.argv[2])
+device = Device.open(sys.argv[1], ledger=sys.argv[2], replay=True)
 device.report(41.0, -8.6, 1719792000.0)
 device.close()
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
@@ -335,11 +378,13 @@ def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: P
     with pytest.raises(ParameterError, match="Give a ledger, or a budget"):
         Device.open(town, ledger=None)
     with pytest.raises(ParameterError, match="One report costs up to 2000 per km, and the whole budget is 1999"):
-        Device.open(town, ledger=None, budget=Budget(1999.99, 60.0))
+        Device.open(town, ledger=None, budget=Budget(1999.99, 60.0), replay=True)
     with pytest.raises(ParameterError, match="shorter than the interval"):
-        Device.open(town, ledger=None, budget=Budget(1e6, 29.0))
+        Device.open(town, ledger=None, budget=Budget(1e6, 29.0), replay=True)
     with pytest.raises(ParameterError, match="clock_tolerance_s"):
         Device.open(town, ledger=None, budget=PLENTY, clock_tolerance_s=float("nan"))
+    with pytest.raises(ParameterError, match="For data of any time, open a replay"):
+        Device.open(town, ledger=None, budget=PLENTY, clock_tolerance_s=float("inf"))
     with pytest.raises(MismatchError, match="no clock"):
         Device.open(load_bundle(save_certain(tmp_path / "a.bundle", clock=None)), ledger=None, budget=PLENTY)
     with pytest.raises(MismatchError, match="no clock"):
@@ -359,7 +404,7 @@ def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: P
 def test_a_machine_without_the_time_zone_says_so(tmp_path: Path) -> None:
     bundle = load_bundle(save_certain(tmp_path / "a.bundle", clock=replace(CLOCK, time_zone="Mars/Olympus")))
     with pytest.raises(MismatchError, match="time zone 'Mars/Olympus'"):
-        Device.open(bundle, ledger=None, budget=PLENTY)
+        Device.open(bundle, ledger=None, budget=PLENTY, replay=True)
 
 
 def test_checks_hold_without_assertions(spread_path: Path) -> None:
@@ -368,7 +413,7 @@ def test_checks_hold_without_assertions(spread_path: Path) -> None:
 import sys
 from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.release import Budget, Device
-device = Device.open(sys.argv[1], ledger=None, budget=Budget(4.0, 60.0))
+device = Device.open(sys.argv[1], ledger=None, budget=Budget(4.0, 60.0), replay=True)
 refused = 0
 for lat, time in ((91.0, 1719792000), (True, 1719792000), (41.0, 0), (41.0, 1719792000), (41.0, 1719792030)):
     try:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +27,8 @@ def at(places: Any) -> tuple[Any, Any]:
 def test_each_vehicle_is_reported_as_by_a_device_of_its_own(town: Bundle) -> None:
     """Walks with gaps, over the change from day to night, against devices."""
     rng = np.random.default_rng(0)
-    fleet = Fleet.open(town, vehicles=NAMES, ledger=None)
-    devices = [Device.open(town, ledger=None, budget=Budget(1e8, 3600.0)) for _ in NAMES]
+    fleet = Fleet.open(town, vehicles=NAMES, ledger=None, replay=True)
+    devices = [Device.open(town, ledger=None, budget=Budget(1e8, 3600.0), replay=True) for _ in NAMES]
     start = NINE + 9 * 3600 - 300
     for step in range(20):
         some = rng.permutation(50)[: rng.integers(0, 51)] if step % 3 else ALL
@@ -46,7 +48,7 @@ def test_each_vehicle_is_reported_as_by_a_device_of_its_own(town: Bundle) -> Non
 
 
 def test_the_same_slot_has_the_same_answer_and_an_older_one_none(spread: Bundle) -> None:
-    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None)
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None, replay=True)
     first = fleet.report(ALL, *at(np.full(50, 9)), NINE)
     again = fleet.report(ALL[::-1], *at(np.full(50, 3)), NINE + 20)
     assert again.stored.all()
@@ -64,7 +66,7 @@ def test_each_vehicle_has_a_budget_of_its_own(spread: Bundle, tmp_path: Path, du
     ledger = tmp_path / "a.ledger" if durable else None
     if ledger is not None:
         Ledger.create(ledger, budget=budget)
-    fleet = Fleet.open(spread, vehicles=NAMES, ledger=ledger, budget=budget)
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=ledger, budget=budget, replay=True)
     fleet.report(ALL[:10], *at(np.full(10, 9)), NINE)
     refused = [fleet.report(ALL, *at(np.full(50, 9)), NINE + 30 * step).refused for step in range(1, 5)]
     assert [int(one.sum()) for one in refused] == [0, 0, 10, 50]
@@ -82,9 +84,9 @@ def test_each_vehicle_has_a_budget_of_its_own(spread: Bundle, tmp_path: Path, du
 
 def test_answers_and_budgets_outlive_the_process(spread: Bundle, tmp_path: Path) -> None:
     Ledger.create(tmp_path / "a.ledger", budget=Budget(8.0, 600.0))
-    with Fleet.open(spread, vehicles=NAMES, ledger=tmp_path / "a.ledger") as fleet:
+    with Fleet.open(spread, vehicles=NAMES, ledger=tmp_path / "a.ledger", replay=True) as fleet:
         first = fleet.report(ALL, *at(np.full(50, 9)), NINE)
-    with Fleet.open(spread, vehicles=[*NAMES[25:], "new"], ledger=tmp_path / "a.ledger") as fleet:
+    with Fleet.open(spread, vehicles=[*NAMES[25:], "new"], ledger=tmp_path / "a.ledger", replay=True) as fleet:
         again = fleet.report(np.arange(26), *at(np.full(26, 2)), NINE)
         assert again.place[:25].tolist() == first.place[25:].tolist()
         assert again.stored.tolist() == [True] * 25 + [False]
@@ -99,7 +101,7 @@ def test_after_a_restart_there_is_no_history(town: Bundle, tmp_path: Path) -> No
     walk = [0, 1, 2]
     reported = []
     for step, place in enumerate(walk):
-        with Fleet.open(town, vehicles=["a"], ledger=tmp_path / "a.ledger") as fleet:
+        with Fleet.open(town, vehicles=["a"], ledger=tmp_path / "a.ledger", replay=True) as fleet:
             reported.append(int(fleet.report([0], *at([place]), NINE + 30 * step).place[0]))
     assert reported == [report("start", place, 0) for place in walk]
     assert reported != [report("start", 0, 0), *(report("day", now, before) for before, now in pairwise(walk))]
@@ -107,8 +109,8 @@ def test_after_a_restart_there_is_no_history(town: Bundle, tmp_path: Path) -> No
 
 def test_what_cannot_be_reported_is_refused_as_a_whole(spread: Bundle) -> None:
     with pytest.raises(ParameterError, match="must differ"):
-        Fleet.open(spread, vehicles=["a", "a"], ledger=None)
-    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None)
+        Fleet.open(spread, vehicles=["a", "a"], ledger=None, replay=True)
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None, replay=True)
     lat, lon = at(np.array([1, 2]))
     for vehicles, arguments, problem in (
         ([0, 50], (lat, lon, NINE), "50 vehicles"),
@@ -117,7 +119,6 @@ def test_what_cannot_be_reported_is_refused_as_a_whole(spread: Bundle) -> None:
         ([0.0, 1.0], (lat, lon, NINE), "whole numbers"),
         ([0, 1], ([91.0, 1.0], lon, NINE), "latitudes"),
         ([0, 1], (lat, lon, NINE * 1000), "not milliseconds"),
-        ([0, 1], (lon, lat, NINE), "exchanged"),
     ):
         with pytest.raises(ParameterError, match=problem):
             fleet.report(vehicles, *arguments)
@@ -125,11 +126,49 @@ def test_what_cannot_be_reported_is_refused_as_a_whole(spread: Bundle) -> None:
     assert not fleet.report([0, 1], lat, lon, NINE).stored.any()
 
 
+def test_no_location_is_refused(spread: Bundle) -> None:
+    """That of no fix and exchanged coordinates are locations as any others."""
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None, budget=Budget(8.0, 600.0), replay=True)
+    lat, lon = at(np.array([0]))
+    for step, refused in enumerate((False, False, True)):
+        found = fleet.report([0, 1, 2], [0.0, float(lon[0]), 41.0], [0.0, float(lat[0]), -8.6], NINE + 30 * step)
+        assert found.refused.tolist() == [refused] * 3
+
+
+def test_times_far_from_the_systems_clock_are_refused_and_lock_no_vehicle_out(spread: Bundle) -> None:
+    now = time.time()
+    for budget in (None, Budget(1e6, 600.0)):
+        fleet = Fleet.open(spread, vehicles=NAMES, ledger=None, budget=budget)
+        lat, lon = at(np.array([1, 2]))
+        for wrong, problem in ((4_070_908_800.0, "future"), (now + 2 * 86_400, "future"), (now - 2 * 86_400, "past")):
+            with pytest.raises(ParameterError, match=problem):
+                fleet.report([0, 1], lat, lon, [now, wrong])
+        assert not fleet.report([0, 1], lat, lon, now).refused.any()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_forked_process_is_refused(spread: Bundle, counted: bool) -> None:
+    """Else parent and child would each spend the whole budget that they have in memory."""
+    fleet = Fleet.open(spread, vehicles=NAMES, ledger=None, budget=Budget(8.0, 600.0) if counted else None, replay=True)
+    lat, lon = at(np.array([9]))
+    child = os.fork()
+    if child == 0:
+        try:
+            fleet.report([0], lat, lon, NINE)
+        except LedgerError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert not fleet.report([0], lat, lon, NINE).refused.any()
+
+
 def test_draws_of_a_fleet_follow_the_weights(spread: Bundle) -> None:
     """A χ² test at one in a million."""
     one = certain("start", "east", epsilon=2.0)
     row = int(np.flatnonzero(one.histories[:, 0] == 9)[0])
-    fleet = Fleet.open(spread, vehicles=[str(number) for number in range(20_000)], ledger=None)
+    fleet = Fleet.open(spread, vehicles=[str(number) for number in range(20_000)], ledger=None, replay=True)
     drawn = fleet.report(np.arange(20_000), *at(np.full(20_000, 9)), NINE).place
     expected = one.mechanism.probabilities[row] * 20_000
     counts = np.bincount(np.searchsorted(one.output_places, drawn), minlength=len(expected))

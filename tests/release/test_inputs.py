@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -11,6 +12,7 @@ import pytest
 
 from geoblanket.errors import ParameterError
 from geoblanket.release.inputs import (
+    accepted_ms,
     checked_location_e7,
     checked_locations_e7,
     checked_request,
@@ -49,13 +51,11 @@ def test_both_ends_of_longitude_are_one() -> None:
     assert lat[0] == lat[1]
 
 
-def test_the_location_of_no_fix_is_refused() -> None:
+def test_the_location_of_no_fix_is_a_location_as_any() -> None:
     for lat, lon in ((0.0, 0.0), (-0.0, 0), (1e-9, -1e-9)):
-        with pytest.raises(ParameterError, match="without a fix"):
-            checked_location_e7(lat, lon)
-    with pytest.raises(ParameterError, match=r"1 location\(s\) are the one"):
-        checked_locations_e7([1.0, 0.0], [0.0, 0.0], count=2)
-    assert checked_location_e7(0.0, 1e-7) == (0, 1)
+        assert checked_location_e7(lat, lon) == (0, 0)
+    lat_e7, lon_e7 = checked_locations_e7([1.0, 0.0], [0.0, 0.0], count=2)
+    assert (lat_e7.tolist(), lon_e7.tolist()) == ([10_000_000, 0], [0, 0])
 
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -63,13 +63,13 @@ NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 def test_times() -> None:
     seconds = NOON.timestamp()
-    for time in (NOON, seconds, int(seconds), np.float64(seconds), NOON.astimezone(timezone(timedelta(hours=5.5)))):
-        assert checked_time_ms(time) == 1_777_896_000_000
+    for given in (NOON, seconds, int(seconds), np.float64(seconds), NOON.astimezone(timezone(timedelta(hours=5.5)))):
+        assert checked_time_ms(given) == 1_777_896_000_000
     assert checked_time_ms(seconds + 0.0019) == 1_777_896_000_001
 
 
 @pytest.mark.parametrize(
-    "time",
+    "given",
     [
         NOON.replace(tzinfo=None), 0, 946_684_799.999, 4_102_444_800, 1_777_896_000_000, -1, math.nan, math.inf, 1e308,
         10**400, True, "2026-05-04T12:00:00Z", None, datetime(1970, 1, 1, tzinfo=UTC), datetime(2106, 2, 7, tzinfo=UTC),
@@ -77,16 +77,24 @@ def test_times() -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_what_is_no_time_is_refused(time: Any) -> None:
+def test_what_is_no_time_is_refused(given: Any) -> None:
     with pytest.raises(ParameterError, match="The time must") as caught:
-        checked_time_ms(time)
+        checked_time_ms(given)
     assert "1777896" not in str(caught.value)
 
 
-def test_the_future_is_refused() -> None:
-    assert checked_time_ms(NOON, latest_ms=1_777_896_000_000) == 1_777_896_000_000
-    with pytest.raises(ParameterError, match="future"):
-        checked_time_ms(NOON, latest_ms=1_777_895_999_999)
+def test_the_past_and_the_future_are_refused() -> None:
+    noon = 1_777_896_000_000
+    assert checked_time_ms(NOON, accepted=(noon, noon)) == noon
+    assert checked_times_ms(NOON.timestamp(), count=1, accepted=(noon, noon)).tolist() == [noon]
+    for accepted, problem in (((noon - 9, noon - 1), "future"), ((noon + 1, noon + 9), "past")):
+        with pytest.raises(ParameterError, match=problem):
+            checked_time_ms(NOON, accepted=accepted)
+        with pytest.raises(ParameterError, match=problem):
+            checked_times_ms([NOON.timestamp()], count=1, accepted=accepted)
+    earliest, latest = accepted_ms(60.0)
+    assert earliest == pytest.approx(time.time() * 1000 - 60_000, abs=5000)
+    assert latest - earliest == pytest.approx(120_000, abs=1)
 
 
 def test_names_of_requests() -> None:

@@ -18,11 +18,19 @@ from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.budget import Answer
 
 BUDGET = Budget(100.0, 600.0)
+KEY = b"the key of a test"
 START = 1_719_792_000_000
 
 
+def made_ns(number: int) -> int:
+    """As if each was made when its slot began."""
+    return 30 * 10**9 * number
+
+
 def answer(number: int, *, cost: int = 5_000_000, request: str | None = None) -> Answer:
-    return Answer(START + 30_000 * number, cost, number % 24, 410_000_000 + number, -86_000_000, request)
+    return Answer(
+        START + 30_000 * number, cost, number % 24, 410_000_000 + number, -86_000_000, request, made_ns(number)
+    )
 
 
 @pytest.fixture
@@ -141,11 +149,21 @@ def edit(sql: str) -> Callable[[Path], None]:
         edit("UPDATE ledger SET epsilon = 1e9"),
         edit("UPDATE ledger SET window_s = 1"),
         edit("UPDATE ledger SET commits = 99"),
+        edit("UPDATE ledger SET passed_ns = passed_ns + 1"),
+        edit("UPDATE ledger SET latest_wall_ns = 0"),
+        edit("UPDATE ledger SET wall_ns = 0"),
+        edit("UPDATE ledger SET boot = 'x'"),
+        edit("UPDATE ledger SET boot_ns = 0"),
+        edit("UPDATE ledger SET replay = 1"),
+        edit("UPDATE ledger SET sealed_by = 'none'"),
+        edit("UPDATE ledger SET machine = x'00'"),
+        edit("UPDATE answers SET made_ns = 0"),
         edit("DELETE FROM ledger"),
         edit("INSERT INTO ledger SELECT * FROM ledger"),
         edit("INSERT INTO verified VALUES ('aa', 'me', x'00')"),
         edit("DROP TABLE answers"),
-        edit("PRAGMA user_version = 2"),
+        edit("PRAGMA user_version = 1"),
+        edit("PRAGMA user_version = 3"),
     ],
 )
 def test_a_ledger_that_was_changed_is_refused(path: Path, change: Callable[[Path], None]) -> None:
@@ -200,7 +218,7 @@ from geoblanket.release import Ledger
 from geoblanket.release.budget import Answer
 ledger = Ledger.open(sys.argv[1])
 for number in range(10, 15):
-    ledger.write([("", Answer(1719792000000 + 30000 * number, 1, 2, 3, 4, None))])
+    ledger.write([("", Answer(1719792000000 + 30000 * number, 1, 2, 3, 4, None, 30 * 10**9 * number))])
 os._exit(0)
 """
     subprocess.run([sys.executable, "-c", script, path], check=True)
@@ -224,17 +242,18 @@ def test_a_copy_without_its_counter_or_with_another_is_refused(path: Path, tmp_p
 
 def test_a_ledger_of_another_device_is_refused(tmp_path: Path) -> None:
     path, counter = tmp_path / "a.ledger", tmp_path / "elsewhere"
-    Ledger.create(path, budget=BUDGET, device_key=b"one", counter=counter)
-    for key in (b"", b"two"):
-        with pytest.raises(LedgerError, match="another device key"):
-            Ledger.open(path, device_key=key, counter=counter)
-    ledger = Ledger.open(path, device_key=b"one", counter=counter)
+    Ledger.create(path, budget=BUDGET, device_key=KEY, counter=counter)
+    with pytest.raises(LedgerError, match=r"by a key that was given when it was made\. Give it again"):
+        Ledger.open(path, counter=counter)
+    with pytest.raises(LedgerError, match=r"another device key than the one here\. A ledger stays on its device"):
+        Ledger.open(path, device_key=KEY[::-1], counter=counter)
+    ledger = Ledger.open(path, device_key=KEY, counter=counter)
     ledger.write([("", answer(0))])
     ledger.close()
     assert not Path(f"{path}.count").exists()
     edit("UPDATE answers SET cost_micro = 0")(path)
     with pytest.raises(LedgerError, match="changed or damaged"):
-        Ledger.open(path, device_key=b"one", counter=counter)
+        Ledger.open(path, device_key=KEY, counter=counter)
 
 
 def test_two_at_a_time_are_refused(path: Path) -> None:
@@ -267,7 +286,7 @@ class Failing:
 def test_a_disk_that_fails_releases_nothing_until_the_ledger_is_opened_again(spread: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     Ledger.create(path, budget=BUDGET)
-    device = Device.open(spread, ledger=path)
+    device = Device.open(spread, ledger=path, replay=True)
     device.report(41.0, -8.6, START / 1000)
     device._ledger._connection = Failing(device._ledger._connection)  # type: ignore[attr-defined]
     with pytest.raises(LedgerError, match="disk I/O error"):
@@ -275,7 +294,7 @@ def test_a_disk_that_fails_releases_nothing_until_the_ledger_is_opened_again(spr
     with pytest.raises(LedgerError, match="could not be written before"):
         device.report(41.0, -8.6, START / 1000 + 60)
     device.close()
-    with Device.open(spread, ledger=path) as device:
+    with Device.open(spread, ledger=path, replay=True) as device:
         assert not device.report(41.0, -8.6, START / 1000 + 30).stored
     ledger = Ledger.open(path)
     assert ledger.account("").reports == 2
@@ -287,7 +306,7 @@ import resource, signal, sys
 from geoblanket.errors import LedgerError
 from geoblanket.release import Device
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-device = Device.open(sys.argv[1], ledger=sys.argv[2])
+device = Device.open(sys.argv[1], ledger=sys.argv[2], replay=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 for step in range(1_000):
     try:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from geoblanket.cli.main import app
-from geoblanket.errors import LedgerError
+from geoblanket.errors import InputError, LedgerError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.stream import LARGEST_LINE, answers
@@ -18,7 +18,7 @@ GOOD = b'{"lat": 41.0, "lon": -8.6, "time": "2024-07-01T00:00:00Z"}'
 
 
 def answered(bundle: Bundle, *lines: bytes) -> list[dict[str, Any]]:
-    with Device.open(bundle, ledger=None, budget=Budget(12.0, 600.0)) as device:
+    with Device.open(bundle, ledger=None, budget=Budget(12.0, 600.0), replay=True) as device:
         return list(answers(device, io.BytesIO(b"\n".join(lines))))
 
 
@@ -55,7 +55,6 @@ BAD = [
     b'{"lat": "41.123456", "lon": -8.654321, "time": 1719792000}',
     b'{"lat": [41.123456], "lon": -8.654321, "time": 1719792000}',
     b'{"lat": true, "lon": -8.654321, "time": 1719792000}',
-    b'{"lat": -8.654321, "lon": 41.0123456, "time": 1719792000}',
     b'{"lat": 91.123456, "lon": -8.654321, "time": 1719792000}',
     b'{"lat": 41.123456, "lon": -8.654321, "time": "41.123456"}',
     b'{"lat": 41.123456, "lon": -8.654321, "time": "2024-07-01T00:00:00"}',
@@ -79,7 +78,7 @@ def test_bad_lines_are_answered_without_an_echo_and_do_not_end_the_stream(spread
 
 def test_a_ledger_that_fails_ends_the_stream_after_an_answer(spread: Bundle, tmp_path: Path) -> None:
     Ledger.create(tmp_path / "a.ledger", budget=Budget(12.0, 600.0))
-    device = Device.open(spread, ledger=tmp_path / "a.ledger")
+    device = Device.open(spread, ledger=tmp_path / "a.ledger", replay=True)
     stream = answers(device, io.BytesIO(GOOD + b"\n" + GOOD.replace(b"00Z", b"30Z") + b"\n" + GOOD))
     assert next(stream)["stored"] is False
     device.close()
@@ -96,7 +95,7 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
     ledger = str(tmp_path / "a.ledger")
     assert "no such ledger" in str(geoblanket("ledger", "show", ledger).exception)
     assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600").exit_code == 0
-    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger]
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger, "--replay"]
     done = geoblanket(*stream, stdin=GOOD + b"\nbad\n" + GOOD.replace(b"00Z", b"30Z") + b"\n")
     assert done.exit_code == 0, done.output
     first, bad, second = (json.loads(line) for line in done.stdout.splitlines())
@@ -112,6 +111,8 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
         "last_report": "2024-07-01T00:00:30+00:00",
         "transactions": 2,
         "verified_bundles": 1,
+        "sealed_by": "device",
+        "replay": True,
     }
     assert "8 per km" in geoblanket("ledger", "show", ledger).stdout
     assert "is whole: 2 transaction(s)" in geoblanket("ledger", "verify", ledger).stderr
@@ -125,17 +126,23 @@ def test_keys_and_counters_are_given_by_files(spread_path: Path, tmp_path: Path)
     ledger, key, counter = (str(tmp_path / name) for name in ("a.ledger", "key", "count"))
     sealed = ["--device-key", key, "--counter", counter]
     made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed)
-    assert "key: cannot be read" in str(made.exception)
-    Path(key).write_bytes(b"secret")
+    assert "key: the device key cannot be read" in str(made.exception)
+    for short in (b"", b"fifteen bytes!!"):
+        Path(key).write_bytes(short)
+        made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed)
+        assert isinstance(made.exception, InputError)
+        assert f"key: is no device key: it has {len(short)} bytes, and 16 are the least" in str(made.exception)
+        assert not Path(ledger).exists()
+    Path(key).write_bytes(b"sixteen bytes!!!")
     assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed).exit_code == 0
-    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger]
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger, "--replay"]
     assert json.loads(geoblanket(*stream, *sealed, stdin=GOOD).stdout)["left"] == 8.0
     assert isinstance(geoblanket(*stream, stdin=GOOD).exception, LedgerError)
     assert geoblanket("ledger", "verify", ledger, *sealed).exit_code == 0
 
 
 def test_a_stream_needs_a_budget(spread_path: Path) -> None:
-    stream = ["perturb", str(spread_path), "--stream"]
+    stream = ["perturb", str(spread_path), "--stream", "--replay"]
     assert "Give a ledger, or a budget" in str(geoblanket(*stream, stdin=GOOD).exception)
     assert json.loads(geoblanket(*stream, "--budget", "8", stdin=GOOD).stdout)["left"] == 4.0
     assert "need --roads and --out" in str(geoblanket("perturb", str(spread_path), "--walks", "w.parquet").exception)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from geoblanket.service.limits import Limits
+from geoblanket.service.report import ReportDesk
 from geoblanket.service.store import BundleStore, ServedBundle
 from tests.service.living import Live, live, read_all
+from tests.service.reporting import ToldDevice
 
 QUICK = replace(Limits(), arrival_s=0.6, stall_s=0.6, connections=20)
 
@@ -95,6 +98,76 @@ def test_a_crowd_of_idle_connections_keeps_nobody_out(quick: Live) -> None:
         for connection in crowd:
             connection.close()
     wait_until(lambda: quick.connections <= 1)
+
+
+def test_a_crowd_of_unfinished_bodies_keeps_nobody_out(quick: Live) -> None:
+    crowd = [quick.connect() for _ in range(3 * QUICK.connections)]
+    try:
+        for connection in crowd:
+            with contextlib.suppress(OSError):  # the first ones make room for the last
+                connection.sendall(request("Content-Length: 100", content=b"only this"))
+        for _ in range(5):
+            with quick.connect() as connection:
+                connection.sendall(request(method="GET /healthz"))
+                assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for connection in crowd:
+            connection.close()
+    wait_until(lambda: quick.connections <= 1)
+
+
+def test_unfinished_bodies_are_not_requests_that_are_worked_on(store: BundleStore) -> None:
+    """More than are worked on at once, on as many connections: a whole request is answered at once all the same."""
+    device = ToldDevice()
+    report = json.dumps({"lat": 41.0, "lon": -8.6, "time": time.time()}).encode()
+    with live(store, desk=ReportDesk(lambda: device)) as service:
+        crowd = [service.connect() for _ in range(Limits().requests + 12)]
+        try:
+            for connection in crowd:
+                connection.sendall(
+                    request("Content-Type: application/json", "Content-Length: 60", method="POST /v1/report") + b"{"
+                )
+            wait_until(lambda: service.connections >= len(crowd))
+            start = time.monotonic()
+            for _ in range(10):
+                answer = service.client.post("/v1/report", content=report, headers={"Content-Type": "application/json"})
+                assert answer.status_code == 200
+            assert time.monotonic() - start < 2
+        finally:
+            for connection in crowd:
+                connection.close()
+    assert device.made == 10
+
+
+@pytest.mark.parametrize(
+    "padding",
+    [
+        "X-Long: " + "a" * 17_000,
+        "X-Wide: " + " " * 17_000 + "a",
+        "\r\n".join(f"X-{number}: a" for number in range(2000)),
+    ],
+    ids=["long", "wide", "many"],
+)
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_headers_are_weighed_whole_even_if_they_arrive_at_once(quick: Live, padding: str, pipelined: bool) -> None:
+    before = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" if pipelined else b""
+    answer = quick.raw(before + request(padding, method="GET /healthz"))
+    *earlier, last = answer.split(b"HTTP/1.1 ")[1:]
+    assert [part[:3] for part in earlier] == [b"200"] * pipelined
+    assert last[:3] == b"400"
+    assert json.loads(last.partition(b"\r\n\r\n")[2])["error"] == "bad_request"
+
+
+def test_a_hundred_kilobytes_of_headers_are_not_answered(quick: Live) -> None:
+    answer = quick.raw(request("X-Long: " + "a" * 120_000, method="GET /healthz"))
+    assert answer == b"" or status(answer) == 400  # a client that is cut off while it sends may miss the answer
+
+
+def test_headers_within_the_limit_are_fine_on_every_request_of_a_connection(quick: Live) -> None:
+    long = {"X-Long": "a" * 15_000}
+    for _ in range(3):
+        assert quick.client.get("/healthz", headers=long).status_code == 200
+        assert quick.client.post("/v1/bundles", headers=long, content=b"x" * 4000).status_code == 405
 
 
 @pytest.mark.slow

@@ -187,6 +187,38 @@ def test_what_comes_through_a_proxy_or_another_page_is_refused(desk_service: Liv
     assert post(desk_service, GOOD, **{"Sec-Fetch-Site": "same-origin"}).status_code in {200, 409}
 
 
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "http://localhost", "http://localhost:1", "https://localhost:{port}", "file://",
+     "http://localhost:{port}.evil.example", ""],
+)  # fmt: skip
+def test_a_page_of_another_origin_makes_no_report(store: BundleStore, origin: str) -> None:
+    """Browsers of any age name the origin, and may send JSON where they are tricked into it."""
+    device = ToldDevice()
+    with live(store, desk=ReportDesk(lambda: device)) as service:
+        named = origin.format(port=service.port)
+        assert error(post(service, GOOD, Origin=named)) == (403, "not_local")
+        two = [("Content-Type", "application/json"), ("Origin", service.url), ("Origin", named)]
+        assert error(service.client.post("/v1/report", content=GOOD, headers=two)) == (403, "not_local")
+        assert device.begun == 0
+        for own in (service.url, f"http://localhost:{service.port}"):
+            assert post(service, GOOD, Origin=own).status_code == 200
+
+
+def test_a_report_under_another_hosts_name_is_refused(store: BundleStore) -> None:
+    """As by a page whose name was pointed at this machine, even where the service answers to any name."""
+    device = ToldDevice()
+    with live(store, desk=ReportDesk(lambda: device), hosts=None) as service:
+        for host in (
+            "evil.example",
+            f"evil.example:{service.port}",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+        ):
+            assert error(post(service, GOOD, Host=host)) == (403, "not_local")
+    assert device.begun == 0
+
+
 def test_a_name_that_is_allowed_for_bundles_is_not_for_reports(store: BundleStore) -> None:
     device = ToldDevice()
     hosts = frozenset({"bundles.example", "localhost"})

@@ -15,23 +15,24 @@ app = typer.Typer(help="The durable budget of a device.", no_args_is_help=True)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The ledger.")]
 KeyOption = Annotated[
-    Path | None, typer.Option("--device-key", metavar="FILE", help="The file of the key that seals the ledger.")
+    Path | None,
+    typer.Option(
+        "--device-key",
+        metavar="FILE",
+        help="The file of the key that seals the ledger, 16 bytes or more.",
+        show_default="the key of this device",
+    ),
 ]
 CounterOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The file of its counter.", show_default="FILE.count")
 ]
 
 
-def device_key(file: Path | None) -> bytes:
-    """Return the key in a file, as it is; none without one."""
-    from geoblanket.errors import InputError
+def device_key(file: Path | None) -> bytes | None:
+    """Return the key in a file, as it is; None without one: the key of this device."""
+    from geoblanket.release.device_key import read_key_file
 
-    if file is None:
-        return b""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=file) from error
+    return None if file is None else read_key_file(file)
 
 
 @app.command()
@@ -76,6 +77,13 @@ def verify(file: FileArgument, *, key: KeyOption = None, counter: CounterOption 
     say(f"Ledger {file} is whole: {ledger.commits - 1:,} transaction(s), each sealed, none put back.")
 
 
+_SEALED_BY = {
+    "device": "the key of this device",
+    "given": "the key that was given",
+    "none": "no key, as by an earlier version: a copy on another device opens too. Make a new ledger when you can",
+}
+
+
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("budget", f"{summary['budget']:g} per km in any {summary['window_s']:g} s"),
@@ -86,4 +94,6 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("spent in the window of the last report, at most", f"{summary['spent_in_window']:g} per km"),
         ("transactions", f"{summary['transactions']:,}"),
         ("bundles that this software verified", f"{summary['verified_bundles']:,}"),
+        ("sealed by", _SEALED_BY[summary["sealed_by"]]),
+        ("counts", "replays, in the caller's time only" if summary["replay"] else "reports in real time"),
     ]

@@ -46,6 +46,14 @@ def perturb(
         float | None, typer.Option(help="With --stream and no ledger: a budget for this run, ε per km.")
     ] = None,
     window: Annotated[float, typer.Option(help="With --budget: in any so many seconds.")] = 3600.0,
+    replay: Annotated[
+        bool,
+        typer.Option(
+            "--replay",
+            help="With --stream: for simulations and tests. Old times are accepted, and the budget is counted in the "
+            "times of the lines only, however quickly they come.",
+        ),
+    ] = False,
     key: KeyOption = None,
     counter: CounterOption = None,
     json: JsonOption = False,
@@ -56,7 +64,7 @@ def perturb(
     if (walks is not None) + (traces is not None) + stream != 1:
         raise ParameterError("Give either --walks or --traces or --stream.")
     if stream:
-        _stream(file, ledger, None if budget is None else (budget, window), key, counter)
+        _stream(file, ledger, None if budget is None else (budget, window), key, counter, replay=replay)
         return
     if roads is None or out is None:
         raise ParameterError("Walks and traces need --roads and --out.")
@@ -95,7 +103,13 @@ def perturb(
 
 
 def _stream(
-    file: Path, ledger: Path | None, budget: tuple[float, float] | None, key: Path | None, counter: Path | None
+    file: Path,
+    ledger: Path | None,
+    budget: tuple[float, float] | None,
+    key: Path | None,
+    counter: Path | None,
+    *,
+    replay: bool,
 ) -> None:
     import json
     import sys
@@ -105,7 +119,9 @@ def _stream(
     from geoblanket.release.stream import answers
 
     given = None if budget is None or ledger is not None else Budget(*budget)
-    with Device.open(file, ledger=ledger, budget=given, device_key=device_key(key), counter=counter) as device:
+    with Device.open(
+        file, ledger=ledger, budget=given, device_key=device_key(key), counter=counter, replay=replay
+    ) as device:
         for answer in answers(device, sys.stdin.buffer):
             typer.echo(json.dumps(answer))
             sys.stdout.flush()

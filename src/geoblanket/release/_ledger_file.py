@@ -9,32 +9,70 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from geoblanket.errors import LedgerError
+from geoblanket.release.elapsed import ClockState
 
-__all__ = ["connected", "created", "ledger_errors"]
+__all__ = ["FORMAT", "LEDGER_TABLE", "LedgerRow", "connected", "created", "format_of", "insert_row", "ledger_errors"]
 
+FORMAT: Final = 2
+"""Files of format 1 are made into it when they are opened."""
 _APPLICATION: Final = 0x47424C31
-_FORMAT: Final = 1
+_WHOLE: Final = {"application_id": {_APPLICATION}, "user_version": {1, FORMAT}, "quick_check": {"ok"}}
 _WAIT_S: Final = 1.0
-_SCHEMA: Final = """
+LEDGER_TABLE: Final = """
 CREATE TABLE ledger (
     id BLOB NOT NULL, epsilon REAL NOT NULL, window_s REAL NOT NULL,
-    commits INTEGER NOT NULL, vehicles INTEGER NOT NULL, spent_micro INTEGER NOT NULL, seal BLOB NOT NULL
+    sealed_by TEXT NOT NULL, key_check BLOB NOT NULL, machine BLOB NOT NULL,
+    replay INTEGER NOT NULL, commits INTEGER NOT NULL, vehicles INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
+    passed_ns INTEGER NOT NULL, latest_wall_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL, boot TEXT NOT NULL,
+    boot_ns INTEGER NOT NULL, seal BLOB NOT NULL
 ) STRICT;
+"""
+_SCHEMA: Final = f"""
+{LEDGER_TABLE}
 CREATE TABLE accounts (
     vehicle TEXT NOT NULL PRIMARY KEY, reports INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
     last_slot_ms INTEGER NOT NULL, before BLOB NOT NULL, head BLOB NOT NULL, seal BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE answers (
     vehicle TEXT NOT NULL, slot_ms INTEGER NOT NULL, cost_micro INTEGER NOT NULL, place INTEGER NOT NULL,
-    lat_e7 INTEGER NOT NULL, lon_e7 INTEGER NOT NULL, request TEXT, PRIMARY KEY (vehicle, slot_ms)
+    lat_e7 INTEGER NOT NULL, lon_e7 INTEGER NOT NULL, request TEXT, made_ns INTEGER NOT NULL,
+    PRIMARY KEY (vehicle, slot_ms)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE verified (bundle TEXT NOT NULL, verifier TEXT NOT NULL, seal BLOB NOT NULL) STRICT;
 """
 
 _open: weakref.WeakSet[_Connection] = weakref.WeakSet()
+
+
+class LedgerRow(NamedTuple):
+    """What a ledger says of itself, but for the seal of it."""
+
+    id: bytes
+    epsilon: float
+    window_s: float
+    sealed_by: str
+    key_check: bytes
+    machine: bytes
+    """Stands for the machine's id; empty where the ledger does not keep to one."""
+    replay: int
+    """1 if it counts replays, in the caller's time only."""
+    commits: int
+    vehicles: int
+    spent_micro: int
+    passed_ns: int
+    """This and the next: see `ClockState`."""
+    latest_wall_ns: int
+    wall_ns: int
+    boot: str
+    boot_ns: int
+
+    @property
+    def clock(self) -> ClockState:
+        """What it knows of the time that has passed."""
+        return ClockState(self.passed_ns, self.latest_wall_ns, self.wall_ns, self.boot, self.boot_ns)
 
 
 class _Connection(sqlite3.Connection):
@@ -60,7 +98,7 @@ def created(path: Path) -> sqlite3.Connection:
     """Return a connection to a new file, with empty tables."""
     path.touch(mode=0o600, exist_ok=False)
     connection = _connection(path)
-    connection.executescript(f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};")
+    connection.executescript(f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT};")
     connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
     return connection
 
@@ -69,13 +107,28 @@ def connected(path: Path) -> sqlite3.Connection:
     """Return a connection to a file that holds a whole database of ours, for this process alone."""
     connection = _connection(path)
     try:
-        for pragma, wanted in (("application_id", _APPLICATION), ("user_version", _FORMAT), ("quick_check", "ok")):
-            if connection.execute(f"PRAGMA {pragma}").fetchone() != (wanted,):
+        for pragma, wanted in (
+            ("application_id", {_APPLICATION}),
+            ("user_version", {1, FORMAT}),
+            ("quick_check", {"ok"}),
+        ):
+            if connection.execute(f"PRAGMA {pragma}").fetchone()[0] not in wanted:
                 raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """Return the format of a ledger's file."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def insert_row(connection: sqlite3.Connection, row: LedgerRow, seal: bytes) -> None:
+    """Write what a new ledger says of itself."""
+    marks = ", ".join("?" * (len(row) + 1))
+    connection.execute(f"INSERT INTO ledger ({', '.join(row._fields)}, seal) VALUES ({marks})", (*row, seal))  # noqa: S608
 
 
 def _connection(path: Path) -> sqlite3.Connection:

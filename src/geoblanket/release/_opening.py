@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,18 +15,32 @@ from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
-__all__ = ["checked_clock", "closed_on_failure", "open_ledger", "open_tables"]
+__all__ = [
+    "CLOCK_TOLERANCE_S",
+    "checked_clock",
+    "checked_tolerance",
+    "closed_on_failure",
+    "open_ledger",
+    "open_tables",
+]
 
+CLOCK_TOLERANCE_S = 86_400.0
+"""Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 _MICRO = 10**6
 
 
 def open_ledger(
-    path: str | Path | None, budget: Budget | None, *, device_key: bytes, counter: str | Path | None
+    path: str | Path | None,
+    budget: Budget | None,
+    *,
+    device_key: bytes | None,
+    counter: str | Path | None,
+    replay: bool,
 ) -> MemoryLedger | None:
     """Open the ledger of a file, whose budget must be the one given if one is; else make one in memory, if one is."""
     if path is None:
-        return None if budget is None else MemoryLedger(budget)
-    ledger = Ledger.open(path, device_key=device_key, counter=counter)
+        return None if budget is None else MemoryLedger(budget, replay=replay)
+    ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay)
     if budget is not None and (budget.micro, budget.window_ms) != (ledger.budget.micro, ledger.budget.window_ms):
         ledger.close()
         raise MismatchError(
@@ -70,6 +85,12 @@ def open_tables(
     if ledger is not None:
         ledger.remember_verified(tables.sha256)
     return tables
+
+
+def checked_tolerance(clock_tolerance_s: float) -> None:
+    """Raise ParameterError unless it is zero or more seconds, and an end."""
+    if not 0 <= clock_tolerance_s < math.inf:
+        raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:

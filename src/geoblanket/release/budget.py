@@ -1,5 +1,8 @@
 """What reports may cost: a budget in every sliding window of time, counted in whole millionths.
 
+The window slides in two times: that of the slots, which the caller gives, and the time that has really passed
+(`geoblanket.release.elapsed`). A report counts until it has left the window in both.
+
 The cost of a report depends on the mechanisms and on whether there was a history, which is public; never on where the
 vehicle is. A location is protected in its own report and as the past of the next Γ ones, and is charged for all of them
 when it is reported (`geoblanket.mechanism.costs.Costs`).
@@ -12,7 +15,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
 from typing import Final, NamedTuple
 
 from geoblanket.errors import ParameterError, RefusedError
@@ -21,6 +23,7 @@ __all__ = ["Account", "Answer", "Budget"]
 
 _MICRO: Final = 10**6
 _MS_PER_S: Final = 1000
+_NS_PER_MS: Final = 10**6
 _LARGEST_MICRO: Final = 10**15
 _LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
 
@@ -68,6 +71,8 @@ class Answer(NamedTuple):
     lon_e7: int
     request: str | None
     """The name that the caller gave the request."""
+    made_ns: int
+    """When it was made, in the time that has really passed; in a replay, the start of its slot."""
 
 
 class Account:
@@ -96,6 +101,7 @@ class Account:
     ) -> None:
         self.reports, self.spent_micro, self.last_slot_ms = reports, spent_micro, last_slot_ms
         self.limit_micro, self.window_ms = budget.micro, budget.window_ms
+        self._window_ns = budget.window_ms * _NS_PER_MS
         self._answers: deque[Answer] = deque()
         self._by_slot: dict[int, Answer] = {}
         self._by_request: dict[str, Answer] = {}
@@ -114,25 +120,33 @@ class Account:
             return answer
         return self._by_slot.get(slot_ms)
 
-    def expiring(self, slot_ms: int) -> int:
-        """Return how many answers have left the window that ends with a slot."""
-        end = slot_ms - self.window_ms
-        count = 0
-        for answer in self._answers:
-            if answer.slot_ms > end:
-                break
-            count += 1
-        return count
+    def expiring(self, slot_ms: int, now_ns: int) -> list[Answer]:
+        """Return the answers that have left the window in both times.
 
-    def left_micro(self, slot_ms: int) -> int:
-        """Return what is left in the window that ends with a slot, not before the last one."""
+        Parameters
+        ----------
+        slot_ms
+            The slot that the window ends with, milliseconds since 1970.
+        now_ns
+            The time that has really passed, as in `Answer.made_ns`.
+        """
+        last_slot_ms, last_made_ns = slot_ms - self.window_ms, now_ns - self._window_ns
+        result = []
+        for answer in self._answers:
+            if answer.slot_ms > last_slot_ms or answer.made_ns > last_made_ns:
+                break
+            result.append(answer)
+        return result
+
+    def left_micro(self, slot_ms: int, now_ns: int) -> int:
+        """Return what is left in the window that ends with a slot, not before the last one, and now."""
         left = self.limit_micro - self._kept_micro
-        for answer in islice(self._answers, self.expiring(slot_ms)):
+        for answer in self.expiring(slot_ms, now_ns):
             left += answer.cost_micro
         return left
 
-    def checked_left_micro(self, slot_ms: int, cost_micro: int) -> int:
-        """Return what is left after a report in a slot, at a cost; raise unless it may be made.
+    def checked_left_micro(self, slot_ms: int, now_ns: int, cost_micro: int) -> int:
+        """Return what is left after a report in a slot, made now, at a cost; raise unless it may be made.
 
         Raises
         ------
@@ -145,14 +159,14 @@ class Account:
             raise RefusedError(
                 "A report of a later time was made already. Set the clock right, and report in order of time.", "time"
             )
-        left = self.left_micro(slot_ms) - cost_micro
+        left = self.left_micro(slot_ms, now_ns) - cost_micro
         if left < 0:
             raise RefusedError("The privacy budget of this window of time is spent. Report again later.", "budget")
         return left
 
     def add(self, answer: Answer) -> None:
         """Count a report that was made, and forget those that have left the window."""
-        for _ in range(self.expiring(answer.slot_ms)):
+        for _ in self.expiring(answer.slot_ms, answer.made_ns):
             self._forget(self._answers.popleft())
         self._keep(answer)
         self.reports += 1

@@ -3,6 +3,7 @@
 The order of things is the same for every location: the input is checked, the location becomes its nearest place, the
 ledger is asked for a stored answer and for the budget, the row is chosen by the public rule, one place is drawn, the
 answer and its cost are stored durably, and only then is it returned. What is refused is refused by times and costs.
+The budget is counted in the times that the caller gives and in the time that has really passed, unless it is a replay.
 
 True places are held in memory only, as many as the mechanisms look back. After a restart, a gap, a refusal or another
 bundle there is no history, and the next report is one of the regime of the start.
@@ -10,9 +11,9 @@ bundle there is no history, and the next report is one of the regime of the star
 
 from __future__ import annotations
 
+import math
 import os
 import threading
-import time as system_time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,9 +24,16 @@ from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.release_tables import ReleaseTables
-from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
+from geoblanket.release._opening import (
+    CLOCK_TOLERANCE_S,
+    checked_clock,
+    checked_tolerance,
+    closed_on_failure,
+    open_ledger,
+    open_tables,
+)
 from geoblanket.release.budget import Answer, Budget
-from geoblanket.release.inputs import checked_location_e7, checked_request, checked_time_ms
+from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
 from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.nearest import NearestPlace
 from geoblanket.release.regimes import Regimes
@@ -90,7 +98,7 @@ class Device:
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
         clock = checked_clock(tables, ledger.budget)
         self._tables, self._ledger = tables, ledger
-        self._tolerance_ms = clock_tolerance_s * 1000
+        self._tolerance_s = math.inf if ledger.replay else clock_tolerance_s
         self._rule = ReleaseRule(tables)
         self._nearest = NearestPlace(tables.places_e7)
         self._regimes = Regimes(clock)
@@ -109,13 +117,14 @@ class Device:
         *,
         ledger: str | Path | None,
         budget: Budget | None = None,
-        device_key: bytes = b"",
+        device_key: bytes | None = None,
         counter: str | Path | None = None,
         public_key: str | Path | None = None,
         allow_unsigned: bool = False,
         domain: str | None = None,
         minimum_version: int = 0,
-        clock_tolerance_s: float = 86_400.0,
+        clock_tolerance_s: float = CLOCK_TOLERANCE_S,
+        replay: bool = False,
     ) -> Device:
         """Open a bundle and a ledger.
 
@@ -132,24 +141,27 @@ class Device:
         budget
             Without a ledger: the budget. With one: what it must say, if given.
         device_key
-            The key that the ledger was made with.
+            The key that the ledger was made with; None: that of this device.
         counter
             The file of the counter that the ledger was made with.
         public_key, allow_unsigned, domain, minimum_version
             As in `load_bundle`.
         clock_tolerance_s
-            Times that are further ahead of the system's clock than so many seconds are refused.
+            Times that are further from the system's clock than so many seconds, either way, are refused.
+        replay
+            For simulations and tests: any time is accepted, and the budget is counted in the caller's time ONLY. An
+            hour of data that is replayed in a second spends the budget of an hour. A ledger is for replays or for real
+            reports, not for both.
 
         Raises
         ------
         LedgerError
-            The ledger is missing, damaged, rolled back, or in use.
+            The ledger is missing, damaged, rolled back, another device's, or in use.
         InputError, GuaranteeViolation, MismatchError
             The bundle cannot be used; see `load_bundle`.
         """
-        if not clock_tolerance_s >= 0:
-            raise ParameterError("clock_tolerance_s must be zero or more seconds.")
-        book = open_ledger(ledger, budget, device_key=device_key, counter=counter)
+        checked_tolerance(clock_tolerance_s)
+        book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
         if book is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
         with closed_on_failure(book):
@@ -198,9 +210,8 @@ class Device:
 
     def _report(self, lat: Any, lon: Any, time: Any, request: Any) -> Report:
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
-        time_ms = checked_time_ms(time, latest_ms=system_time.time() * 1000 + self._tolerance_ms)
+        time_ms = checked_time_ms(time, accepted=accepted_ms(self._tolerance_s))
         request = checked_request(request)
-        self._nearest.refuse_exchanged(lat_e7, lon_e7)
         place = self._nearest.of(lat_e7, lon_e7)
         slot = time_ms // self._regimes.interval_ms
         with self._lock:
@@ -211,15 +222,16 @@ class Device:
     def _answered(self, place: int, slot: int, request: str | None) -> Report:
         slot_ms = slot * self._regimes.interval_ms
         account = self._ledger.account(_VEHICLE)
+        now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
-            return self._told(answer, account.left_micro(account.last_slot_ms or 0), stored=True)
+            return self._told(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
         follows = bool(self._history) and slot == self._history_slot + 1
         cost = self._costs.other if follows else self._costs.start
-        left = account.checked_left_micro(slot_ms, cost)
+        left = account.checked_left_micro(slot_ms, now_ns, cost)
         history = [place, *self._history[: self._past]] if follows else [place]
         drawn = self._rule.draw_one(history, self._regimes.at(slot_ms) if follows else self._regimes.start)
         lat_e7, lon_e7 = self._tables.places_e7[drawn].tolist()
-        answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request)
+        answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request, now_ns)
         self._ledger.write([(_VEHICLE, answer)])
         self._history, self._history_slot = history, slot
         return self._told(answer, left, stored=False)
@@ -234,6 +246,24 @@ class Device:
             left_micro=left_micro,
             stored=stored,
         )
+
+    def warning_for(self, lat: float, lon: float) -> str | None:
+        """Say what seems wrong with a location, if anything does: for a developer, before anything is reported.
+
+        `report` refuses no location, as a refusal would tell where the vehicle is. Neither may what is done about a
+        warning: do not let it decide whether a report is made.
+
+        Raises
+        ------
+        ParameterError
+            It is not a location.
+        """
+        lat_e7, lon_e7 = checked_location_e7(lat, lon)
+        if lat_e7 == 0 == lon_e7:
+            return "The location is the one that receivers without a fix give."
+        if self._nearest.seems_exchanged(lat_e7, lon_e7):
+            return "Latitude and longitude seem to be exchanged: the latitude comes first."
+        return None
 
     @property
     def budget(self) -> Budget:

@@ -6,6 +6,8 @@ ledger. The reports of a call are one transaction.
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,14 +19,21 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._geodesy import Floats
-from geoblanket.errors import ParameterError, RefusedError
+from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism._bundle_domain import Indices
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.release_tables import ReleaseTables
-from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
+from geoblanket.release._opening import (
+    CLOCK_TOLERANCE_S,
+    checked_clock,
+    checked_tolerance,
+    closed_on_failure,
+    open_ledger,
+    open_tables,
+)
 from geoblanket.release.budget import Answer, Budget
-from geoblanket.release.inputs import checked_locations_e7, checked_times_ms
+from geoblanket.release.inputs import accepted_ms, checked_locations_e7, checked_times_ms
 from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.place_raster import PlaceRaster
 from geoblanket.release.regimes import Regimes
@@ -35,6 +44,7 @@ __all__ = ["Fleet", "FleetReports"]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
+_NS_PER_MS: Final = 10**6
 _NEVER: Final = -(1 << 62)
 
 
@@ -56,14 +66,25 @@ class FleetReports:
 
 
 class Fleet:
-    """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it."""
+    """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it.
 
-    def __init__(self, tables: ReleaseTables, vehicles: Sequence[str], ledger: MemoryLedger | None) -> None:
+    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    """
+
+    def __init__(
+        self,
+        tables: ReleaseTables,
+        vehicles: Sequence[str],
+        ledger: MemoryLedger | None,
+        *,
+        clock_tolerance_s: float,
+    ) -> None:
         clock = checked_clock(tables, None if ledger is None else ledger.budget)
         self.vehicles = tuple(vehicles)
         if len(set(self.vehicles)) < len(self.vehicles):
             raise ParameterError("The names of vehicles must differ.")
         self._tables, self._ledger = tables, ledger
+        self._tolerance_s = clock_tolerance_s
         self._rule = ReleaseRule(tables)
         self._nearest = PlaceRaster(tables.places_e7)
         self._regimes = Regimes(clock)
@@ -73,6 +94,7 @@ class Fleet:
         self._history_slot = np.full(len(self.vehicles), _NEVER, np.int64)
         self._slot, self._place = self._last_answers()
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @classmethod
     def open(
@@ -82,12 +104,14 @@ class Fleet:
         vehicles: Sequence[str],
         ledger: str | Path | None,
         budget: Budget | None = None,
-        device_key: bytes = b"",
+        device_key: bytes | None = None,
         counter: str | Path | None = None,
         public_key: str | Path | None = None,
         allow_unsigned: bool = False,
         domain: str | None = None,
         minimum_version: int = 0,
+        clock_tolerance_s: float = CLOCK_TOLERANCE_S,
+        replay: bool = False,
     ) -> Fleet:
         """Open a bundle and a ledger for many vehicles.
 
@@ -99,10 +123,13 @@ class Fleet:
             As in `Device.open`. None: budgets are kept in memory.
         budget
             Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
+        device_key, counter, public_key, allow_unsigned, domain, minimum_version, clock_tolerance_s, replay
+            As in `Device.open`.
         """
+        checked_tolerance(clock_tolerance_s)
         book = None
         if ledger is not None or budget is not None:
-            book = open_ledger(ledger, budget, device_key=device_key, counter=counter)
+            book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
         with closed_on_failure(book):
             tables = open_tables(
                 bundle,
@@ -112,7 +139,7 @@ class Fleet:
                 domain=domain,
                 minimum_version=minimum_version,
             )
-            return cls(tables, vehicles, book)
+            return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)
 
     def _last_answers(self) -> tuple[Ints, Indices]:
         """Return slot and place of each vehicle's last answer, as the ledger has them."""
@@ -162,20 +189,23 @@ class Fleet:
         if np.bincount(which, minlength=1).max() > 1:
             raise ParameterError("Each vehicle may be asked for once in a call.")
         lat_e7, lon_e7 = checked_locations_e7(lat, lon, count=len(which))
-        slot = checked_times_ms(time, count=len(which)) // self._regimes.interval_ms
-        self._nearest.refuse_exchanged(lat_e7, lon_e7)
+        accepted = accepted_ms(self._tolerance_s)
+        slot = checked_times_ms(time, count=len(which), accepted=accepted) // self._regimes.interval_ms
         place = self._nearest.of(lat_e7, lon_e7)
         with self._lock:
+            if os.getpid() != self._process:
+                raise LedgerError("The fleet was opened by another process. Open one in each process.")
             return self._answered(which, place, slot)
 
     def _answered(self, which: Ints, place: Indices, slot: Ints) -> FleetReports:
         follows = self._history_slot[which] == slot - 1
         stored = self._slot[which] == slot
         fresh = self._slot[which] < slot
-        fresh[fresh] = self._affordable(which[fresh], slot[fresh], follows[fresh])
+        now_ns = self._now_ns(slot)
+        fresh[fresh] = self._affordable(which[fresh], slot[fresh], follows[fresh], now_ns[fresh])
         result = np.where(stored, self._place[which], np.int32(-1))
         some = np.flatnonzero(fresh)
-        result[some] = self._released(which[some], place[some], slot[some], follows[some])
+        result[some] = self._released(which[some], place[some], slot[some], follows[some], now_ns[some])
         refused = result < 0
         return FleetReports(
             place=result,
@@ -186,36 +216,42 @@ class Fleet:
             refused=refused,
         )
 
-    def _affordable(self, which: Ints, slot: Ints, follows: Bools) -> Bools:
+    def _now_ns(self, slot: Ints) -> Ints:
+        """Return when reports in some slots are made; see `MemoryLedger.now_ns`."""
+        if self._ledger is None or self._ledger.replay:
+            return slot * (self._regimes.interval_ms * _NS_PER_MS)
+        return np.full(len(slot), self._ledger.now_ns(0))
+
+    def _affordable(self, which: Ints, slot: Ints, follows: Bools, now_ns: Ints) -> Bools:
         """Return which reports the budgets allow."""
         allowed = np.ones(len(which), np.bool_)
         if self._ledger is None:
             return allowed
-        for index, (vehicle, slot_ms, cost) in enumerate(self._charged(which, slot, follows)):
+        for index, (vehicle, slot_ms, cost, now) in enumerate(self._charged(which, slot, follows, now_ns)):
             try:
-                self._ledger.account(vehicle).checked_left_micro(slot_ms, cost)
+                self._ledger.account(vehicle).checked_left_micro(slot_ms, now, cost)
             except RefusedError:
                 allowed[index] = False
         return allowed
 
-    def _charged(self, which: Ints, slot: Ints, follows: Bools) -> Iterator[tuple[str, int, int]]:
-        """Yield vehicle, start of the slot and cost of some reports."""
+    def _charged(self, which: Ints, slot: Ints, follows: Bools, now_ns: Ints) -> Iterator[tuple[str, int, int, int]]:
+        """Yield vehicle, start of the slot, cost and time of making of some reports."""
         cost = np.where(follows, self._costs.other, self._costs.start)
         slots_ms = (slot * self._regimes.interval_ms).tolist()
-        for number, slot_ms, micro in zip(which.tolist(), slots_ms, cost.tolist(), strict=True):
-            yield self.vehicles[number], slot_ms, micro
+        for number, *charge in zip(which.tolist(), slots_ms, cost.tolist(), now_ns.tolist(), strict=True):
+            yield self.vehicles[number], *charge
 
-    def _released(self, which: Ints, place: Indices, slot: Ints, follows: Bools) -> Indices:
+    def _released(self, which: Ints, place: Indices, slot: Ints, follows: Bools, now_ns: Ints) -> Indices:
         """Draw, store, and return the places to report."""
         histories = np.column_stack([place, np.where(follows[:, None], self._history[which], -1)])
         drawn = self._draw(histories, slot, follows)
         if self._ledger is not None and len(which):
             places = zip(drawn.tolist(), self._tables.places_e7[drawn].tolist(), strict=True)
-            charged = self._charged(which, slot, follows)
+            charged = self._charged(which, slot, follows, now_ns)
             self._ledger.write(
                 [
-                    (vehicle, Answer(slot_ms, cost, reported, lat_e7, lon_e7, None))
-                    for (vehicle, slot_ms, cost), (reported, (lat_e7, lon_e7)) in zip(charged, places, strict=True)
+                    (vehicle, Answer(slot_ms, cost, reported, lat_e7, lon_e7, None, now))
+                    for (vehicle, slot_ms, cost, now), (reported, (lat_e7, lon_e7)) in zip(charged, places, strict=True)
                 ]
             )
         self._history[which] = histories[:, : self._history.shape[1]]

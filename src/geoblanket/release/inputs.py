@@ -1,11 +1,13 @@
 """Where a vehicle says that it is, and when: checked before anything else looks at it.
 
-No message repeats what was got: errors end up in logs.
+Whatever is a location at all is accepted, so that no refusal depends on which one it is. No message repeats what was
+got: errors end up in logs.
 """
 
 from __future__ import annotations
 
 import math
+import time as system_time
 from datetime import datetime
 from numbers import Real
 from typing import Any, Final, NoReturn
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from geoblanket.errors import ParameterError
 
 __all__ = [
+    "accepted_ms",
     "checked_location_e7",
     "checked_locations_e7",
     "checked_request",
@@ -30,6 +33,9 @@ _PLAIN: Final = (float, int)
 """What needs no further look; a truth value is an int too, but of another type."""
 _EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
 _LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
+_ANY_TIME: Final = (-math.inf, math.inf)
+_PAST: Final = "The time lies too far in the past. Set the clock right; for old data, open a replay."
+_FUTURE: Final = "The time lies in the future. Set the clock right."
 _LONGEST_REQUEST: Final = 200
 
 
@@ -39,12 +45,9 @@ def checked_location_e7(lat: Any, lon: Any) -> tuple[int, int]:
     Raises
     ------
     ParameterError
-        If it is not one: other types than numbers, out of range, not finite, or (0, 0), which devices without a fix
-        give.
+        If it is not one: other types than numbers, out of range, or not finite.
     """
     lat_e7, lon_e7 = _degrees_e7(lat, "latitude", 90), _degrees_e7(lon, "longitude", 180)
-    if lat_e7 == 0 == lon_e7:
-        raise ParameterError("The location is the one that devices without a fix give. Wait for a fix.")
     return lat_e7, -lon_e7 if lon_e7 == 180 * _E7 else lon_e7
 
 
@@ -56,15 +59,27 @@ def _degrees_e7(value: Any, name: str, largest: int) -> int:
     return round(degrees * _E7)
 
 
-def checked_time_ms(time: Any, *, latest_ms: float = math.inf) -> int:
+def accepted_ms(tolerance_s: float) -> tuple[float, float]:
+    """Return the earliest and the latest time that is accepted now, milliseconds since 1970.
+
+    Parameters
+    ----------
+    tolerance_s
+        How far a time may be from the system's clock, seconds, either way.
+    """
+    now_s = system_time.time()
+    return (now_s - tolerance_s) * 1000, (now_s + tolerance_s) * 1000
+
+
+def checked_time_ms(time: Any, *, accepted: tuple[float, float] = _ANY_TIME) -> int:
     """Return a time in whole milliseconds since 1970 in UTC.
 
     Parameters
     ----------
     time
         A datetime with a time zone, or a number of seconds since 1970 in UTC.
-    latest_ms
-        Later times are refused.
+    accepted
+        The earliest and the latest time that is accepted, milliseconds since 1970.
 
     Raises
     ------
@@ -81,8 +96,10 @@ def checked_time_ms(time: Any, *, latest_ms: float = math.inf) -> int:
     if not _EARLIEST_MS <= seconds * 1000 < _LATEST_MS:
         raise ParameterError("The time must be from 2000 to 2099; as a number, in seconds, not milliseconds.")
     milliseconds = math.floor(seconds * 1000)
-    if milliseconds > latest_ms:
-        raise ParameterError("The time lies in the future. Set the clock right.")
+    if milliseconds < accepted[0]:
+        _refuse(_PAST)
+    if milliseconds > accepted[1]:
+        _refuse(_FUTURE)
     return milliseconds
 
 
@@ -117,18 +134,20 @@ def checked_locations_e7(lat: Any, lon: Any, *, count: int) -> tuple[Ints, Ints]
             raise ParameterError(f"The {name}s must be {count} numbers from -{largest} to {largest} degrees.")
         both.append(np.rint(degrees * _E7).astype(np.int64))
     lat_e7, lon_e7 = both
-    if nowhere := int(np.count_nonzero((lat_e7 == 0) & (lon_e7 == 0))):
-        raise ParameterError(f"{nowhere} location(s) are the one that devices without a fix give. Wait for a fix.")
     return lat_e7, np.where(lon_e7 == 180 * _E7, -lon_e7, lon_e7)
 
 
-def checked_times_ms(time: Any, *, count: int) -> Ints:
-    """Return so many times in whole milliseconds since 1970 in UTC; one time stands for all of them."""
+def checked_times_ms(time: Any, *, count: int, accepted: tuple[float, float] = _ANY_TIME) -> Ints:
+    """Return so many times in whole milliseconds since 1970 in UTC; one time stands for all. See `checked_time_ms`."""
     milliseconds = _numbers(time, "times") * 1000.0
     if milliseconds.shape not in {(), (count,)}:
         raise ParameterError(f"The times must be {count} numbers of seconds, or one for all.")
     if not ((milliseconds >= _EARLIEST_MS) & (milliseconds < _LATEST_MS)).all():
         raise ParameterError("The times must be from 2000 to 2099, in seconds, not milliseconds.")
+    if (milliseconds < accepted[0]).any():
+        _refuse(_PAST)
+    if (milliseconds > accepted[1]).any():
+        _refuse(_FUTURE)
     return np.broadcast_to(np.floor(milliseconds).astype(np.int64), count)
 
 

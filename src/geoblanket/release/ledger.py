@@ -3,43 +3,63 @@
 A report and its cost are one transaction, on disk before the answer is given. The process that opened the file holds it
 alone until it is closed, so that what it has in memory is what the file says. Seals (HMAC-SHA-256 by the device's key)
 chain the answers of each vehicle: what was changed, cut out or put back is noticed when the file is opened; that all of
-it was put back, by the counter beside it. The file never holds where a vehicle was.
+it was put back, by the counter beside it; that it was copied to another device, by the key. The file never holds where
+a vehicle was.
+
+What is spent is counted in the slots' own times and in the time that has really passed, of which the file keeps what
+the system's clocks last showed (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays
+only: it counts in the caller's time, and says nothing of real time.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import sqlite3
-from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from geoblanket.errors import LedgerError
+from geoblanket.errors import LedgerError, MismatchError
 from geoblanket.mechanism.release_tables import VERIFIER
-from geoblanket.release._ledger_file import connected, created, ledger_errors
+from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
+from geoblanket.release._ledger_upgrade import upgrade_ledger
+from geoblanket.release._seals import CHAIN_START, Chain, is_sealed, seal
 from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.counter import Counter
+from geoblanket.release.device_key import SealingKey, checked_key
+from geoblanket.release.elapsed import ClockState, ElapsedTime, read_clocks
 
 __all__ = ["Ledger", "MemoryLedger"]
 
-_START: Final = bytes(32)
 _MICRO: Final = 10**6
+_NS_PER_MS: Final = 10**6
 
 Change = tuple[str, Answer]
 """A vehicle, and an answer that it gets."""
 
 
 class MemoryLedger:
-    """A budget that is forgotten with the process."""
+    """A budget that is forgotten with the process.
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
+    Parameters
+    ----------
+    budget
+        What each vehicle may spend.
+    replay
+        Whether it is counted in the caller's time only, whatever time has really passed.
+    """
+
+    def __init__(self, budget: Budget, *, replay: bool = False, clock: ClockState | None = None) -> None:
+        self.budget, self.replay = budget, replay
+        self._elapsed = ElapsedTime(clock)
         self._accounts: dict[str, Account] = {}
+
+    def now_ns(self, slot_ms: int) -> int:
+        """Return when a report in a slot is made: in the time that has really passed or, in a replay, in the slot's."""
+        return slot_ms * _NS_PER_MS if self.replay else self._elapsed.now_ns()
 
     def account(self, vehicle: str) -> Account:
         """Return what a vehicle spent."""
@@ -70,23 +90,37 @@ class MemoryLedger:
 class Ledger(MemoryLedger):
     """A budget in a file. Make the file once with `Ledger.create`, then use `Ledger.open`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, key: bytes, counter: Path) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, device_key: bytes | None, counter: Path, replay: bool | None
+    ) -> None:
         self.path = path
-        self._connection, self._key = connection, key
-        self._identity, epsilon, window_s, self.commits, vehicles, self.spent_micro = self._state()
-        super().__init__(Budget(epsilon, window_s))
-        self._chains: dict[str, _Chain] = {}
+        self._connection = connection
+        if format_of(connection) < FORMAT:
+            sealed_by = SealingKey.of_ledger(path, "none", device_key)
+            if not upgrade_ledger(connection, sealed_by):
+                self._refuse_changed()
+        row, key = self._read_row(device_key)
+        self._row, self._identity, self._key = row, row.id, key
+        super().__init__(
+            Budget(row.epsilon, row.window_s),
+            replay=_checked_use(path, row, replay),
+            clock=row.clock,
+        )
+        self._chains: dict[str, Chain] = {}
         self._load_accounts()
         spent = sum(account.spent_micro for account in self._accounts.values())
-        if (len(self._chains), spent) != (vehicles, self.spent_micro):
+        if (len(self._chains), spent) != (row.vehicles, row.spent_micro):
             self._refuse_changed()
         self._verified = self._load_verified()
+        self._save_clock()
         self._counter = self._open_counter(counter)
         self._broken = self._closed = False
         self._process = os.getpid()
 
     @staticmethod
-    def create(path: str | Path, *, budget: Budget, device_key: bytes = b"", counter: str | Path | None = None) -> None:
+    def create(
+        path: str | Path, *, budget: Budget, device_key: bytes | None = None, counter: str | Path | None = None
+    ) -> None:
         """Make a new ledger, of which nothing is spent.
 
         Parameters
@@ -96,8 +130,8 @@ class Ledger(MemoryLedger):
         budget
             What each vehicle may spend.
         device_key
-            What seals it: only who has it can open the ledger, or change it unnoticed. Keep it where only this device
-            has it, such as a key store; by default anyone can make seals.
+            What seals it, 16 bytes or more: only who has it can open the ledger, or change it unnoticed. By default
+            the key of this device, which is made with its first ledger (`geoblanket.release.device_key`).
         counter
             The file of the counter, best on other storage; by default beside the ledger, with `.count` added.
         """
@@ -105,39 +139,70 @@ class Ledger(MemoryLedger):
         count = _counter_path(path, counter)
         if path.exists() or count.exists():
             raise LedgerError(f"{path}: there is a ledger, or its counter, already. It keeps what was spent.")
-        identity = secrets.token_bytes(16)
-        row = (identity, float(budget.epsilon), float(budget.window_s), 1, 0, 0)
+        row = _new_row(budget, sealed_by := SealingKey.for_new_ledger(device_key))
         try:
             with ledger_errors(path):
                 connection = created(path)
                 try:
-                    sealed = (*row, _seal(device_key, *row))
-                    connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?)", sealed)
+                    insert_row(connection, row, seal(sealed_by.key, *row))
                 finally:
                     connection.close()
         except OSError as error:
             raise LedgerError(f"{path}: cannot be made ({error.strerror or error}).") from None
-        Counter.create(count, identity).close()
+        Counter.create(count, row.id).close()
 
     @classmethod
-    def open(cls, path: str | Path, *, device_key: bytes = b"", counter: str | Path | None = None) -> Ledger:
-        """Open a ledger for this process alone, and check all of it.
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        device_key: bytes | None = None,
+        counter: str | Path | None = None,
+        replay: bool | None = None,
+    ) -> Ledger:
+        """Open a ledger for this process alone, and check all of it. One of an earlier format is made into the present.
+
+        Parameters
+        ----------
+        device_key, counter
+            Those that it was made with.
+        replay
+            Whether to count in the caller's time only. A ledger keeps to what its first report was; None: to that.
 
         Raises
         ------
         LedgerError
             It is missing, damaged, changed, older than its counter, sealed by another key, or in use.
+        MismatchError
+            It is for replays, and is not opened for one; or the other way round.
         """
         path = Path(path)
+        if device_key is not None:
+            checked_key(device_key)
         if not path.is_file():
             raise LedgerError(f"{path}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
         with ledger_errors(path):
             connection = connected(path)
             try:
-                return cls(path, connection, device_key, _counter_path(path, counter))
+                return cls(path, connection, device_key, _counter_path(path, counter), replay)
             except BaseException:
                 connection.close()
                 raise
+
+    @property
+    def commits(self) -> int:
+        """How many transactions there ever were, with that of its making."""
+        return self._row.commits
+
+    @property
+    def spent_micro(self) -> int:
+        """What all vehicles ever spent, in millionths per kilometre."""
+        return self._row.spent_micro
+
+    @property
+    def sealed_by(self) -> str:
+        """Which key seals it: the "device"'s, one that was "given", or "none"."""
+        return self._row.sealed_by
 
     @property
     def vehicles(self) -> tuple[str, ...]:
@@ -151,38 +216,35 @@ class Ledger(MemoryLedger):
         """
         self._refuse_if_unusable()
         self._broken = True
-        spent = self.spent_micro + sum(answer.cost_micro for _, answer in changes)
         with ledger_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             for vehicle, answer in changes:
                 self._store(vehicle, answer)
-            state = (self.commits + 1, len(self._chains), spent)
-            sealed = _seal(self._key, self._identity, self.budget.epsilon, self.budget.window_s, *state)
-            self._connection.execute(
-                "UPDATE ledger SET commits = ?, vehicles = ?, spent_micro = ?, seal = ?", (*state, sealed)
-            )
+            spent = self._row.spent_micro + sum(answer.cost_micro for _, answer in changes)
+            counts = int(self.replay), self._row.commits + 1, len(self._chains), spent
+            row = LedgerRow._make((*self._row[:_FIRST_CHANGING], *counts, *self._elapsed.state))
+            self._connection.execute(_UPDATE_ROW, (*row[_FIRST_CHANGING:], seal(self._key, *row)))
             self._connection.execute("COMMIT")
-        self.commits += 1
-        self.spent_micro = spent
+        self._row = row
         super().write(changes)
         self._counter.write(self.commits)
         self._broken = False
 
     def _store(self, vehicle: str, answer: Answer) -> None:
         account = self.account(vehicle)
-        chain = self._chains.setdefault(vehicle, _Chain(_START))
-        if expiring := account.expiring(answer.slot_ms):
-            chain.forget(expiring)
+        chain = self._chains.setdefault(vehicle, Chain(CHAIN_START))
+        if expiring := account.expiring(answer.slot_ms, answer.made_ns):
+            chain.forget(len(expiring))
             self._connection.execute(
-                "DELETE FROM answers WHERE vehicle = ? AND slot_ms <= ?", (vehicle, answer.slot_ms - account.window_ms)
+                "DELETE FROM answers WHERE vehicle = ? AND slot_ms <= ?", (vehicle, expiring[-1].slot_ms)
             )
-        head = chain.add(_seal(self._key, chain.head, self._identity, vehicle, *answer))
-        self._connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", (vehicle, *answer))
+        head = chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
+        self._connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (vehicle, *answer))
         spent = account.spent_micro + answer.cost_micro
         row = (vehicle, account.reports + 1, spent, answer.slot_ms, chain.before, head)
         self._connection.execute(
             "INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (*row, _seal(self._key, self._identity, *row)),
+            (*row, seal(self._key, self._identity, *row)),
         )
 
     def is_verified(self, sha256: str) -> bool:
@@ -198,7 +260,7 @@ class Ledger(MemoryLedger):
         with ledger_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("DELETE FROM verified WHERE verifier <> ?", (VERIFIER,))
-            sealed = _seal(self._key, self._identity, *row)
+            sealed = seal(self._key, self._identity, *row)
             self._connection.execute("INSERT INTO verified VALUES (?, ?, ?)", (*row, sealed))
             self._connection.execute("COMMIT")
         self._verified.add(sha256)
@@ -206,9 +268,7 @@ class Ledger(MemoryLedger):
     def summary(self) -> dict[str, Any]:
         """Return what was spent and what is left, as JSON values; costs are per kilometre."""
         last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
-        kept = [
-            self.budget.micro - account.left_micro(account.last_slot_ms or 0) for account in self._accounts.values()
-        ]
+        kept = [sum(answer.cost_micro for answer in account.answers) for account in self._accounts.values()]
         return {
             "budget": self.budget.epsilon,
             "window_s": self.budget.window_s,
@@ -219,6 +279,8 @@ class Ledger(MemoryLedger):
             "last_report": datetime.fromtimestamp(last / 1000, UTC).isoformat() if last else None,
             "transactions": self.commits - 1,
             "verified_bundles": len(self._verified),
+            "sealed_by": self.sealed_by,
+            "replay": self.replay,
         }
 
     def check_storage(self) -> None:
@@ -236,38 +298,48 @@ class Ledger(MemoryLedger):
             self._connection.close()
         self._counter.close()
 
+    def _save_clock(self) -> None:
+        """Write down what the clocks show: a wall clock that is set forward gets nothing for it after a reboot."""
+        self._elapsed.now_ns()
+        self._row = self._row._replace(**self._elapsed.state._asdict())
+        self._connection.execute(_UPDATE_ROW, (*self._row[_FIRST_CHANGING:], seal(self._key, *self._row)))
+
     def _refuse_if_unusable(self) -> None:
         if os.getpid() != self._process:
             raise LedgerError(f"{self.path}: was opened by another process. Open one ledger in each process.")
         if self._broken:
             raise LedgerError(f"{self.path}: is closed, or could not be written before. Open it again.")
 
-    def _state(self) -> tuple[bytes, float, float, int, int, int]:
-        rows = self._connection.execute(
-            "SELECT id, epsilon, window_s, commits, vehicles, spent_micro, seal FROM ledger"
-        ).fetchall()
-        if len(rows) != 1 or not hmac.compare_digest(rows[0][-1], _seal(self._key, *rows[0][:-1])):
+    def _read_row(self, device_key: bytes | None) -> tuple[LedgerRow, bytes]:
+        """Return what the ledger says of itself, and the key, once it is known to be this device's and sealed by it."""
+        rows = self._connection.execute(_SELECT_ROW).fetchall()
+        if len(rows) != 1:
             self._refuse_changed()
-        identity, epsilon, window_s, commits, vehicles, spent = rows[0][:-1]
-        return identity, epsilon, window_s, commits, vehicles, spent
+        row = LedgerRow(*rows[0][:-1])
+        sealed_by = SealingKey.of_ledger(self.path, row.sealed_by, device_key)
+        sealed_by.refuse_elsewhere(self.path, row.id, row.key_check, row.machine)
+        if not is_sealed(rows[0][-1], sealed_by.key, *row):
+            self._refuse_changed()
+        return row, sealed_by.key
 
     def _load_accounts(self) -> None:
         accounts = self._connection.execute(
             "SELECT vehicle, reports, spent_micro, last_slot_ms, before, head, seal FROM accounts"
         ).fetchall()
         rows = self._connection.execute(
-            "SELECT vehicle, slot_ms, cost_micro, place, lat_e7, lon_e7, request FROM answers ORDER BY vehicle, slot_ms"
+            "SELECT vehicle, slot_ms, cost_micro, place, lat_e7, lon_e7, request, made_ns FROM answers "
+            "ORDER BY vehicle, slot_ms"
         )
         answers = {
             vehicle: [Answer(*row[1:]) for row in some] for vehicle, some in groupby(rows, key=lambda row: str(row[0]))
         }
-        for *row, seal in accounts:
+        for *row, found in accounts:
             vehicle, reports, spent, last_slot_ms, before, head = row
-            chain = _Chain(before)
+            chain = Chain(before)
             kept = answers.pop(vehicle, [])
             for answer in kept:
-                chain.add(_seal(self._key, chain.head, self._identity, vehicle, *answer))
-            if not hmac.compare_digest(seal, _seal(self._key, self._identity, *row)) or chain.head != head:
+                chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
+            if not is_sealed(found, self._key, self._identity, *row) or chain.head != head:
                 self._refuse_changed()
             self._chains[vehicle] = chain
             self._accounts[vehicle] = Account(
@@ -277,13 +349,13 @@ class Ledger(MemoryLedger):
             self._refuse_changed()
 
     def _load_verified(self) -> set[str]:
-        found = set()
-        for bundle, verifier, seal in self._connection.execute("SELECT bundle, verifier, seal FROM verified"):
-            if not hmac.compare_digest(seal, _seal(self._key, self._identity, bundle, verifier)):
+        bundles = set()
+        for bundle, verifier, found in self._connection.execute("SELECT bundle, verifier, seal FROM verified"):
+            if not is_sealed(found, self._key, self._identity, bundle, verifier):
                 self._refuse_changed()
             if verifier == VERIFIER:
-                found.add(bundle)
-        return found
+                bundles.add(bundle)
+        return bundles
 
     def _open_counter(self, path: Path) -> Counter:
         counter = Counter.open(path, self._identity)
@@ -297,35 +369,42 @@ class Ledger(MemoryLedger):
 
     def _refuse_changed(self) -> NoReturn:
         raise LedgerError(
-            f"{self.path}: was changed or damaged, or belongs to another device key. What was spent is not known, so "
+            f"{self.path}: was changed or damaged, or is sealed by another device key. What was spent is not known, so "
             "nothing is released."
         )
 
 
-class _Chain:
-    """The seals of a vehicle's answers: each one covers the one before it."""
-
-    def __init__(self, before: bytes) -> None:
-        self.before = before
-        """The seal before the oldest answer that is kept."""
-        self._links: deque[bytes] = deque()
-
-    @property
-    def head(self) -> bytes:
-        return self._links[-1] if self._links else self.before
-
-    def add(self, link: bytes) -> bytes:
-        self._links.append(link)
-        return link
-
-    def forget(self, count: int) -> None:
-        for _ in range(count):
-            self.before = self._links.popleft()
+_FIRST_CHANGING: Final = LedgerRow._fields.index("replay")
+_SELECT_ROW: Final = f"SELECT {', '.join(LedgerRow._fields)}, seal FROM ledger"  # noqa: S608
+_UPDATE_ROW: Final = (
+    f"UPDATE ledger SET {', '.join(f'{name} = ?' for name in LedgerRow._fields[_FIRST_CHANGING:])}, seal = ?"  # noqa: S608
+)
 
 
-def _seal(key: bytes, *values: Any) -> bytes:
-    """Return what only who has the key can compute of some values (numbers, texts, bytes)."""
-    return hmac.digest(key, repr(values).encode(), "sha256")
+def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
+    identity = secrets.token_bytes(16)
+    return LedgerRow(
+        identity,
+        float(budget.epsilon),
+        float(budget.window_s),
+        sealed_by.kind,
+        sealed_by.check(identity),
+        sealed_by.machine() if sealed_by.binds_machine else b"",
+        0,
+        1,
+        0,
+        0,
+        *ClockState.of(read_clocks()),
+    )
+
+
+def _checked_use(path: Path, row: LedgerRow, replay: bool | None) -> bool:
+    """Return whether a ledger is used for replays; raise MismatchError if it was used otherwise before."""
+    used = row.commits > 1
+    if replay is not None and used and replay != bool(row.replay):
+        problem = "has counted replays" if row.replay else "has counted reports in real time"
+        raise MismatchError(f"{path}: {problem}, and cannot count the other. Make another ledger for it.")
+    return bool(row.replay) if used or replay is None else replay
 
 
 def _counter_path(path: Path, counter: str | Path | None) -> Path:

@@ -14,16 +14,15 @@ from typing import Final
 import numpy as np
 
 from geoblanket._geodesy import Floats
-from geoblanket.errors import ParameterError
 from geoblanket.mechanism._bundle_domain import Indices
 
-__all__ = ["AMONG_E7", "NearestPlace", "cosine"]
+__all__ = ["NearestPlace", "cosine"]
 
 _COSINE_UNIT: Final = 2.0**-20
 _TURN_E7: Final = 3_600_000_000
 _SWAPPED_E7: Final = 100_000_000
 """Ten degrees: no vehicle is so far from all places, and would be among them with latitude and longitude exchanged."""
-AMONG_E7: Final = 1_000_000
+_AMONG_E7: Final = 1_000_000
 """A tenth of a degree from the outermost places still counts as among them."""
 
 
@@ -47,10 +46,9 @@ class NearestPlace:
         self._lat, self._lon = np.ascontiguousarray(lat), np.ascontiguousarray(lon)
         self._box = (float(lat.min()), float(lat.max()), float(lon.min()), float(lon.max()))
 
-    def refuse_exchanged(self, lat_e7: float, lon_e7: float) -> None:
-        """Raise ParameterError if latitude and longitude are exchanged, so clearly that no vehicle can be there."""
-        if not self._within(lat_e7, lon_e7, _SWAPPED_E7) and self._within(lon_e7, lat_e7, AMONG_E7):
-            raise ParameterError("Latitude and longitude are exchanged. Give the latitude first.")
+    def seems_exchanged(self, lat_e7: int, lon_e7: int) -> bool:
+        """Return whether latitude and longitude are exchanged, so clearly that no vehicle can be there."""
+        return not self._within(lat_e7, lon_e7, _SWAPPED_E7) and self._within(lon_e7, lat_e7, _AMONG_E7)
 
     def of(self, lat_e7: int, lon_e7: int) -> int:
         """Return the place nearest to a location in 1e-7 degrees, wherever on Earth it is."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.release.nearest import AMONG_E7, NearestPlace, cosine
+from geoblanket.release.nearest import NearestPlace, cosine
 
 __all__ = ["PlaceRaster"]
 
@@ -50,13 +50,6 @@ class PlaceRaster:
             self._rows = self._columns = 0
         self._listed = self._make()
         self._single = self._listed[:, 1] < 0
-
-    def refuse_exchanged(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64]) -> None:
-        """Raise ParameterError if latitude and longitude are exchanged; see `NearestPlace.refuse_exchanged`."""
-        (south, west), (north, east) = self._places.min(axis=0) - AMONG_E7, self._places.max(axis=0) + AMONG_E7
-        exchanged = (lon_e7 >= south) & (lon_e7 <= north) & (lat_e7 >= west) & (lat_e7 <= east)
-        for index in np.flatnonzero(exchanged).tolist():
-            self._one.refuse_exchanged(int(lat_e7[index]), int(lon_e7[index]))
 
     def of(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64]) -> Indices:
         """Return the place nearest to each location in 1e-7 degrees, shape (n,)."""

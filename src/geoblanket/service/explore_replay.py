@@ -101,7 +101,7 @@ def replay(
     """
     following = _Following(explored, places, traffic)
     steps, left = [], budget.epsilon
-    with Device.open(explored.bundle, ledger=None, budget=budget) as device:
+    with Device.open(explored.bundle, ledger=None, budget=budget, replay=True) as device:
         for time, place in zip(trip.times, trip.places.tolist(), strict=True):
             try:
                 report = device.report(places.lat[place], places.lon[place], time)

@@ -30,11 +30,11 @@ class Limits:
     """What the service bears before it refuses."""
 
     requests: int = 128
-    """Requests that are worked on at once; more are shed with 503."""
+    """Requests that are worked on at once, all of which has arrived; more are shed with 503."""
     reports: int = 96
     """Reports that wait for the ledger at once; more are shed with 503."""
     connections: int = 512
-    """Open connections; beyond, the one that has been idle longest is closed."""
+    """Open connections; beyond, the one whose request has been awaited longest is closed."""
     body_bytes: int = 4096
     """Of the body of any request."""
     header_bytes: int = 16_384
@@ -71,6 +71,7 @@ class LimitsMiddleware:
         self._limits = limits
         self._hosts = hosts
         self._on_shed = on_shed
+        # Without those whose bodies are still to come: they may take long, and must not keep others out.
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,17 +79,6 @@ class LimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if self._running >= self._limits.requests and scope["path"] not in _ALWAYS_ANSWERED:
-            self._on_shed()
-            await OVERLOADED.response()(scope, receive, send)
-            return
-        self._running += 1
-        try:
-            await self._weigh(scope, receive, send)
-        finally:
-            self._running -= 1
-
-    async def _weigh(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         if self._hosts is not None and host_name(headers) not in self._hosts:
             await BAD_HOST.response()(scope, receive, send)
@@ -99,7 +89,19 @@ class LimitsMiddleware:
         if isinstance(body, Refusal):
             await body.response()(scope, receive, send)
             return
-        await self._app(scope, _replayed(body, receive), send)
+        await self._admit(scope, _replayed(body, receive), send)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that has arrived, unless too many are worked on."""
+        if self._running >= self._limits.requests and scope["path"] not in _ALWAYS_ANSWERED:
+            self._on_shed()
+            await OVERLOADED.response()(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= 1
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | Refusal | None:
         """Return the body; or why it is refused; or None if the client went away."""

@@ -1,8 +1,8 @@
 """HTTP/1.1 on a connection, with an end to patience: Uvicorn's protocol, and limits that it does not have.
 
-Uvicorn waits for ever for the headers of a request, and for a client to read its answer. Here both have a deadline, and
-when there are too many connections the one that has been waiting longest is closed, so that a crowd of idle ones cannot
-keep others out.
+Uvicorn waits for ever for the headers of a request, and for a client to read its answer. Here both have a deadline.
+When there are too many connections, the one whose request has been awaited longest is closed, so that a crowd that is
+idle, or never finishes a body, cannot keep others out. Headers are weighed whole, in however many parts they arrive.
 """
 
 from __future__ import annotations
@@ -19,6 +19,41 @@ from geoblanket.service.refusals import BAD_REQUEST
 __all__ = ["BoundedProtocol", "bounded_protocol"]
 
 
+class _BoundedConnection(h11.Connection):
+    """HTTP on a connection, with a limit on headers.
+
+    h11 itself weighs only what it cannot parse yet: headers that arrive in one piece pass, however long they are.
+
+    Parameters
+    ----------
+    header_bytes
+        Bytes of a request line with its headers.
+    """
+
+    def __init__(self, header_bytes: int) -> None:
+        super().__init__(h11.SERVER, header_bytes)
+        self._header_bytes = header_bytes
+        self._received = self._request_start = 0
+
+    def receive_data(self, data: bytes) -> None:
+        """Count what arrives."""
+        self._received += len(data)
+        super().receive_data(data)
+
+    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        """Return what happened next; raise RemoteProtocolError at headers that are too long."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and self._parsed - self._request_start > self._header_bytes:
+            raise h11.RemoteProtocolError("Headers too long", error_status_hint=431)
+        if isinstance(event, h11.EndOfMessage):
+            self._request_start = self._parsed
+        return event
+
+    @property
+    def _parsed(self) -> int:
+        return self._received - len(self.trailing_data[0])
+
+
 class BoundedProtocol(H11Protocol):
     """One connection."""
 
@@ -26,13 +61,11 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn = _BoundedConnection(self.limits.header_bytes)
+        self.waiting_since: float | None = None
+        """Since when a request is awaited (the loop's clock); None once all of it is here, until it is answered."""
         self._waiting: asyncio.TimerHandle | None = None
         self._pushing: asyncio.TimerHandle | None = None
-
-    @property
-    def waiting_until(self) -> float | None:
-        """When the patience with a connection that has no request ends (the loop's clock); None while it has one."""
-        return None if self._waiting is None else self._waiting.when()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a request, and make room if there are too many connections."""
@@ -52,6 +85,8 @@ class BoundedProtocol(H11Protocol):
         super().handle_events()
         if self._busy:
             self._stop_waiting()
+            if not self.cycle.more_body:
+                self.waiting_since = None
 
     def on_response_complete(self) -> None:
         """Wait for the next request, unless it is there already; or for the client to take the rest of the answer."""
@@ -93,6 +128,7 @@ class BoundedProtocol(H11Protocol):
 
     def _wait(self) -> None:
         self._stop_waiting()
+        self.waiting_since = self.loop.time()
         self._waiting = self.loop.call_later(self.limits.arrival_s, self._give_up)
 
     def _stop_waiting(self) -> None:
@@ -116,13 +152,16 @@ class BoundedProtocol(H11Protocol):
             self._pushing = None
 
     def _make_room(self) -> None:
-        """Close the connection that has been waiting longest; if all have requests, this one."""
+        """Close the connection whose request has been awaited longest; if all have theirs, this one."""
         waiting = [
-            one
-            for one in self.connections
-            if isinstance(one, BoundedProtocol) and one.waiting_until is not None and not one.transport.is_closing()
+            (connection.waiting_since, id(connection), connection)
+            for connection in self.connections
+            if isinstance(connection, BoundedProtocol)
+            and connection.waiting_since is not None
+            and not connection.transport.is_closing()
         ]
-        min(waiting, key=lambda one: one.waiting_until or 0.0, default=self).transport.abort()
+        longest = min(waiting)[-1] if waiting else self
+        longest.transport.abort()
 
 
 def bounded_protocol(limits: Limits) -> type[BoundedProtocol]:

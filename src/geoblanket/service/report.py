@@ -32,8 +32,10 @@ _JSON: Final = frozenset({"application/json", "application/json;charset=utf-8"})
 _BAD_REPORT: Final = Refusal(
     400, "bad_report", "A report is a JSON object with lat and lon in degrees and time in seconds since 1970 in UTC."
 )
-_NOT_LOCAL: Final = Refusal(403, "not_local", "Reports are taken from this machine only, and through no proxy.")
-_NOT_NOW: Final = Refusal(409, "not_now", "There is no fix, or the time is not the present. Nothing was released.")
+_NOT_LOCAL: Final = Refusal(
+    403, "not_local", "Reports are taken from programs of this machine only: through no proxy, and from no other page."
+)
+_NOT_NOW: Final = Refusal(409, "not_now", "The time is not the present. Nothing was released.")
 _TOO_OLD: Final = Refusal(409, "too_old", "A report of a later time was made already. Nothing was released.")
 _SPENT: Final = Refusal(
     429, "budget_spent", "The privacy budget of this window of time is spent. Nothing was released.", retry_after_s=30
@@ -208,4 +210,11 @@ def _is_local(request: Request) -> bool:
         and host_name(request.headers) in LOOPBACK_NAMES
         and not any(name in request.headers for name in _FORWARDED)
         and request.headers.get("sec-fetch-site", "none") in _SAME_SITE
+        and _own_origins(request).issuperset(request.headers.getlist("origin"))
     )
+
+
+def _own_origins(request: Request) -> set[str]:
+    """Return the origins of pages that this service itself serves; programs name none."""
+    port = request.scope["server"][1]
+    return {f"http://{name}:{port}" for name in LOOPBACK_NAMES}

@@ -76,7 +76,6 @@ def make_server(app: ASGIApp, *, limits: Limits, on_ready: Callable[[], None]) -
         backlog=_BACKLOG,
         timeout_keep_alive=3600,  # ours is shorter, and holds for headers too
         timeout_graceful_shutdown=limits.stop_s,
-        h11_max_incomplete_event_size=limits.header_bytes,
     )
     return _Server(config, on_ready)
 

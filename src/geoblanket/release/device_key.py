@@ -1,0 +1,175 @@
+"""The key that seals a device's ledgers, and binds them to the device.
+
+It is made with the first ledger, in a place of its own: `$XDG_STATE_HOME/geoblanket/device.key`, or
+`~/.local/state/geoblanket/device.key`. A ledger that is copied to another machine finds no key there, or another one,
+and is refused. If a whole home was copied, key and all, the machine's id (/etc/machine-id) tells them apart.
+
+Where the file is named by GEOBLANKET_DEVICE_KEY_FILE, as a container with a volume needs, it alone counts: containers
+get another machine id whenever they are made anew. The same holds for a key that is given.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from geoblanket._files import sync_to_disk
+from geoblanket.errors import InputError, LedgerError, ParameterError
+
+__all__ = ["KEY_FILE_VARIABLE", "LEAST_KEY_BYTES", "SealedBy", "SealingKey", "checked_key", "read_key_file"]
+
+KEY_FILE_VARIABLE: Final = "GEOBLANKET_DEVICE_KEY_FILE"
+LEAST_KEY_BYTES: Final = 16
+_NEW_KEY_BYTES: Final = 32
+_MACHINE_ID: Final = Path("/etc/machine-id")
+_MACHINE_ID_LENGTH: Final = 32
+
+SealedBy = Literal["device", "given", "none"]
+"""The key of the device; one that the caller gives; or none, as earlier versions did by default."""
+
+
+class SealingKey(NamedTuple):
+    """What a ledger is sealed by."""
+
+    kind: SealedBy
+    key: bytes
+    binds_machine: bool = False
+    """Whether a ledger made with it also keeps to the machine's id."""
+
+    @classmethod
+    def for_new_ledger(cls, given: bytes | None) -> SealingKey:
+        """Return the key for a new ledger: the one given, or the device's, which is made if there is none."""
+        if given is not None:
+            return cls("given", checked_key(given))
+        path, named = _device_key_file()
+        if not path.exists():
+            _make_key_file(path)
+        return cls("device", read_key_file(path), binds_machine=not named)
+
+    @classmethod
+    def of_ledger(cls, ledger: Path, sealed_by: str, given: bytes | None) -> SealingKey:
+        """Return the key that a ledger says it is sealed by; raise LedgerError if it is not here.
+
+        Parameters
+        ----------
+        ledger
+            Its file, for messages.
+        sealed_by
+            What kind of key it says.
+        given
+            The key that the caller gives, checked.
+        """
+        if given is not None:
+            return cls("given", given)
+        if sealed_by == "none":
+            return cls("none", b"")
+        if sealed_by == "given":
+            raise LedgerError(f"{ledger}: is sealed by a key that was given when it was made. Give it again.")
+        path, named = _device_key_file()
+        if not path.exists():
+            raise LedgerError(
+                f"{ledger}: is sealed by the key of the device that it was made on, and there is none at {path}. "
+                f"{_STAYS} On the device that it was made on, put its key back, or say where it is "
+                f"({KEY_FILE_VARIABLE})."
+            )
+        return cls("device", read_key_file(path), binds_machine=not named)
+
+    def check(self, ledger: bytes) -> bytes:
+        """Return what shows that a ledger, known by its identity, is sealed by this key."""
+        return hmac.digest(self.key, b"geoblanket key check" + ledger, "sha256")
+
+    def machine(self) -> bytes:
+        """Return what stands for this machine, so that nobody learns its id; nothing if it has none."""
+        machine = _machine_id()
+        return hmac.digest(self.key, b"geoblanket machine" + machine, "sha256") if machine else b""
+
+    def refuse_elsewhere(self, path: Path, ledger: bytes, check: bytes, machine: bytes) -> None:
+        """Raise LedgerError unless a ledger with these marks is sealed by this key, on this machine."""
+        if not hmac.compare_digest(check, self.check(ledger)):
+            raise LedgerError(f"{path}: is sealed by another device key than the one here. {_STAYS}")
+        if machine and not hmac.compare_digest(machine, self.machine()):
+            raise LedgerError(f"{path}: was made on another machine, or this one got another id. {_STAYS}")
+
+
+_STAYS: Final = (
+    "A ledger stays on its device, as a copy of it would spend the same budget again: nothing is released. "
+    "Make one here, with `geoblanket ledger create`."
+)
+
+
+def checked_key(key: bytes) -> bytes:
+    """Return a key; raise ParameterError unless it is long enough that nobody guesses it."""
+    if len(key) < LEAST_KEY_BYTES:
+        raise ParameterError(
+            f"A device key must be {LEAST_KEY_BYTES} bytes or more. Leave it out to use the key of this device."
+        )
+    return key
+
+
+def read_key_file(path: Path) -> bytes:
+    """Return the key in a file, as it is.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is empty or too short for a key.
+    """
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"the device key cannot be read ({error.strerror})", path=path) from None
+    if len(key) < LEAST_KEY_BYTES:
+        raise InputError(
+            f"is no device key: it has {len(key)} bytes, and {LEAST_KEY_BYTES} are the least",
+            path=path,
+            hint=f"Write {_NEW_KEY_BYTES} random bytes into it, before the first ledger is made with it",
+        )
+    return key
+
+
+def _device_key_file() -> tuple[Path, bool]:
+    """Return where the device's key is, and whether that place was named by the environment."""
+    if named := os.environ.get(KEY_FILE_VARIABLE):
+        return Path(named), True
+    state = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        folder = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise LedgerError(f"There is no home for the device's key. Name its file by {KEY_FILE_VARIABLE}.") from None
+    return folder / "geoblanket" / "device.key", False
+
+
+def _make_key_file(path: Path) -> None:
+    """Write a new key, wholly or not at all; where another process was first, its key stays."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, secrets.token_bytes(_NEW_KEY_BYTES))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return
+        finally:
+            temporary.unlink()
+        sync_to_disk(path.parent)
+    except OSError as error:
+        raise LedgerError(
+            f"{path}: the device's key cannot be made ({error.strerror}). Name another place by {KEY_FILE_VARIABLE}."
+        ) from None
+
+
+def _machine_id() -> bytes:
+    """Return the machine's id; nothing where there is none, as in most containers."""
+    try:
+        text = _MACHINE_ID.read_bytes().strip()
+    except OSError:
+        return b""
+    return text if len(text) == _MACHINE_ID_LENGTH else b""
