@@ -195,7 +195,7 @@ def _join(files: list[Path], counts: list[ChunkCounts]) -> pl.LazyFrame:
 
 
 class _ChunkMatcher:
-    """Matches chunks in one process; the graph is mapped from its file, so processes share it."""
+    """Matches chunks in one process."""
 
     def __init__(self, job: _Job) -> None:
         self._job = job

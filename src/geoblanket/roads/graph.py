@@ -203,7 +203,7 @@ class RoadGraph:
 
     @classmethod
     def load(cls, path: str | Path) -> RoadGraph:
-        """Read a graph written by `save`; its arrays are mapped from the file, in milliseconds."""
+        """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
         parts: dict[str, Any] = {**arrays, **values}
         try:
