@@ -41,8 +41,10 @@ _DTYPES = frozenset({"|u1", "<i4", "<i8", "<u4", "<f4", "<f8"})
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write `fields` (JSON values) and `arrays` to `path`, wholly or not at all."""
+def write_arrays(
+    path: str | Path, *, magic: bytes, fields: Mapping[str, Any], arrays: Arrays, private: bool = False
+) -> None:
+    """Write `fields` (JSON values) and `arrays` to `path`, wholly or not at all; `private` as in `atomic_output`."""
     entries = {
         name: {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": _digest(array)}
         for name, array in arrays.items()
@@ -52,7 +54,7 @@ def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], a
         raise OutputError(
             f"{path}: its header would have {len(header)} bytes, more than the {_LARGEST_HEADER} allowed."
         )
-    with atomic_output(path) as temporary, temporary.open("wb") as file:
+    with atomic_output(path, private=private) as temporary, temporary.open("wb") as file:
         file.write(magic + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + header)
         for name in sorted(arrays):
             file.write(bytes(-file.tell() % _ALIGNMENT))

@@ -18,7 +18,14 @@ __all__ = ["lazy_batches", "scan_table", "write_table"]
 _KEY = "geoblanket"
 
 
-def write_table(frame: pl.LazyFrame | pl.DataFrame, path: str | Path, *, kind: str, about: Mapping[str, Any]) -> None:
+def write_table(
+    frame: pl.LazyFrame | pl.DataFrame,
+    path: str | Path,
+    *,
+    kind: str,
+    about: Mapping[str, Any],
+    private: bool = True,
+) -> None:
     """Write a table as Parquet, streaming, wholly or not at all.
 
     Parameters
@@ -27,9 +34,11 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, path: str | Path, *, kind: s
         What the table is ("traces", "walks"); `scan_table` asks for it.
     about
         How it was made: JSON values, kept in the file.
+    private
+        Nobody but the user may read it: it holds true locations, or what was found in them.
     """
     text = json.dumps({"kind": kind, "version": 1, **about}, allow_nan=False, sort_keys=True)
-    with atomic_output(path) as temporary:
+    with atomic_output(path, private=private) as temporary:
         # Level 2 takes a third less time than the default and makes traces only 5 % larger.
         frame.lazy().sink_parquet(temporary, compression_level=2, metadata={_KEY: text}, engine="streaming")
 

@@ -54,7 +54,7 @@ def write_results(frame: pl.DataFrame, folder: str | Path, *, about: Mapping[str
         How they were made, as JSON values.
     """
     folder = Path(folder)
-    write_table(frame, folder / _TABLE, kind=_KIND, about=about)
+    write_table(frame, folder / _TABLE, kind=_KIND, about=about, private=False)
     with atomic_output(folder / _TEXT) as temporary:
         frame.write_csv(temporary)
     return folder / _TABLE

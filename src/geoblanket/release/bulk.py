@@ -123,7 +123,7 @@ def perturb_walks(
     # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
     with ThreadPoolExecutor(1) as writer:
         reports = lazy_batches(run.reports(), schema=RELEASED_SCHEMA)
-        written = writer.submit(write_table, reports, out, kind="released locations", about=described)
+        written = writer.submit(write_table, reports, out, kind="released locations", about=described, private=False)
         try:
             written.result()
         finally:

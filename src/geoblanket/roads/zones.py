@@ -193,7 +193,7 @@ def write_zones(path: str | Path, graph: RoadGraph, places: Places, zones: Zones
         "identity": zones.identity,
         "neighbours": zones.neighbours.tolist(),
     }
-    write_table(frame, path, kind="zones", about=about)
+    write_table(frame, path, kind="zones", about=about, private=False)
 
 
 def read_zones(path: str | Path, places: Places) -> Zones:
