@@ -8,11 +8,24 @@ shell, which has it ignored, there and in all processes that are started: some t
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.fuzz.seeds import Seeds
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Seeds:
+    """A valid file of each kind."""
+    from tests.fuzz.seeds import make_seeds
+
+    return make_seeds(tmp_path_factory.mktemp("seeds"))

@@ -160,6 +160,8 @@ def _parsed(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[np.dtype[Any],
     # One content has one text: a key that appears twice, NaN, or a number in another form is not what we write.
     if set(header) != {"fields", "arrays"} or _header_text(header) != text:
         raise ValueError("header")
+    if type(header["fields"]) is not dict:
+        raise ValueError("fields")
     layout = {}
     for name, entry in sorted(header["arrays"].items()):
         if set(entry) != {"dtype", "shape", "sha256"}:
