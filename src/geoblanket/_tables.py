@@ -1,7 +1,7 @@
 """Parquet tables that say what they are: a kind, a version, and how they were made.
 
-A table may be damaged, or made to do harm, and a lazy table is read where it is collected. So whoever collects does it
-within `reading_parquet`, or by `table_batches`.
+A table may be damaged, or made to do harm: its layout is checked first (`_parquet`). What is wrong behind that shows
+where a lazy table is collected. So whoever collects does it within `reading_parquet`, or by `table_batches`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from geoblanket._files import atomic_output
+from geoblanket._parquet import check_parquet
 from geoblanket._strict_json import read_object
 from geoblanket.errors import InputError
 
@@ -115,7 +116,9 @@ def scan_table(
     path = Path(path)
     if not path.is_file():
         raise InputError("no such file", path=path)
-    with reading_parquet(path, f"cannot be read as Parquet, so it is not a table of {kind}"):
+    no_table = f"cannot be read as Parquet, so it is not a table of {kind}"
+    check_parquet(path, no_table)
+    with reading_parquet(path, no_table):
         text = pl.read_parquet_metadata(path).get(_KEY)
         found = pl.read_parquet_schema(path)
         frame = pl.scan_parquet(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +22,19 @@ def test_no_changed_file_gives_anything_but_a_typed_error(tmp_path: Path, seeds:
     outcome = fuzz(TARGETS[name], seeds, tmp_path, executions=EXECUTIONS, seconds=20, seed=1)
     assert outcome.finds == {}
     assert len(outcome.kinds) > 1
+
+
+KEPT = sorted((Path(__file__).parent / "kept").iterdir())
+"""Files that once ended a process, or gave an error without a type; their names begin with their target's."""
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_what_once_did_harm_is_refused(path: Path) -> None:
+    name = path.name.rpartition("-")[0]
+    command = [sys.executable, "-m", "tests.fuzz", "--target", name, "--replay", str(path)]
+    replayed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert replayed.returncode == 1  # by an exception, not by a signal
+    assert "geoblanket.errors.InputError" in replayed.stderr
 
 
 def _careless(path: Path, _: Seeds) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
@@ -36,6 +37,7 @@ def share_of_true_places(walks: str | Path, *, roads: str | Path, city: str | Pa
     truth_path = Path(city) / "true_walks.parquet"
     if not truth_path.is_file():
         raise InputError("no such file", path=truth_path, hint="Make the city with `geoblanket city`")
+    check_parquet(truth_path)
     truth = pl.scan_parquet(truth_path).select("vehicle", "time", "node")
     steps = frame.join(node, on="place").join(truth, on=["vehicle", "time"], how="left")
     right = pl.col("found").eq_missing(pl.col("node")).mean()

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket.blanket.findings import blanket_sizes
 from geoblanket.blanket.groups import Grouping, check_features, find_samples
@@ -136,6 +137,7 @@ def _true_steps(city: str | Path) -> pl.LazyFrame:
     path = Path(city) / "true_walks.parquet"
     if not path.is_file():
         raise InputError("no such file", path=path, hint="Make the city with `geoblanket city`")
+    check_parquet(path)
     return pl.scan_parquet(path)
 
 

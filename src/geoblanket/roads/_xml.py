@@ -78,7 +78,7 @@ class XmlReader:
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise InputError(f"is not well-formed XML ({reason})", path=self._path, row=error.lineno) from None
-        except (ValueError, MemoryError) as error:
+        except (ValueError, LookupError, MemoryError) as error:
             # An encoding that Python does not know, or text that it does not allow.
             raise InputError("cannot be read as XML", path=self._path, row=self.line) from error
         return self._bytes

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.traces._points import read_points
@@ -95,6 +96,7 @@ class ParquetTable:
         self.path = path
         self._file = file
         names = check_columns(reading.columns)
+        check_parquet(path)
         with reading_parquet(path):
             schema = pl.read_parquet_schema(path)
             roles = _find_roles(list(schema), reading, path)
