@@ -26,7 +26,8 @@ SCHEMA: dict[str, pl.DataType] = {"number": pl.Int64()}
 
 
 def table(path: Path, **about: object) -> Path:
-    write_table(pl.DataFrame({"number": range(1000)}), path, kind="numbers", about=about)
+    numbers = np.random.default_rng(0).integers(0, 1 << 60, 1000)
+    write_table(pl.DataFrame({"number": numbers}), path, kind="numbers", about=about)
     return path
 
 
@@ -39,7 +40,7 @@ def test_a_panic_becomes_an_input_error(tmp_path: Path) -> None:
 def test_damage_shows_where_rows_are_read(tmp_path: Path) -> None:
     path = table(tmp_path / "some.parquet")
     data = bytearray(path.read_bytes())
-    data[4:60] = bytes(56)  # the pages; the description at the end is whole
+    data[60:110] = bytes(50)  # inside a page; its header and the description at the end are whole
     path.write_bytes(data)
     frame, _ = scan_table(path, kind="numbers", schema=SCHEMA)
     with pytest.raises(InputError, match=f"{path}: cannot be read as Parquet: it is damaged"):

@@ -1,8 +1,9 @@
 """The layout of a Parquet file, checked before Polars reads it.
 
 Polars takes the sizes and counts that a file tells on trust: one flipped bit, and it asks for 2^61 bytes, which ends
-the process; and a file of a few KiB can tell of a billion rows. So the description at the end of the file and the header of
-each page are read first (they are structures in Thrift's compact protocol), and every size and count must fit the file.
+the process; and a file of a few KiB can tell of a billion rows. So the description at the end of the file and the
+header of each page are read first (they are structures in Thrift's compact protocol), and every size and count must fit
+the file.
 """
 
 from __future__ import annotations
@@ -140,8 +141,6 @@ class _Thrift:
         self.at = 0
 
     def structure(self, depth: int = 0) -> Fields:
-        if depth > _DEEPEST:
-            raise ValueError("too deep")
         fields: Fields = {}
         number = 0
         while (head := self._byte()) != 0:
@@ -150,6 +149,8 @@ class _Thrift:
         return fields
 
     def _value(self, kind: int, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ValueError("too deep")
         match kind:
             case 1 | 2:
                 return kind == 1

@@ -24,6 +24,7 @@ def test_no_changed_file_gives_anything_but_a_typed_error(tmp_path: Path, seeds:
     assert len(outcome.kinds) > 1
 
 
+ROOT = Path(__file__).parents[2]
 KEPT = sorted((Path(__file__).parent / "kept").iterdir())
 """Files that once ended a process, or gave an error without a type; their names begin with their target's."""
 
@@ -32,7 +33,7 @@ KEPT = sorted((Path(__file__).parent / "kept").iterdir())
 def test_what_once_did_harm_is_refused(path: Path) -> None:
     name = path.name.rpartition("-")[0]
     command = [sys.executable, "-m", "tests.fuzz", "--target", name, "--replay", str(path)]
-    replayed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    replayed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert replayed.returncode == 1  # by an exception, not by a signal
     assert "geoblanket.errors.InputError" in replayed.stderr
 
