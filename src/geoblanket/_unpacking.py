@@ -24,7 +24,7 @@ __all__ = [
     "too_large",
 ]
 
-LARGEST_RATIO: Final = 100
+LARGEST_RATIO: Final = 50
 """A file may grow so many times when it is unpacked. Maps and traces grow 5 to 20 times, a file made to fill the memory
 1,000 times and more."""
 

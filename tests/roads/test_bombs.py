@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket import _unpacking
+from geoblanket import _unpacking, _waiting
 from geoblanket.errors import InputError
 from geoblanket.roads import osm
 from geoblanket.roads.importer import import_roads
@@ -127,9 +127,17 @@ def test_a_pbf_block_must_tell_its_size(tmp_path: Path, told: Callable[[int], in
     assert "does not tell its unpacked size" in refusal(path)
 
 
-def test_reading_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["roads.osm", "roads.graphml"])
+def test_reading_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(osm_xml([([1, 2, 5, 6, 1], {})]) if name == "roads.osm" else GRAPHML.decode())
+    monkeypatch.setattr(_waiting, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(_waiting, "_SECONDS_PER_MIB", 0.0)
+    assert "could not be read within 0 seconds" in refusal(path)
+
+
+def test_libosmium_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "roads.osm"
     path.write_text(osm_xml([([1, 2, 5, 6, 1], {})]))
-    monkeypatch.setattr(osm, "_LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(osm, "_SECONDS_PER_MIB", 0.0)
-    assert "could not be read within 0 seconds" in refusal(path)
+    monkeypatch.setattr(osm, "seconds_allowed", lambda _: 0.0)
+    assert "could not be read within" in refusal(path)

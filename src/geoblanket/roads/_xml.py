@@ -8,12 +8,14 @@ inflate.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 from xml.parsers import expat
 
 from geoblanket._unpacking import open_unpacked
+from geoblanket._waiting import seconds_allowed, too_slow
 from geoblanket.errors import InputError
 
 __all__ = ["LARGEST_TOKEN_BYTES", "XmlReader", "check_xml"]
@@ -47,6 +49,7 @@ class XmlReader:
         self._start, self._end = start, end
         self._depth = 0
         self._bytes = 0
+        self._begin = time.monotonic()
         # Namespaces and dictionaries take most of the time where nobody looks at them.
         self._parser = expat.ParserCreate(namespace_separator=None if start is None else " ")
         self._parser.ordered_attributes = start is None
@@ -68,7 +71,7 @@ class XmlReader:
         Raises
         ------
         InputError
-            If it is not well-formed, cut off or damaged, or larger, longer or deeper than allowed.
+            If it is not well-formed, cut off or damaged, or larger, longer or deeper than allowed, or takes too long.
         """
         try:
             with open_unpacked(self._path) as stream:
@@ -86,6 +89,8 @@ class XmlReader:
     def _feed(self, piece: bytes) -> None:
         self._parser.Parse(piece, False)
         self._bytes += len(piece)
+        if time.monotonic() - self._begin > seconds_allowed(self._bytes):
+            raise too_slow(self._path, self._bytes)
         if self._bytes - self._parser.CurrentByteIndex > LARGEST_TOKEN_BYTES:
             self.refuse(
                 f"has a tag, an attribute or a comment of more than {LARGEST_TOKEN_BYTES >> 20} MiB",

@@ -6,6 +6,7 @@ Such a graph is directed and already has an edge for each direction of a two-way
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -50,10 +51,12 @@ class _Columns:
     def __init__(self, *names: str) -> None:
         self._names = names
         self._columns: dict[str, list[Value]] = {name: [] for name in ("row", *names)}
+        self._in_order = tuple(self._columns.values())
 
-    def add(self, **values: Value) -> None:
-        for name, column in self._columns.items():
-            column.append(values.get(name))
+    def add(self, *values: Value) -> None:
+        """Add a row of which the first values are known."""
+        for column, value in zip_longest(self._in_order, values):
+            column.append(value)
 
     def set(self, name: str, value: str) -> None:
         """Set a value of the last row."""
@@ -87,10 +90,10 @@ class _Document:
                 self._xml.refuse("is not a directed graph", "Save it before making it undirected")
             case "node":
                 self._inside = name
-                self.nodes.add(row=self._xml.line, id=attributes.get("id"))
+                self.nodes.add(self._xml.line, attributes.get("id"))
             case "edge":
                 self._inside = name
-                self.edges.add(row=self._xml.line, source=attributes.get("source"), target=attributes.get("target"))
+                self.edges.add(self._xml.line, attributes.get("source"), attributes.get("target"))
             case "data":
                 self._field = self._names.get(attributes.get("key", ""), "")
                 self._text, self._length = [], 0

@@ -17,7 +17,7 @@ from osmium.osm import NODE, WAY
 
 from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
-from geoblanket._waiting import run_within
+from geoblanket._waiting import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
 from geoblanket.roads._pbf import check_pbf
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
@@ -29,10 +29,6 @@ __all__ = ["OsmFile", "read_osm"]
 
 _UNITS_PER_DEGREE = 10_000_000
 """libosmium keeps coordinates as whole numbers."""
-
-_LEAST_SECONDS = 60.0
-_SECONDS_PER_MIB = 10.0
-"""Reading takes about 0.02 seconds a MiB, and up to 1 where it is nothing but roads."""
 
 _TAGS = (
     "highway", "area", "service", "motorcar", "motor_vehicle", "vehicle", "access", "junction", "oneway",
@@ -89,16 +85,11 @@ def read_osm(files: Sequence[OsmFile], *, progress: Progress = silent) -> RoadsR
     grow when they are unpacked, and in XML how long a tag is and how deep elements are nested. Then libosmium works in
     a thread, with a deadline.
     """
-    size_mib = sum(_check(file) for file in files) / (1 << 20)
-    seconds = _LEAST_SECONDS + _SECONDS_PER_MIB * size_mib
+    size_bytes = sum(_check(file) for file in files)
     try:
-        return run_within(seconds, lambda: _read_osm(files, progress))
+        return run_within(seconds_allowed(size_bytes), lambda: _read_osm(files, progress))
     except TimeoutError:
-        raise InputError(
-            f"could not be read within {seconds:.0f} seconds, the time allowed for its size",
-            path=files[0].path,
-            hint="Give a smaller extract, or the same one as PBF",
-        ) from None
+        raise too_slow(files[0].path, size_bytes) from None
 
 
 def _check(file: OsmFile) -> int:
