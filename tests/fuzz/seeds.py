@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import asdict, dataclass, replace
+from importlib import resources
 from pathlib import Path
 
 import osmium
@@ -106,6 +107,8 @@ def make_seeds(folder: Path) -> Seeds:
     save_located(folder / "located.bundle")
     save_plain(folder / "plain.bundle")
     (folder / "build.toml").write_text(example_config(), encoding="utf-8")
+    shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"
+    (folder / "experiment.toml").write_bytes(shipped.read_bytes())
     (folder / "roads.graphml").write_text(GRAPHML, encoding="utf-8")
     (folder / "roads.graphml.gz").write_bytes(gzip.compress(GRAPHML.encode(), mtime=0))
     _write_osm(folder)

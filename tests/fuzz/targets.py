@@ -11,6 +11,7 @@ from geoblanket.blanket.lagged_walks import load_walks
 from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
 from geoblanket.build.config import read_config
+from geoblanket.evaluate.experiment import read_experiment
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.mobility.splitting import Split, split_walks
@@ -128,6 +129,7 @@ TARGETS: dict[str, Target] = {
     ),
     "osm-xml": Target("osm", ("roads.osm",), lambda path, _: import_roads([path])),
     "osm-pbf": Target("osm.pbf", ("roads.osm.pbf",), lambda path, _: import_roads([path]), (mutate_bytes, inside_pbf)),
+    "experiment": Target("toml", ("experiment.toml",), lambda path, _: read_experiment(str(path))),
     "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
     "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
