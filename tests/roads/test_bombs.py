@@ -116,15 +116,18 @@ def block(kind: bytes, raw: bytes, *, told: Callable[[int], int] = int) -> bytes
 
 def test_a_pbf_of_many_blocks_of_zeros_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "roads.osm.pbf"
-    path.write_bytes(block(b"OSMHeader", b"\x22\x0eOsmSchema-V0.6") + block(b"OSMData", bytes(MIB)) * 100)
+    path.write_bytes(
+        block(b"OSMHeader", b"\x22\x0eOsmSchema-V0.6")
+        + block(b"OSMData", b"\xa2\x01" + b"\xfd\xff\x3f" + bytes(MIB - 3)) * 100
+    )
     assert "more than 64 MiB when it is unpacked" in refusal(path)
 
 
-@pytest.mark.parametrize("told", [lambda _: 0, lambda _: 1 << 40, lambda _: (32 << 20) + 1])
+@pytest.mark.parametrize("told", [lambda _: 0, lambda _: 1 << 40, lambda _: (32 << 20) + 1, lambda size: size - 1])
 def test_a_pbf_block_must_tell_its_size(tmp_path: Path, told: Callable[[int], int]) -> None:
     path = tmp_path / "roads.osm.pbf"
     path.write_bytes(block(b"OSMHeader", b"\x22\x0eOsmSchema-V0.6", told=told))
-    assert "does not tell its unpacked size" in refusal(path)
+    assert re.search("does not tell its unpacked size|has another size than it tells", refusal(path))
 
 
 @pytest.mark.parametrize("name", ["roads.osm", "roads.graphml"])
@@ -141,3 +144,12 @@ def test_libosmium_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_text(osm_xml([([1, 2, 5, 6, 1], {})]))
     monkeypatch.setattr(osm, "seconds_allowed", lambda _: 0.0)
     assert "could not be read within" in refusal(path)
+
+
+@pytest.mark.parametrize("texts", [b"\n\0\n\x03a\0b", b"\n\x01\0", b"\n\0\n\x04\n\0\n\0"])
+def test_a_pbf_with_zeros_in_its_texts_is_refused(tmp_path: Path, texts: bytes) -> None:
+    """libosmium would read beyond its memory, and end the process."""
+    path = tmp_path / "roads.osm.pbf"
+    data = b"\x0a" + bytes([len(texts)]) + texts
+    path.write_bytes(block(b"OSMHeader", b"\x22\x0eOsmSchema-V0.6") + block(b"OSMData", data))
+    assert "a text has a zero byte" in refusal(path)
