@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 BENCH  := $(VENV)/.installed-bench
 
-.PHONY: help setup demo test test-all lint bench clean
+.PHONY: help setup demo test test-all lint bench fuzz clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1:/p' $(MAKEFILE_LIST) | column -t -s:
@@ -43,6 +43,9 @@ test-all: lint  ## the default tests and the slow ones
 
 bench: $(BENCH)  ## every benchmark, each against its peer in the same run
 	$(BIN)/python -m benchmarks
+
+fuzz: $(STAMP)  ## every reader of files against changed files, for hours; finds go to fuzz-finds (FUZZ="--seconds 60")
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 clean:  ## remove what was built (not your data)
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

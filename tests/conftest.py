@@ -11,11 +11,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from geoblanket.release.device_key import KEY_FILE_VARIABLE
+
+if TYPE_CHECKING:
+    from tests.fuzz.seeds import Seeds
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
@@ -30,3 +34,11 @@ def device_key_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, KEY_FILE_VARIABLE, str(tmp_path_factory.mktemp("key") / "device.key"))
         yield
+
+
+@pytest.fixture(scope="session")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Seeds:
+    """A valid file of each kind."""
+    from tests.fuzz.seeds import make_seeds
+
+    return make_seeds(tmp_path_factory.mktemp("seeds"))

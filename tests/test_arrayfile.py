@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,4 +61,39 @@ def test_other_files_are_refused(tmp_path: Path, change: bytes) -> None:
     path = tmp_path / "other"
     path.write_bytes(change)
     with pytest.raises(InputError, match="is not a test"):
+        read_arrays(path, magic=MAGIC, kind="a test")
+
+
+def test_a_file_that_shrinks_while_it_is_checked_is_read_as_it_was(tmp_path: Path) -> None:
+    """A mapped file would end the process by SIGBUS here; what is checked must be what is used."""
+    path = tmp_path / "large.arrays"
+    write_arrays(path, magic=MAGIC, fields={}, arrays={"a": np.ones(1 << 17)})
+
+    def shrink(_: npt.NDArray[np.uint8]) -> None:
+        os.truncate(path, 100)
+
+    _, arrays = read_arrays(path, magic=MAGIC, kind="a test", check=shrink)
+    assert arrays["a"].sum() == 1 << 17
+
+
+def test_what_was_read_cannot_be_made_writeable(tmp_path: Path) -> None:
+    _, arrays = read_arrays(written(tmp_path), magic=MAGIC, kind="a test")
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        arrays["a"].flags.writeable = True
+
+
+def test_reading_holds_one_copy_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "large.arrays"
+    write_arrays(path, magic=MAGIC, fields={}, arrays={"a": np.ones(1 << 20)})
+    tracemalloc.start()
+    read_arrays(path, magic=MAGIC, kind="a test")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size <= peak < 1.1 * path.stat().st_size
+
+
+def test_a_sparse_file_of_any_size_is_refused_unread(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    os.truncate(path, 1 << 40)
+    with pytest.raises(InputError, match="bytes, more than"):
         read_arrays(path, magic=MAGIC, kind="a test")

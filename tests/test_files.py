@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from geoblanket._files import atomic_output
+from geoblanket._files import atomic_output, open_private, private_folder
 from geoblanket.errors import OutputError
 
 
@@ -43,3 +45,45 @@ def test_full_disk_is_an_output_error(tmp_path: Path) -> None:
 def test_missing_folder_is_said_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="does not exist"), atomic_output(tmp_path / "no" / "result"):
         os.abort()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A umask that lets everybody read and write whatever does not say otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_private_file_is_private_from_the_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "walks"
+    path.write_text("old, and readable by all")
+    with atomic_output(path, private=True) as temporary:
+        assert mode(temporary) == 0o600
+        temporary.write_text("new")
+    assert mode(path) == 0o600
+    assert path.read_text() == "new"
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_what_is_appended_to_becomes_private(tmp_path: Path) -> None:
+    for path in (tmp_path / "new", tmp_path / "old"):
+        if path.name == "old":
+            path.write_text("x")
+        with open_private(path) as file:
+            file.write(b"y")
+        assert mode(path) == 0o600
+    assert (tmp_path / "old").read_text() == "xy"
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_private_folder_lets_nobody_else_in(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for name in ("old", "new"):
+        private_folder(tmp_path / name)
+        assert mode(tmp_path / name) == 0o700

@@ -1,9 +1,12 @@
-"""A file of named arrays: a strict JSON header and raw, aligned, memory-mapped data.
+"""A file of named arrays: a strict JSON header and raw, aligned data.
 
 Layout: 8 bytes of magic, the header's length (u64, little-endian) and SHA-256, the header (JSON, ASCII), then each
 array at a multiple of 64 bytes with zeros between, and nothing else. The header gives each array's type, shape and
 SHA-256; sizes are checked against the file before anything is allocated, so every changed bit is noticed. No pickle,
 no compression: a hostile file can neither run code nor inflate. The same content always gives the same bytes.
+
+A file is read into memory, once, and not mapped: what was checked is then what is used, whatever becomes of the file,
+and a mapped file that shrinks would kill the process (SIGBUS).
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from io import FileIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +26,11 @@ import numpy.typing as npt
 from geoblanket._files import atomic_output
 from geoblanket.errors import InputError, OutputError
 
-__all__ = ["content_hash", "read_arrays", "write_arrays"]
+__all__ = ["LARGEST_BYTES", "content_hash", "read_arrays", "write_arrays"]
+
+LARGEST_BYTES: Final = 1 << 33
+"""The largest file that is read unless the caller says otherwise: 8 GiB, the roads of a continent. It is held in memory
+as a whole, and a sparse file of any size costs whoever made it nothing."""
 
 _ALIGNMENT = 64
 _BEFORE_HEADER = 8 + 8 + 32
@@ -33,8 +41,10 @@ _DTYPES = frozenset({"|u1", "<i4", "<i8", "<u4", "<f4", "<f8"})
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write `fields` (JSON values) and `arrays` to `path`, wholly or not at all."""
+def write_arrays(
+    path: str | Path, *, magic: bytes, fields: Mapping[str, Any], arrays: Arrays, private: bool = False
+) -> None:
+    """Write `fields` (JSON values) and `arrays` to `path`, wholly or not at all; `private` as in `atomic_output`."""
     entries = {
         name: {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": _digest(array)}
         for name, array in arrays.items()
@@ -44,7 +54,7 @@ def write_arrays(path: str | Path, *, magic: bytes, fields: Mapping[str, Any], a
         raise OutputError(
             f"{path}: its header would have {len(header)} bytes, more than the {_LARGEST_HEADER} allowed."
         )
-    with atomic_output(path) as temporary, temporary.open("wb") as file:
+    with atomic_output(path, private=private) as temporary, temporary.open("wb") as file:
         file.write(magic + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + header)
         for name in sorted(arrays):
             file.write(bytes(-file.tell() % _ALIGNMENT))
@@ -57,11 +67,11 @@ def read_arrays(
     magic: bytes,
     kind: str,
     hint: str = "Import it again",
-    largest_bytes: int | None = None,
+    largest_bytes: int = LARGEST_BYTES,
     check: Callable[[npt.NDArray[np.uint8]], None] | None = None,
     content: bytes | None = None,
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Read what `write_arrays` wrote; the arrays are read-only views of the mapped file.
+    """Read what `write_arrays` wrote; the arrays are read-only views of one copy of the file in memory.
 
     Parameters
     ----------
@@ -72,7 +82,7 @@ def read_arrays(
     largest_bytes
         A larger file is refused before any of it is read.
     check
-        Called with the whole file, mapped, before anything of it is interpreted (to check a signature).
+        Called with the whole file, before anything of it is interpreted (to check a signature).
     content
         The bytes of the file, where it was read already: nothing is read then, and `path` only names it in errors.
     """
@@ -81,7 +91,7 @@ def read_arrays(
     def refuse(problem: str) -> NoReturn:
         raise InputError(f"is not {kind} written by geoblanket: {problem}", path=path, hint=hint)
 
-    data = _mapped(path, largest_bytes, refuse) if content is None else np.frombuffer(content, np.uint8)
+    data = np.frombuffer(_content(path, magic, largest_bytes, refuse) if content is None else content, np.uint8)
     if len(data) < _BEFORE_HEADER:
         refuse("it is too short")
     if data[:8].tobytes() != magic:
@@ -114,20 +124,34 @@ def read_arrays(
     return fields, arrays
 
 
-def _mapped(path: Path, largest_bytes: int | None, refuse: Callable[[str], NoReturn]) -> npt.NDArray[np.uint8]:
-    """Return the bytes of a file, mapped; opened once, so that no other file can take its place on the way."""
+def _content(path: Path, magic: bytes, largest_bytes: int, refuse: Callable[[str], NoReturn]) -> memoryview:
+    """Return the bytes of a file, read-only; opened once, so that no other file can take its place on the way."""
     if not path.is_file():
         raise InputError("no such file", path=path)
     try:
-        with path.open("rb") as file:
+        with FileIO(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                refuse("it is too short")
-            if largest_bytes is not None and size > largest_bytes:
+            if size > largest_bytes:
                 refuse(f"it has {size} bytes, more than the {largest_bytes} allowed")
-            return np.asarray(np.memmap(file, dtype=np.uint8, mode="r"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+            # Some other large file is not worth reading.
+            if os.pread(file.fileno(), len(magic), 0) != magic:
+                refuse("it is too short" if size < _BEFORE_HEADER else "it starts with other bytes")
+            content = np.empty(size, np.uint8).data
+            if _fill(file, content) < size:
+                refuse("it became shorter while it was read")
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or "there is not enough memory"
+        raise InputError(f"cannot be read ({reason})", path=path) from error
+    return content.toreadonly()
+
+
+def _fill(file: FileIO, content: memoryview) -> int:
+    """Read until `content` is full or the file ends; return how many bytes there were."""
+    filled = 0
+    # The operating system gives 2 GiB at a time at most.
+    while filled < len(content) and (count := file.readinto(content[filled:])):
+        filled += count
+    return filled
 
 
 def _parsed(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[np.dtype[Any], tuple[int, ...], str]]]:
@@ -136,6 +160,8 @@ def _parsed(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[np.dtype[Any],
     # One content has one text: a key that appears twice, NaN, or a number in another form is not what we write.
     if set(header) != {"fields", "arrays"} or _header_text(header) != text:
         raise ValueError("header")
+    if type(header["fields"]) is not dict:
+        raise ValueError("fields")
     layout = {}
     for name, entry in sorted(header["arrays"].items()):
         if set(entry) != {"dtype", "shape", "sha256"}:

@@ -31,9 +31,12 @@ def check_picture(path: str | Path) -> None:
     check_output(path)
 
 
-def save_figure(figure: Figure, path: str | Path, *, dpi: int = 150) -> None:
-    """Write a figure as PNG, SVG or PDF, by the ending of `path`; the same figure gives the same bytes."""
+def save_figure(figure: Figure, path: str | Path, *, dpi: int = 150, private: bool = False) -> None:
+    """Write a figure as PNG, SVG or PDF, by the ending of `path`; the same figure gives the same bytes.
+
+    A private one shows true ways: nobody but the user may read it.
+    """
     check_picture(path)
     metadata = dict.fromkeys(_STAMPS[Path(path).suffix.lower()])
-    with atomic_output(path) as temporary, rc_context({"svg.hashsalt": "geoblanket"}):
+    with atomic_output(path, private=private) as temporary, rc_context({"svg.hashsalt": "geoblanket"}):
         figure.savefig(temporary, dpi=dpi, metadata=metadata)

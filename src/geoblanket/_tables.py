@@ -1,9 +1,15 @@
-"""Parquet tables that say what they are: a kind, a version, and how they were made."""
+"""Parquet tables that say what they are: a kind, a version, and how they were made.
+
+A table may be damaged, or made to do harm: its layout is checked first (`_parquet`). What is wrong behind that shows
+where a lazy table is collected. So whoever collects does it within `reading_parquet`, or by `table_batches`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +17,35 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from geoblanket._files import atomic_output
+from geoblanket._parquet import check_parquet
+from geoblanket._strict_json import read_object
 from geoblanket.errors import InputError
 
-__all__ = ["lazy_batches", "scan_table", "write_table"]
+__all__ = [
+    "is_number",
+    "is_text",
+    "lazy_batches",
+    "reading_parquet",
+    "scan_table",
+    "table_batches",
+    "write_table",
+]
 
 _KEY = "geoblanket"
+_DAMAGE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, MemoryError)
+"""What Polars raises at a damaged file; a panic is no `Exception`, and would end a program that catches those."""
+
+AboutChecks = Mapping[str, Callable[[Any], bool]]
 
 
-def write_table(frame: pl.LazyFrame | pl.DataFrame, path: str | Path, *, kind: str, about: Mapping[str, Any]) -> None:
+def write_table(
+    frame: pl.LazyFrame | pl.DataFrame,
+    path: str | Path,
+    *,
+    kind: str,
+    about: Mapping[str, Any],
+    private: bool = True,
+) -> None:
     """Write a table as Parquet, streaming, wholly or not at all.
 
     Parameters
@@ -27,9 +54,11 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, path: str | Path, *, kind: s
         What the table is ("traces", "walks"); `scan_table` asks for it.
     about
         How it was made: JSON values, kept in the file.
+    private
+        Nobody but the user may read it: it holds true locations, or what was found in them.
     """
     text = json.dumps({"kind": kind, "version": 1, **about}, allow_nan=False, sort_keys=True)
-    with atomic_output(path) as temporary:
+    with atomic_output(path, private=private) as temporary:
         # Level 2 takes a third less time than the default and makes traces only 5 % larger.
         frame.lazy().sink_parquet(temporary, compression_level=2, metadata={_KEY: text}, engine="streaming")
 
@@ -44,25 +73,81 @@ def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.Dat
     return register_io_source(source, schema=pl.Schema(schema))
 
 
+@contextmanager
+def reading_parquet(path: str | Path, problem: str = "cannot be read as Parquet: it is damaged") -> Iterator[None]:
+    """Within the block, whatever Polars raises means that the Parquet file at `path` is damaged: an InputError."""
+    try:
+        yield
+    except _DAMAGE:
+        # The message of the parser may quote a cell.
+        raise InputError(problem, path=path, hint="Make it again") from None
+
+
+def table_batches(
+    frame: pl.LazyFrame, *, path: str | Path, rows: int, streaming: bool = False
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a table in order, at most `rows` at a time.
+
+    Parameters
+    ----------
+    path
+        The file they come from: it is named if it turns out to be damaged.
+    """
+    with reading_parquet(path):
+        batches = frame.collect_batches(chunk_size=rows, lazy=streaming, engine="streaming" if streaming else "auto")
+    while True:
+        with reading_parquet(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
 def scan_table(
-    path: str | Path, *, kind: str, schema: Mapping[str, pl.DataType]
+    path: str | Path, *, kind: str, schema: Mapping[str, pl.DataType], checks: AboutChecks | None = None
 ) -> tuple[pl.LazyFrame, dict[str, Any]]:
-    """Open a table written by `write_table`: its rows, lazily, and how it was made."""
+    """Open a table written by `write_table`: its rows, lazily, and how it was made.
+
+    Parameters
+    ----------
+    checks
+        What the description of the table must tell, and whether a value is of its kind; it may tell more.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError("no such file", path=path)
-    try:
+    no_table = f"cannot be read as Parquet, so it is not a table of {kind}"
+    check_parquet(path, no_table)
+    with reading_parquet(path, no_table):
         text = pl.read_parquet_metadata(path).get(_KEY)
         found = pl.read_parquet_schema(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"cannot be read as Parquet, so it is not a table of {kind}", path=path, hint="Make it again"
-        ) from error
-    about = json.loads(text) if text is not None else {}
+        frame = pl.scan_parquet(path)
+    about = _described(text)
     if about.get("kind") != kind or about.get("version") != 1 or dict(found) != dict(schema):
         raise InputError(
             f"is a Parquet file, but not a table of {kind} written by this version of geoblanket",
             path=path,
             hint="Make it again",
         )
-    return pl.scan_parquet(path), about
+    for name, is_right in (checks or {}).items():
+        if name not in about or not is_right(about[name]):
+            raise InputError(f"is a table of {kind} that does not tell its '{name}'", path=path, hint="Make it again")
+    return frame, about
+
+
+def _described(text: str | None) -> dict[str, Any]:
+    """Return what a table says of itself; nothing if it is not as we write it."""
+    try:
+        return {} if text is None else read_object(text.encode())
+    except ValueError:
+        return {}
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value of a table's description is a text."""
+    return isinstance(value, str)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a table's description is a finite number of 0 or more, and not absurdly large."""
+    return type(value) in {int, float} and math.isfinite(value) and 0 <= value <= 1e9

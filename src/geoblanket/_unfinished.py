@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from geoblanket._files import atomic_output
+from geoblanket._files import atomic_output, private_folder
 from geoblanket.errors import MismatchError, OutputError
 
 __all__ = ["check_same", "open_folder"]
@@ -16,7 +16,7 @@ _ABOUT: Final = "about.json"
 
 
 def open_folder(path: Path, about: Mapping[str, Any], *, parts: str, resume: bool) -> None:
-    """Make the folder of what a run has finished, or go on with it.
+    """Make the folder of what a run has finished, or go on with it; nobody but the user may enter it.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ def open_folder(path: Path, about: Mapping[str, Any], *, parts: str, resume: boo
         check_same(_read_about(path), about, path)
         return
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        private_folder(path)
     except OSError as error:
         raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
-    with atomic_output(path / _ABOUT) as temporary:
+    with atomic_output(path / _ABOUT, private=True) as temporary:
         temporary.write_text(json.dumps(about), encoding="utf-8")
 
 

@@ -52,7 +52,7 @@ def test_compressed(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert import_roads([packed])[0].identity == import_roads([plain])[0].identity
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(InputError, match="cut off"):
+    with pytest.raises(InputError, match="cut short"):
         read_graphml(packed)
 
 

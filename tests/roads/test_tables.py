@@ -159,7 +159,7 @@ def test_a_cut_gzip_and_other_encodings_are_refused(tmp_path: Path) -> None:
     packed = tmp_path / "edges.csv.gz"
     long_edges = EDGES + "".join(f"1,2,residential,{length}.5\n" for length in range(200, 9000))
     packed.write_bytes(gzip.compress(long_edges.encode())[:-200])
-    with pytest.raises(InputError, match="cut off"):
+    with pytest.raises(InputError, match="cut short"):
         import_roads([packed, nodes])
     edges.write_bytes(EDGES.replace("busway", "Straße").encode("latin-1"))
     with pytest.raises(InputError, match="UTF-8"):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoblanket import _unpacking
 from geoblanket.errors import InputError
 from geoblanket.traces import _text
 from geoblanket.traces._text import NOT_UTF8, WRONG_COLUMNS, Block, read_blocks, read_cells, read_header
@@ -162,3 +163,18 @@ def test_arbitrary_bytes_never_break_the_reader(text: bytes) -> None:
     rows, malformed = cells(text)
     numbers = [row[0] for row in rows] + [row for row, _ in malformed]
     assert len(set(numbers)) == len(numbers) <= text.count(b"\n") + 1
+
+
+def test_a_packed_file_that_inflates_beyond_reason_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 20)))
+    with pytest.raises(InputError, match=r"bomb\.csv\.gz: holds more than 1 MiB when it is unpacked"):
+        list(read_blocks(path, header=True))
+
+
+def test_a_header_of_very_many_columns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_bytes(b"," * 20_000 + b"\n")
+    with pytest.raises(InputError, match="more than 10,000 columns"):
+        read_header(path, delimiter=",")

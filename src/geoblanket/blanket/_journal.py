@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from geoblanket._files import open_private
 from geoblanket._unfinished import check_same
 from geoblanket.errors import OutputError
 
@@ -26,7 +27,7 @@ def journal_path(out: str | Path) -> Path:
 
 
 class Journal:
-    """The side file of a run, open for more records.
+    """The side file of a run, open for more records; nobody but the user may read it.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class Journal:
                         "file first."
                     )
                 self._recover(about)
-            self._file: IO[bytes] = path.open("ab")
+            self._file: IO[bytes] = open_private(path)
             if not path.stat().st_size:
                 self._write(about)
         except OSError as error:

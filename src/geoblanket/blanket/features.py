@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["HOURS", "LARGEST_ORDER", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
+__all__ = ["HOURS", "LARGEST_ORDER", "LARGEST_REGIONS", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
 
 HOURS: Final = 24
 SPEED_BIN_MPH: Final = 5
@@ -22,6 +22,8 @@ SPEED_BINS: Final = 24
 
 LARGEST_ORDER: Final = 20
 """No Γ is larger."""
+LARGEST_REGIONS: Final = 1 << 17
+"""No findings and no predictor tell more regions apart: tables have a column for each."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -8,9 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._tables import scan_table, write_table
+from geoblanket._tables import is_number, is_text, reading_parquet, scan_table, write_table
+from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS
+from geoblanket.errors import InputError
 
-__all__ = ["FINDINGS_SCHEMA", "STATUSES", "blanket_sizes", "scan_findings", "write_findings"]
+__all__ = ["FINDINGS_SCHEMA", "STATUSES", "blanket_sizes", "read_findings", "scan_findings", "write_findings"]
 
 STATUSES = ("tested", "imputed", "too_few", "constant")
 """`tested`: the test decided; `imputed`: not tested, and taken as not rejected because a smaller blanket was not;
@@ -42,6 +44,21 @@ position of the group's samples, degrees, null where there are none. `available`
 `p_adjusted` is Benjamini and Hochberg's p-value over the groups of one `by` and m. `rejected` means p ≤ α, without that
 adjustment; it is false where imputed, and null where nothing is known. `status` is one of `STATUSES`."""
 
+_CHECKS = {
+    "interval_s": lambda value: is_number(value) and value > 0,
+    "time_zone": is_text,
+    "regions": lambda value: value is None or isinstance(value, dict),
+    "test": is_text,
+    "alpha": is_number,
+}
+_RANGES = {
+    "hour": (0, HOURS - 1),
+    "speed_mph": (0, SPEED_BIN_MPH * (SPEED_BINS - 1)),
+    "region": (0, LARGEST_REGIONS - 1),
+    "m": (1, LARGEST_ORDER),
+    "available": (0, 1 << 53),
+}
+
 
 def write_findings(findings: pl.DataFrame, path: str | Path, *, about: Mapping[str, Any]) -> None:
     """Write findings as Parquet, wholly or not at all, with how they were made."""
@@ -58,6 +75,28 @@ def scan_findings(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
         `test` and `seed`.
     """
     return scan_table(path, kind="findings", schema=FINDINGS_SCHEMA)
+
+
+def read_findings(path: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Read a table written by `geoblanket blanket discover`, and how it was made; see `scan_findings`.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, or has values that cannot be findings.
+    """
+    frame, about = scan_table(path, kind="findings", schema=FINDINGS_SCHEMA, checks=_CHECKS)
+    with reading_parquet(path):
+        findings = frame.collect()
+    for name, (least, most) in _RANGES.items():
+        if not findings[name].drop_nulls().is_between(least, most).all():
+            raise InputError(f"'{name}' must be from {least} to {most}", path=path, hint="Make the findings again")
+    for name in ("group", "by", "m", "available", "status"):
+        if findings[name].null_count():
+            raise InputError(f"'{name}' is missing in some rows", path=path, hint="Make the findings again")
+    if not findings["status"].is_in(STATUSES).all():
+        raise InputError("'status' must be one of those known", path=path, hint="Make the findings again")
+    return findings, about
 
 
 def blanket_sizes(findings: pl.DataFrame) -> pl.DataFrame:

@@ -18,6 +18,7 @@ import polars as pl
 
 from geoblanket._geodesy import Floats, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
+from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import Ints, RoadGraph
@@ -117,12 +118,13 @@ def load_walks(
     places = choose_places(graph, spacing_m=about["spacing_m"])
     if not (np.isfinite(places.lat).all() and np.isfinite(places.lon).all()):
         raise InputError("a node has no finite position", path=roads, hint="Import the roads again")
-    repeated, counts = _walk_facts(frame)
+    with reading_parquet(walks):
+        repeated, counts = _walk_facts(frame)
     if not counts["steps"]:
         raise InputError("has no steps", path=walks, hint="Match traces that lie on these roads")
     loading = _Loading(Path(walks), places, counts["steps"], repeated)
     columns = frame.select("walk", "step", "place", hour=pl.col("time").dt.convert_time_zone(time_zone).dt.hour())
-    for batch in columns.collect_batches(chunk_size=_ROWS_AT_A_TIME):
+    for batch in table_batches(columns, path=walks, rows=_ROWS_AT_A_TIME):
         loading.add(batch)
         progress("reading walks", loading.filled, counts["steps"])
     return LaggedWalks(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
-from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, Encoding
+from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
 from geoblanket.blanket.predictor import Origin, Predictor
 from geoblanket.errors import InputError
@@ -29,7 +29,6 @@ LARGEST_BYTES: Final = 1 << 28
 _MAGIC = b"GBPREDI1"
 _KIND = "a predictor of blankets"
 _HINT = "Train it again, or get it again from where it came from"
-_LARGEST_REGIONS = 1 << 17
 _LARGEST_NUMBER = 1e6
 _LONGEST_TEXT = 2000
 _INTEGERS = ("hours", "speeds_mph", "regions")
@@ -126,8 +125,8 @@ def _encoding(arrays: Arrays, largest: int) -> Encoding:
         raise ValueError("an hour is not one of a day")
     if any(speed % SPEED_BIN_MPH or speed >= SPEED_BIN_MPH * SPEED_BINS for speed in speeds):
         raise ValueError("a speed is not the lower edge of a bin")
-    if len(regions) > _LARGEST_REGIONS:
-        raise ValueError(f"it has more than {_LARGEST_REGIONS} regions")
+    if len(regions) > LARGEST_REGIONS:
+        raise ValueError(f"it has more than {LARGEST_REGIONS} regions")
     encoding = Encoding(hours, speeds, regions, largest, np.array(arrays["centre"]))
     if len(encoding.centre) != encoding.width:
         raise ValueError("its centre does not fit its features")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from geoblanket._progress import Progress, silent
-from geoblanket.blanket.findings import blanket_sizes, scan_findings
+from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group
 from geoblanket.blanket.models import FittedNetwork, Model, NetworkOptions, fit_boosting, fit_network, fit_rate_by_order
 from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, blanket_lengths
@@ -125,8 +125,7 @@ def train(
     if labels not in _KINDS:
         raise ParameterError(f"'labels' must be one of {', '.join(_KINDS)}. Got '{labels}' instead.")
     if not isinstance(findings, pl.DataFrame):
-        lazy, about = scan_findings(findings)
-        findings = lazy.collect()
+        findings, about = read_findings(findings)
     findings = choose_grouping(findings, by)
     found = read_labels(findings)
     parts = split_by_group(found, seed=seed)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS
-from geoblanket.blanket.findings import blanket_sizes, scan_findings
+from geoblanket.blanket.features import HOURS, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS
+from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.groups import MPH_M_S
 from geoblanket.blanket.place_regions import find_regions
+from geoblanket.build.typed_values import read_dataclass
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
@@ -134,8 +135,8 @@ def read_found_blankets(path: str | Path) -> FoundBlankets:
     InputError
         If there are several groupings: which of them counts would be a guess.
     """
-    frame, about = scan_findings(path)
-    sizes = blanket_sizes(frame.collect()).drop_nulls("order")
+    findings, about = read_findings(path)
+    sizes = blanket_sizes(findings).drop_nulls("order")
     by = sizes["by"].unique().to_list()
     if len(by) != 1:
         raise InputError(
@@ -177,14 +178,32 @@ def regions_of_source(source: LengthSource, places: Places, zones: Zones) -> Int
     MismatchError
         If the regions are zones, and not those of the build.
     """
-    about = json.loads(source.origin.regions)
+    try:
+        about = json.loads(source.origin.regions)
+        grid = _grid(about)
+    except (ValueError, RecursionError) as error:
+        raise InputError("the regions that blankets were found for are not as geoblanket describes them") from error
     if about is None:
         return np.full(len(places), -1, np.int32)
-    if about["kind"] == "grid":
-        return find_regions(RegionGrid(**{key: about[key] for key in about if key != "kind"}), places).region
+    if grid is not None:
+        return find_regions(grid, places).region
     if about.get("identity") == zones.identity:
         return zones.zone
     raise MismatchError(
         "Blankets were found for other regions than the zones of this build. Give the zones that the findings were "
         "made with, or discover on a grid of regions."
     )
+
+
+def _grid(about: Any) -> RegionGrid | None:
+    """Return the grid that a description of regions means, None for other regions; raise ValueError for neither."""
+    if about is None:
+        return None
+    if not isinstance(about, dict):
+        raise ValueError("regions")
+    if about.get("kind") != "grid":
+        return None
+    grid = read_dataclass(RegionGrid, {key: about[key] for key in about if key != "kind"})
+    if len(grid) > LARGEST_REGIONS:
+        raise ValueError("too many")
+    return grid

@@ -14,6 +14,7 @@ import numpy as np
 from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress
+from geoblanket._tables import reading_parquet
 from geoblanket.build.blanket_lengths import (
     FixedLengths,
     KnownLengths,
@@ -176,9 +177,12 @@ def software_versions() -> dict[str, str]:
 def _loss(config: BuildConfig, graph: RoadGraph, places: Places, walks: str | Path, counts: HistoryCounts) -> PlaceLoss:
     if config.loss == "straight":
         return StraightLine(places)
-    tasks = (
-        TaskPrior.uniform(graph) if config.tasks == "nodes" else TaskPrior.from_pick_ups(scan_walks(walks)[0], places)
-    ).within_largest_part(graph)
+    with reading_parquet(walks):
+        tasks = (
+            TaskPrior.uniform(graph)
+            if config.tasks == "nodes"
+            else TaskPrior.from_pick_ups(scan_walks(walks)[0], places)
+        ).within_largest_part(graph)
     effort = Effort(max_tasks=config.max_tasks, seed=config.seed)
     if config.loss == "nearest":
         seen = np.bincount(counts.histories[:, 0], counts.count, len(places)).astype(np.float64)

@@ -78,7 +78,11 @@ class WorkFolder:
             "history_weights_micro": list(one.history_weights_micro),
         }
         write_arrays(
-            self._file(task), magic=_MAGIC, fields={"record": as_json(result.record), "numbers": numbers}, arrays=arrays
+            self._file(task),
+            magic=_MAGIC,
+            fields={"record": as_json(result.record), "numbers": numbers},
+            arrays=arrays,
+            private=True,
         )
 
     def has(self, task: ZoneTask) -> bool:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._tables import write_table
+from geoblanket._parquet import check_parquet
+from geoblanket._tables import reading_parquet, write_table
 from geoblanket.blanket.findings import blanket_sizes
 from geoblanket.blanket.groups import Grouping, check_features, find_samples
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
@@ -136,6 +137,7 @@ def _true_steps(city: str | Path) -> pl.LazyFrame:
     path = Path(city) / "true_walks.parquet"
     if not path.is_file():
         raise InputError("no such file", path=path, hint="Make the city with `geoblanket city`")
+    check_parquet(path)
     return pl.scan_parquet(path)
 
 
@@ -143,7 +145,8 @@ def _step_orders(walks: str | Path, city: str | Path) -> npt.NDArray[np.uint8]:
     """Return the order by which each step of the walks was drawn, 0 where it is not known."""
     truth = _true_steps(city).select("vehicle", "time", "order")
     steps = scan_walks(walks)[0].select("vehicle", "time")
-    joined = steps.join(truth, on=["vehicle", "time"], how="left", maintain_order="left").collect()
+    with reading_parquet(Path(city) / "true_walks.parquet"):
+        joined = steps.join(truth, on=["vehicle", "time"], how="left", maintain_order="left").collect()
     return joined["order"].fill_null(0).to_numpy().astype(np.uint8)
 
 

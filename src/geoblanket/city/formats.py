@@ -186,6 +186,6 @@ class PartsTable:
         try:
             if kind is None:
                 parts = pl.scan_parquet(Path(self._folder.name) / "*.parquet")
-                write_table(parts, self._path, kind=self._kind, about=self._about)
+                write_table(parts, self._path, kind=self._kind, about=self._about, private=False)
         finally:
             self._folder.cleanup()

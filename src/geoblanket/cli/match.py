@@ -68,7 +68,7 @@ def match(
         from geoblanket._picture import save_figure
         from geoblanket.mobility.picture import draw_walks
 
-        save_figure(draw_walks(out, roads), picture)
+        save_figure(draw_walks(out, roads), picture, private=True)
         say(f"Picture written to {picture}.")
 
 

@@ -23,6 +23,7 @@ from geoblanket.evaluate.settings import Setting
 
 __all__ = ["Experiment", "read_experiment", "shipped_experiments"]
 
+_LARGEST_BYTES = 1 << 20
 _LISTS = ("methods",)
 """Keys of settings whose lists are one value, not several."""
 _LISTS_OF_LISTS = ("history_weights",)
@@ -133,8 +134,10 @@ def _parsed(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError("no such file", path=path)
     try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise InputError(f"has more than {_LARGEST_BYTES} bytes, so it is no experiment", path=path)
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"cannot be read as TOML ({error})", path=path) from error
 
 

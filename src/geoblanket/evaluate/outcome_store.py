@@ -62,7 +62,7 @@ class OutcomeStore:
                 {"method": method.method, "note": method.note, "values": as_json(method.values), "held_out": parts}
             )
         plain = {key: getattr(outcome, key) for key in _PLAIN}
-        write_arrays(self._file(name), magic=_MAGIC, fields={**plain, "methods": methods}, arrays=arrays)
+        write_arrays(self._file(name), magic=_MAGIC, fields={**plain, "methods": methods}, arrays=arrays, private=True)
 
     def get(self, name: str) -> ZoneOutcome | None:
         """Return an outcome that is kept, and whole; None for one that is not."""

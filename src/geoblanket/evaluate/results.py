@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from geoblanket._files import atomic_output
-from geoblanket._tables import scan_table, write_table
+from geoblanket._tables import reading_parquet, scan_table, write_table
 
 __all__ = ["ALL_ZONES", "RESULTS_SCHEMA", "SETTING_COLUMNS", "read_results", "write_results"]
 
@@ -54,7 +54,7 @@ def write_results(frame: pl.DataFrame, folder: str | Path, *, about: Mapping[str
         How they were made, as JSON values.
     """
     folder = Path(folder)
-    write_table(frame, folder / _TABLE, kind=_KIND, about=about)
+    write_table(frame, folder / _TABLE, kind=_KIND, about=about, private=False)
     with atomic_output(folder / _TEXT) as temporary:
         frame.write_csv(temporary)
     return folder / _TABLE
@@ -62,5 +62,7 @@ def write_results(frame: pl.DataFrame, folder: str | Path, *, about: Mapping[str
 
 def read_results(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Read the results in a folder, and how they were made."""
-    frame, about = scan_table(Path(folder) / _TABLE, kind=_KIND, schema=RESULTS_SCHEMA)
-    return frame.collect(), about
+    path = Path(folder) / _TABLE
+    frame, about = scan_table(path, kind=_KIND, schema=RESULTS_SCHEMA)
+    with reading_parquet(path):
+        return frame.collect(), about

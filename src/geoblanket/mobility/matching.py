@@ -16,7 +16,7 @@ from geoblanket._files import check_output
 from geoblanket._geodesy import Floats
 from geoblanket._processes import count_workers, map_in_order
 from geoblanket._progress import Progress, silent
-from geoblanket._tables import write_table
+from geoblanket._tables import reading_parquet, write_table
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions
 from geoblanket.mobility.resampling import Ticks, clock_ticks, positions_between, positions_on_roads
@@ -26,7 +26,7 @@ from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distanc
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import Ints, RoadGraph
 from geoblanket.roads.places import choose_places
-from geoblanket.traces.table import scan_traces
+from geoblanket.traces.table import check_points, scan_traces
 
 __all__ = ["Method", "match_traces"]
 
@@ -106,7 +106,8 @@ def match_traces(
         snap_m=_SNAP_M + spacing_m if snap_m is None else snap_m,
         options=options or MatchOptions(),
     )
-    trips = frame.group_by("trip").len().sort("trip").collect(engine="streaming")
+    with reading_parquet(traces):
+        trips = frame.group_by("trip").len().sort("trip").collect(engine="streaming")
     chunks = _cut(trips["len"].to_numpy().astype(np.int64))
     if not chunks:
         raise InputError("has no points", path=traces, hint="Look at the summary of their import")
@@ -195,7 +196,7 @@ def _join(files: list[Path], counts: list[ChunkCounts]) -> pl.LazyFrame:
 
 
 class _ChunkMatcher:
-    """Matches chunks in one process; the graph is mapped from its file, so processes share it."""
+    """Matches chunks in one process."""
 
     def __init__(self, job: _Job) -> None:
         self._job = job
@@ -206,11 +207,13 @@ class _ChunkMatcher:
 
     def run(self, rows: tuple[int, int], file: Path) -> ChunkCounts:
         """Match the rows (start, count) and write their walks, numbered from 0."""
-        frame = self._frame.slice(*rows).collect()
+        with reading_parquet(self._job.traces):
+            frame = self._frame.slice(*rows).collect()
         trip, time_us = frame["trip"].to_numpy(), frame["time"].to_physical().to_numpy()
         lat, lon = frame["lat"].to_numpy(), frame["lon"].to_numpy()
         if (np.diff(trip) < 0).any() or (np.diff(time_us)[np.diff(trip) == 0] < 0).any():
             raise InputError("is not sorted by trip and time", path=self._job.traces, hint="Import the traces again")
+        check_points(frame, path=self._job.traces)
         points: MatchedPoints | SnappedPoints
         if self._matcher is None:
             points = self._snap(trip, time_us, lat, lon)

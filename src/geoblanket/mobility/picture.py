@@ -12,7 +12,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from geoblanket._geodesy import Floats
-from geoblanket.errors import MismatchError
+from geoblanket._tables import reading_parquet
+from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import map_figure
@@ -39,17 +40,22 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
         raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
     places = choose_places(graph, spacing_m=about["spacing_m"])
     figure, axes = map_figure(graph, colour="#d5d7db", long_side_in=9.0)
-    _draw_visits(figure, frame, places.lat, places.lon)
-    for colour, place in zip(_WALK_COLOURS, _typical_walks(frame), strict=False):
+    with reading_parquet(walks):
+        visits = frame.group_by("place").len().sort("len", "place").collect(engine="streaming")
+        walk_count = frame.select(pl.col("walk").n_unique()).collect(engine="streaming").item()
+        typical = _typical_walks(frame)
+    if visits.is_empty() or not visits["place"].is_between(0, len(places) - 1).fill_null(value=False).all():
+        raise InputError("has no steps, or places that the roads do not have", path=walks, hint="Match again")
+    _draw_visits(figure, visits, places.lat, places.lon)
+    for colour, place in zip(_WALK_COLOURS, typical, strict=False):
         line = np.column_stack([places.lon[place], places.lat[place]])
         axes.add_collection(
             LineCollection([line], colors=colour, linewidths=1.6, alpha=0.85, capstyle="round", zorder=3), autolim=False
         )
         axes.scatter(line[:1, 0], line[:1, 1], s=42, color=colour, edgecolor="white", zorder=4)
         axes.scatter(line[-1:, 0], line[-1:, 1], s=36, color=colour, marker="s", edgecolor="white", zorder=4)
-    counts = about["counts"]
     axes.set_title(
-        f"{counts['walks']:,} walks, {counts['steps']:,} steps of {about['interval_s']:g} s; "
+        f"{walk_count:,} walks, {visits['len'].sum():,} steps of {about['interval_s']:g} s; "
         "lines: some walks, from ● to ■",
         loc="left",
         fontsize=9,
@@ -57,10 +63,9 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
     return figure
 
 
-def _draw_visits(figure: Figure, frame: pl.LazyFrame, lat: Floats, lon: Floats) -> None:
+def _draw_visits(figure: Figure, visits: pl.DataFrame, lat: Floats, lon: Floats) -> None:
     """Draw a dot for each visited place, darker and larger the more steps were there."""
     axes = figure.axes[0]
-    visits = frame.group_by("place").len().sort("len", "place").collect(engine="streaming")
     place, count = visits["place"].to_numpy(), visits["len"].to_numpy()
     share = np.log1p(count) / np.log1p(count.max())
     dots = axes.scatter(

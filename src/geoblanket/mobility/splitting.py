@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.graph import Ints
 
@@ -76,17 +77,14 @@ def split_walks(frame: pl.LazyFrame, *, path: str | Path, part: Part, split: Spl
     """
     if part not in ("all", "train", "held_out"):
         raise ParameterError(f"The part of the walks must be 'all', 'train' or 'held_out'. Got {part!r} instead.")
-    walks = (
-        frame.group_by("walk")
-        .agg(
-            pl.col("vehicle").first(),
-            pl.col("time").min().alias("start"),
-            pl.col("time").max().alias("end"),
-            pl.len().alias("steps"),
-        )
-        .collect(engine="streaming")
-        .sort("walk")
+    per_walk = frame.group_by("walk").agg(
+        pl.col("vehicle").first(),
+        pl.col("time").min().alias("start"),
+        pl.col("time").max().alias("end"),
+        pl.len().alias("steps"),
     )
+    with reading_parquet(path):
+        walks = per_walk.collect(engine="streaming").sort("walk")
     vehicle = walks["vehicle"].fill_null("").rank("dense").cast(pl.Int32).to_numpy() - 1
     held_out = np.zeros(walks.height, bool)
     trained = np.ones(walks.height, bool)

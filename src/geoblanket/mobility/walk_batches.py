@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._tables import table_batches
 from geoblanket.errors import InputError
 
 __all__ = ["walk_batches"]
@@ -36,7 +37,7 @@ def walk_batches(frame: pl.LazyFrame, *, path: str | Path, place_count: int) -> 
     """
     done = 0
     last = (-1, -1)
-    for batch in frame.collect_batches(chunk_size=_ROWS_AT_A_TIME):
+    for batch in table_batches(frame, path=path, rows=_ROWS_AT_A_TIME):
         if batch.is_empty():
             continue
         for name in ("walk", "step", "place"):

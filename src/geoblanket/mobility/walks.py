@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._tables import scan_table
+from geoblanket._tables import is_number, is_text, scan_table
 
 __all__ = ["WALKS_SCHEMA", "scan_walks"]
 
@@ -24,6 +24,8 @@ WALKS_SCHEMA: dict[str, pl.DataType] = {
 after the one before. `place` is an index into the places of the roads. `speed_m_s` is the mean speed over the interval
 that ends at the step, so it tells nothing about what comes later; it is null at a walk's first step."""
 
+_CHECKS = {"roads": is_text, "spacing_m": is_number, "interval_s": lambda value: is_number(value) and value > 0}
+
 
 def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
     """Open a table written by `geoblanket match`, lazily, and how it was made.
@@ -34,4 +36,4 @@ def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
         The rows (`WALKS_SCHEMA`), and among others `roads` (the identity of the road graph), `spacing_m` (of the
         places), `interval_s` and `method`.
     """
-    return scan_table(path, kind="walks", schema=WALKS_SCHEMA)
+    return scan_table(path, kind="walks", schema=WALKS_SCHEMA, checks=_CHECKS)

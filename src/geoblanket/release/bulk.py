@@ -19,7 +19,7 @@ import polars as pl
 
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
-from geoblanket._tables import lazy_batches, write_table
+from geoblanket._tables import lazy_batches, reading_parquet, write_table
 from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
@@ -123,7 +123,7 @@ def perturb_walks(
     # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
     with ThreadPoolExecutor(1) as writer:
         reports = lazy_batches(run.reports(), schema=RELEASED_SCHEMA)
-        written = writer.submit(write_table, reports, out, kind="released locations", about=described)
+        written = writer.submit(write_table, reports, out, kind="released locations", about=described, private=False)
         try:
             written.result()
         finally:
@@ -206,7 +206,8 @@ class _Run:
         self._of_hour = np.array([self._names.index(clock.regime(hour)) for hour in range(24)], np.uint8)
         self._by_regime = np.zeros(len(self._names), np.int64)
         self._outside = 0
-        by_vehicle = frame.group_by(pl.col("vehicle")).len().collect(engine="streaming")["len"]
+        with reading_parquet(path):
+            by_vehicle = frame.group_by(pl.col("vehicle")).len().collect(engine="streaming")["len"]
         self._reports, self._vehicles = int(by_vehicle.sum()), len(by_vehicle)
         self._most = int(by_vehicle.max() or 0)  # type: ignore[arg-type]  # a column of lengths holds whole numbers
         if not self._reports:

@@ -203,13 +203,15 @@ class RoadGraph:
 
     @classmethod
     def load(cls, path: str | Path) -> RoadGraph:
-        """Read a graph written by `save`; its arrays are mapped from the file, in milliseconds."""
+        """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
-        parts: dict[str, Any] = {**arrays, **values}
         try:
+            if set(values) != {"length_model"} or set(arrays) != set(_DTYPES):
+                raise ValueError("parts")
+            parts: dict[str, Any] = {**arrays, **values}
             graph = cls(**parts)
             graph._check()
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise InputError(
                 "is not a road graph written by geoblanket: its parts do not fit together",
                 path=path,

@@ -17,8 +17,11 @@ from osmium.osm import NODE, WAY
 
 from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
+from geoblanket._waiting import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
+from geoblanket.roads._pbf import check_pbf
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
+from geoblanket.roads._xml import check_xml
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
@@ -77,7 +80,26 @@ def read_osm(files: Sequence[OsmFile], *, progress: Progress = silent) -> RoadsR
     """Read the drivable roads of OpenStreetMap files; several files are read as one (neighbouring extracts).
 
     The nodes of the result are all nodes of the ways, in the order of their ids: see `contraction.contract`.
+
+    libosmium reads whatever it is given, without a limit and deaf to signals. So files are checked first: how far they
+    grow when they are unpacked, and in XML how long a tag is and how deep elements are nested. Then libosmium works in
+    a thread, with a deadline.
     """
+    size_bytes = sum(_check(file) for file in files)
+    try:
+        return run_within(seconds_allowed(size_bytes), lambda: _read_osm(files, progress))
+    except TimeoutError:
+        raise too_slow(files[0].path, size_bytes) from None
+
+
+def _check(file: OsmFile) -> int:
+    """Return how many bytes a file has when it is unpacked; raise InputError for one that is not to be read on."""
+    if file.format == "pbf":
+        return check_pbf(file.path)
+    return check_xml(file.path)
+
+
+def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
     # Locations first, ways second: so it does not matter which of them comes first in the file.
     index = osmium.index.create_map("flex_mem")
     locations = osmium.NodeLocationsForWays(index)
@@ -148,7 +170,7 @@ def _reason_to_drop(tags: dict[str, str]) -> str | None:
 def _refusing_bad_data(file: OsmFile) -> Iterator[None]:
     try:
         yield
-    except (RuntimeError, ValueError, OSError, osmium.InvalidLocationError) as error:
+    except (RuntimeError, ValueError, OSError, MemoryError, osmium.InvalidLocationError) as error:
         # What follows the colon may be a coordinate.
         reason = str(error).partition(": '")[0]
         raise InputError(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._unpacking import UNPACKED_BY_POLARS, open_unpacked
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
 from geoblanket.roads.graph import LengthModel, RoadGraph, whole_lines
@@ -36,6 +37,7 @@ OPTIONAL_EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """What a table of edges may have: metres, OpenStreetMap's class, km/h, a LINESTRING of longitudes and latitudes."""
 
+_MOST_COLUMNS = 1000
 _LONGEST_M = 20_100_000.0
 """No two points on Earth are farther apart; also keeps infinity out, metres."""
 
@@ -73,17 +75,7 @@ def read_tables(paths: Sequence[str | Path]) -> RoadsRead:
 
 
 def _read_table(path: Path) -> tuple[str, RoadTable]:
-    try:
-        frame = pl.read_csv(path, infer_schema=False)
-    except pl.exceptions.NoDataError as error:
-        raise InputError("is empty", path=path) from error
-    except (pl.exceptions.PolarsError, OSError):
-        # The message of the parser may quote a cell.
-        raise InputError(
-            "cannot be read as a table of comma-separated values in UTF-8",
-            path=path,
-            hint="Check that it is not cut off and that every row has as many cells as the header",
-        ) from None
+    frame = _read_csv(path)
     by_name = {name.strip().lower(): name for name in reversed(frame.columns)}
     edges, nodes = _matching(EDGE_COLUMNS, by_name), _matching(NODE_COLUMNS, by_name)
     if len(edges) == len(EDGE_COLUMNS):
@@ -100,6 +92,27 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
         )
     row = pl.int_range(2, pl.len() + 2).alias("row")
     return kind, RoadTable(frame.select(row, **{column: pl.col(name) for column, name in columns.items()}), path)
+
+
+def _read_csv(path: Path) -> pl.DataFrame:
+    """Read a table of comma-separated texts, plain or packed."""
+    with open_unpacked(path) as stream:
+        content = stream.read()
+    no_table = InputError(
+        "cannot be read as a table of comma-separated values in UTF-8",
+        path=path,
+        hint="Check that it is not cut off and that every row has as many cells as the header",
+    )
+    # Polars would unpack what is packed once more, or in another way, without a limit.
+    if content.startswith(UNPACKED_BY_POLARS) or content.partition(b"\n")[0].count(b",") >= _MOST_COLUMNS:
+        raise no_table
+    try:
+        return pl.read_csv(content, infer_schema=False)
+    except pl.exceptions.NoDataError as error:
+        raise InputError("is empty", path=path) from error
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        # The message of the parser may quote a cell.
+        raise no_table from None
 
 
 def _matching(wanted: Mapping[str, tuple[str, ...]], by_name: Mapping[str, str]) -> dict[str, str]:

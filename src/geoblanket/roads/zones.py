@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arrayfile import content_hash
 from geoblanket._geodesy import EARTH_RADIUS_M, Floats, unit_vectors
-from geoblanket._tables import scan_table, write_table
+from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads._bisection import Links, connected_parts
 from geoblanket.roads.distances import best_edges
@@ -37,6 +38,12 @@ ZONES_SCHEMA: dict[str, pl.DataType] = {
     "zone_id": pl.String(),
 }
 """The table of zones: one row for each place, in order; `node` is the source's own node number."""
+
+_CHECKS = {
+    "neighbours": lambda value: isinstance(value, list),
+    "max_places": lambda value: type(value) is int and value >= 1,
+    "spacing_m": is_number,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +200,7 @@ def write_zones(path: str | Path, graph: RoadGraph, places: Places, zones: Zones
         "identity": zones.identity,
         "neighbours": zones.neighbours.tolist(),
     }
-    write_table(frame, path, kind="zones", about=about)
+    write_table(frame, path, kind="zones", about=about, private=False)
 
 
 def read_zones(path: str | Path, places: Places) -> Zones:
@@ -204,22 +211,40 @@ def read_zones(path: str | Path, places: Places) -> Zones:
     MismatchError
         If they are zones of other places.
     """
-    rows, about = scan_table(path, kind="zones", schema=ZONES_SCHEMA)
+    rows, about = scan_table(path, kind="zones", schema=ZONES_SCHEMA, checks=_CHECKS)
     if about.get("places") != places.identity:
         raise MismatchError(
             f"{path}: these zones belong to other places or other roads. Choose the places with a spacing of "
             f"{about.get('spacing_m')} m on the roads they were made for, or make the zones again."
         )
-    frame = rows.select("zone", "zone_id").collect()
-    zone = frame["zone"].to_numpy().astype(np.int32)
-    names = frame.unique().sort("zone")
+    with reading_parquet(path):
+        frame = rows.select("zone", "zone_id").collect()
+    zone, names = frame["zone"], frame.unique().sort("zone")
+    neighbours = _pairs(about["neighbours"], names.height)
+    has_gaps = frame["zone_id"].null_count() or names["zone"].to_list() != list(range(names.height))
+    if has_gaps or neighbours is None:
+        raise _damaged(path)
     zones = Zones(
-        zone=zone,
+        zone=zone.to_numpy().astype(np.int32),
         ids=tuple(names["zone_id"].to_list()),
-        neighbours=np.array(about["neighbours"], np.int32).reshape(-1, 2),
+        neighbours=neighbours,
         max_places=about["max_places"],
         places_identity=places.identity,
     )
-    if zones.identity != about.get("identity") or names["zone"].to_list() != list(range(len(zones))):
-        raise InputError("its zones were changed or damaged", path=path, hint="Make the zones again")
+    if len(zone) != len(places) or zones.identity != about.get("identity"):
+        raise _damaged(path)
     return zones
+
+
+def _pairs(values: list[Any], count: int) -> Ints | None:
+    """Return pairs of zones, of which there are `count`, shape (L, 2); None if the values are something else."""
+    for pair in values:
+        if type(pair) is not list or len(pair) != 2:
+            return None
+        if not all(type(number) is int and 0 <= number < count for number in pair):
+            return None
+    return np.array(values, np.int32).reshape(-1, 2)
+
+
+def _damaged(path: str | Path) -> InputError:
+    return InputError("its zones were changed or damaged", path=path, hint="Make the zones again")

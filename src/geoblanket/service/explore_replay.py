@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from geoblanket._geodesy import haversine_m
+from geoblanket._tables import reading_parquet
 from geoblanket.errors import MismatchError, RefusedError
 from geoblanket.mechanism._bundle_domain import Indices
 from geoblanket.mobility.splitting import Split, split_walks
@@ -72,11 +73,10 @@ def held_out_trips(path: str | Path, places: Places, *, split: Split) -> list[Tr
     parts = split_walks(frame, path=path, part="held_out", split=split)
     held_out = frame.filter(pl.col("walk").is_in(parts.walks[parts.chosen].tolist()), pl.col("step") < _MOST_STEPS)
     lengths = held_out.group_by("walk").agg(pl.len().alias("steps"), pl.col("place").n_unique().alias("different"))
-    chosen = (
-        lengths.filter(pl.col("steps") >= _LEAST_STEPS).sort(["different", "walk"], descending=[True, False])
-        .head(_MOST_TRIPS).collect()["walk"]
-    )  # fmt: skip
-    rows = held_out.filter(pl.col("walk").is_in(chosen.to_list())).sort("walk", "step").collect()
+    longest = lengths.filter(pl.col("steps") >= _LEAST_STEPS).sort(["different", "walk"], descending=[True, False])
+    with reading_parquet(path):
+        chosen = longest.head(_MOST_TRIPS).collect()["walk"]
+        rows = held_out.filter(pl.col("walk").is_in(chosen.to_list())).sort("walk", "step").collect()
     trips = [_trip(part, places) for part in rows.partition_by("walk", maintain_order=True)]
     return sorted(trips, key=lambda trip: trip.times[0])
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from geoblanket._unpacking import UNPACKED_BY_POLARS, Unpacked
 from geoblanket.errors import InputError
 
 __all__ = ["NOT_UTF8", "WRONG_COLUMNS", "Block", "Cells", "peek", "read_blocks", "read_cells", "read_header"]
 
 BLOCK_BYTES = 4 << 20
 MAX_ROW_BYTES = 64 << 20
+MAX_COLUMNS = 10_000
 MAX_ROW_LINES = 64
 """A quoted cell may hold line breaks; one that holds more lines than this was never closed."""
 
@@ -31,9 +31,6 @@ _ARCHIVES = {
     b"\x28\xb5\x2f\xfd": "a Zstandard file",
     b"PAR1": "a Parquet file",
 }
-_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x^", b"x\x9c", b"x\xda")
-"""Beginnings at which the CSV reader of Polars would decompress a text."""
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
 
@@ -83,10 +80,6 @@ def read_blocks(path: Path, *, header: bool, block_bytes: int | None = None) -> 
             _refuse_what_is_not_text(path, raw)
             for block in _blocks(path, raw, block_bytes or BLOCK_BYTES):
                 yield _without_first_row(block) if header and block.first_row == 1 else block
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(
-            "the gzip data is damaged or cut short", path=path, hint="Download or compress it again"
-        ) from error
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
 
@@ -110,7 +103,7 @@ def _refuse_what_is_not_text(path: Path, raw: io.BufferedReader) -> None:
 def _blocks(path: Path, raw: io.BufferedReader, block_bytes: int) -> Iterator[Block]:
     compressed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
-    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if compressed else raw
+    stream = io.BufferedReader(Unpacked(path, raw)) if compressed else raw
     if stream.peek(3).startswith(_BYTE_ORDER_MARK):
         stream.read(len(_BYTE_ORDER_MARK))
     first_row = 1
@@ -164,6 +157,13 @@ def read_header(path: Path, *, delimiter: str) -> list[str]:
         names = next(csv.reader([line.decode().rstrip("\r")], delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error):
         raise InputError("the header is not UTF-8 text", path=path, row=1, hint="Save the file as UTF-8") from None
+    if len(names) > MAX_COLUMNS:
+        raise InputError(
+            f"the header has more than {MAX_COLUMNS:,} columns",
+            path=path,
+            row=1,
+            hint="Check the file and the delimiter",
+        )
     return [name.strip() for name in names]
 
 
@@ -188,7 +188,7 @@ def read_cells(block: Block, *, width: int, wanted: Mapping[str, int], delimiter
 
 def _read_quickly(text: bytes, width: int, delimiter: str) -> pl.DataFrame | None:
     """Return all cells as text, or None where not every line is a record of the right width."""
-    if b"\0" in text or text.startswith(_COMPRESSED):
+    if b"\0" in text or text.startswith(UNPACKED_BY_POLARS):
         return None
     schema = {f"column {position}": pl.String() for position in range(width)}
     try:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
+from geoblanket._parquet import check_parquet
+from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.traces._points import read_points
 from geoblanket.traces._source import Parsed, Reading, find_columns
@@ -94,13 +96,12 @@ class ParquetTable:
         self.path = path
         self._file = file
         names = check_columns(reading.columns)
-        try:
+        check_parquet(path)
+        with reading_parquet(path):
             schema = pl.read_parquet_schema(path)
             roles = _find_roles(list(schema), reading, path)
             self._rows = pl.scan_parquet(path).select(**{role: pl.col(names[role]) for role in roles})
             sample = self._rows.select(pl.col("time").head(1000)).collect().to_series()
-        except (pl.exceptions.PolarsError, OSError):
-            raise InputError("cannot be read as Parquet: it is damaged", path=path, hint="Make it again") from None
         for role in ("lat", "lon"):
             if not (schema[names[role]].is_numeric() or schema[names[role]] == pl.String):
                 raise InputError(f"column '{names[role]}' must hold numbers", path=path)
@@ -110,13 +111,11 @@ class ParquetTable:
         """Yield batches of rows, each with the number of its first row."""
         size = self.path.stat().st_size
         first_row = 1
-        try:
-            total = self._rows.select(pl.len()).collect().item()
-            for frame in self._rows.collect_batches(chunk_size=_PARQUET_ROWS, lazy=True, engine="streaming"):
-                yield (frame, first_row), round(size * (first_row - 1 + frame.height) / total)
-                first_row += frame.height
-        except pl.exceptions.PolarsError:
-            raise InputError("cannot be read as Parquet: it is damaged", path=self.path, hint="Make it again") from None
+        with reading_parquet(self.path):
+            total = max(1, self._rows.select(pl.len()).collect().item())
+        for frame in table_batches(self._rows, path=self.path, rows=_PARQUET_ROWS, streaming=True):
+            yield (frame, first_row), round(size * (first_row - 1 + frame.height) / total)
+            first_row += frame.height
 
     def parse(self, batch: tuple[pl.DataFrame, int]) -> Parsed[pl.DataFrame]:
         """Read the points of a batch."""

@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 
 from geoblanket._geodesy import EARTH_RADIUS_M
+from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError
-from geoblanket.traces.table import scan_traces
+from geoblanket.traces.table import right_points, scan_traces, wrong_points
 
 __all__ = ["QUANTILES", "TracesInfo", "describe_traces"]
 
@@ -72,34 +73,36 @@ def describe_traces(path: str | Path) -> TracesInfo:
         points=pl.len(), duration_s=(pl.col("time").max() - pl.col("time").min()).dt.total_microseconds() / 1e6
     )
     moves = pl.col("step_s") > 0
-    whole, step, trip = pl.collect_all(
-        [
-            traces.select(
-                vehicles=pl.col("vehicle").n_unique(),
-                points=pl.len(),
-                first=pl.col("time").min(),
-                last=pl.col("time").max(),
-                south=(pl.col("lat").min() * 10).floor() / 10,
-                west=(pl.col("lon").min() * 10).floor() / 10,
-                north=(pl.col("lat").max() * 10).ceil() / 10,
-                east=(pl.col("lon").max() * 10).ceil() / 10,
-            ),
-            steps.select(
-                pl.col("step_s").median(),
-                *_quantiles(pl.col("distance_m").filter(moves) / pl.col("step_s").filter(moves), "speed"),
-                still=(pl.col("distance_m") == 0.0).mean(),
-            ),
-            trips.select(
-                pl.len(),
-                *_quantiles(pl.col("points"), "points"),
-                *_quantiles(pl.col("duration_s"), "duration"),
-            ),
-        ],
-        engine="streaming",
-    )
-    facts = whole.row(0, named=True)
-    if facts["points"] == 0:
+    questions = [
+        traces.select(
+            vehicles=pl.col("vehicle").n_unique(),
+            points=pl.len(),
+            first=pl.col("time").min(),
+            last=pl.col("time").max(),
+            south=(pl.col("lat").min() * 10).floor() / 10,
+            west=(pl.col("lon").min() * 10).floor() / 10,
+            north=(pl.col("lat").max() * 10).ceil() / 10,
+            east=(pl.col("lon").max() * 10).ceil() / 10,
+            right=right_points().all(),
+        ),
+        steps.select(
+            pl.col("step_s").median(),
+            *_quantiles(pl.col("distance_m").filter(moves) / pl.col("step_s").filter(moves), "speed"),
+            still=(pl.col("distance_m") == 0.0).mean(),
+        ),
+        trips.select(
+            pl.len(),
+            *_quantiles(pl.col("points"), "points"),
+            *_quantiles(pl.col("duration_s"), "duration"),
+        ),
+    ]
+    with reading_parquet(path):
+        whole, step, trip = pl.collect_all(questions, engine="streaming")
+    if whole.item(0, "points") == 0:
         raise InputError("the table of traces is empty", path=path)
+    if not whole.item(0, "right"):
+        raise wrong_points(path)
+    facts = whole.drop("right").row(0, named=True)
     return TracesInfo(
         trips=trip.item(0, "len"),
         median_step_s=step.item(0, "step_s"),

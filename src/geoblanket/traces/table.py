@@ -7,8 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from geoblanket._tables import scan_table
+from geoblanket.errors import InputError
+from geoblanket.traces._times import time_in_range
 
-__all__ = ["TRACES_SCHEMA", "scan_traces"]
+__all__ = ["TRACES_SCHEMA", "check_points", "right_points", "scan_traces", "wrong_points"]
 
 TRACES_SCHEMA: dict[str, pl.DataType] = {
     "vehicle": pl.String(),
@@ -25,3 +27,23 @@ def scan_traces(path: str | Path) -> pl.LazyFrame:
     """Open a table written by `geoblanket traces import`, lazily."""
     frame, _ = scan_table(path, kind="traces", schema=TRACES_SCHEMA)
     return frame
+
+
+def right_points() -> pl.Expr:
+    """Tell of each row whether it is as the import writes it: whole, on the Earth, and of a year that can be."""
+    whole = pl.all_horizontal(pl.col("vehicle", "trip", "time").is_not_null())
+    on_earth = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
+    return (whole & on_earth & time_in_range(pl.col("time").to_physical())).fill_null(value=False)
+
+
+def check_points(frame: pl.DataFrame, *, path: str | Path) -> None:
+    """Raise InputError unless all rows of traces are `right_points`."""
+    if not frame.select(right_points().all()).item():
+        raise wrong_points(path)
+
+
+def wrong_points(path: str | Path) -> InputError:
+    """Return the error for a table with rows that the import does not write."""
+    return InputError(
+        "has points without a vehicle, a trip, a time or a place on Earth", path=path, hint="Import the traces again"
+    )

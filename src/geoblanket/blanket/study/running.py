@@ -13,9 +13,10 @@ import polars as pl
 from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._tables import reading_parquet
 from geoblanket.blanket._journal import journal_path
 from geoblanket.blanket.discovery import Discovery, discover
-from geoblanket.blanket.findings import scan_findings
+from geoblanket.blanket.findings import read_findings
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.blanket.study.choice import grouping_for, main_grouping
 from geoblanket.blanket.study.correlations import FEATURES, correlation_table
@@ -139,7 +140,8 @@ def run_study(
         raise OutputError(f"{folder}: is a file. Give the name of a folder.")
     frame, walks_about = scan_walks(walks)
     places = choose_places(RoadGraph.load(roads), spacing_m=walks_about["spacing_m"])
-    densities = _densities(frame, places, traces, seed=seed, progress=progress)
+    with reading_parquet(walks if traces is None else traces):
+        densities = _densities(frame, places, traces, seed=seed, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {
         "time_zone": time_zone,
@@ -200,8 +202,8 @@ def _finished(path: Path, made: Mapping[str, Any]) -> Discovery | None:
     """Return the findings of an earlier study with the same inputs and options, if the file holds them."""
     if not path.exists():
         return None
-    frame, about = scan_findings(path)
-    return Discovery(frame.collect(), about) if all(about.get(key) == made[key] for key in made) else None
+    findings, about = read_findings(path)
+    return Discovery(findings, about) if all(about.get(key) == made[key] for key in made) else None
 
 
 def _densities(
@@ -209,7 +211,10 @@ def _densities(
 ) -> dict[str, Density]:
     if traces is None:
         name = "steps of walks"
-        place = frame.select("place").collect(engine="streaming")["place"].to_numpy()
+        visited = frame.select("place").collect(engine="streaming")["place"]
+        if not visited.is_between(0, len(places) - 1).fill_null(value=False).all():
+            raise InputError("some walks have places that the roads do not have", hint="Match the traces again")
+        place = visited.to_numpy()
         lat, lon = places.lat[place], places.lon[place]
     else:
         name = "recorded points"

@@ -1,0 +1,200 @@
+"""The layout of a Parquet file, checked before Polars reads it.
+
+Polars takes the sizes and counts that a file tells on trust: one flipped bit, and it asks for 2^61 bytes, which ends
+the process; and a file of a few KiB can tell of a billion rows. So the description at the end of the file and the
+header of each page are read first (they are structures in Thrift's compact protocol), and every size and count must fit
+the file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, Any, Final
+
+from geoblanket._unpacking import most_bytes, too_large
+from geoblanket.errors import InputError
+
+__all__ = ["ROWS_PER_BYTE", "check_parquet"]
+
+ROWS_PER_BYTE: Final = 64
+"""A file may have so many rows for each of its bytes. Real tables have less than one."""
+
+_ALWAYS_ALLOWED_ROWS = 1 << 20
+_LARGEST_FOOTER = 1 << 28
+_FIRST_READ = 1 << 10
+_LARGEST_PAGE_HEADER = 1 << 20
+_DEEPEST = 16
+_MAGIC = b"PAR1"
+_END = 8
+
+Fields = dict[int, Any]
+
+
+def check_parquet(path: Path, problem: str = "cannot be read as Parquet: it is damaged") -> None:
+    """Raise InputError (of a `problem`) unless all sizes and counts in a Parquet file fit it; no row is read."""
+    try:
+        with path.open("rb") as file:
+            _Layout(path, file).check()
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise InputError(problem, path=path, hint="Make it again") from error
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+
+
+class _Layout:
+    """Walks through a file from page to page."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path = path
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
+        self._most_rows = max(_ALWAYS_ALLOWED_ROWS, ROWS_PER_BYTE * self._size)
+        self._most_bytes = most_bytes(self._size)
+        self._unpacked = 0
+
+    def check(self) -> None:
+        footer = self._footer()
+        total = 0
+        for group in footer.get(4, []):
+            rows = _count(group[3], self._most_rows)
+            total += rows
+            for chunk in group[1]:
+                self._check_chunk(chunk[3])
+        if total > self._most_rows or _count(footer[3], self._most_rows) != total:
+            raise ValueError("rows")
+
+    def _footer(self) -> Fields:
+        if self._size < len(_MAGIC) + _END:
+            raise ValueError("too short")
+        self._file.seek(self._size - _END)
+        end = self._file.read(_END)
+        length = int.from_bytes(end[:4], "little")
+        if end[4:] != _MAGIC or length > min(_LARGEST_FOOTER, self._size - _END - len(_MAGIC)):
+            raise ValueError("footer")
+        self._file.seek(self._size - _END - length)
+        return _Thrift(self._file.read(length)).structure()
+
+    def _check_chunk(self, chunk: Fields) -> None:
+        """Check the pages of one column of a group of rows."""
+        values = _count(chunk[5], self._most_rows)
+        at = min(offset for offset in (chunk[9], chunk.get(11)) if offset is not None and offset > 0)
+        end = at + _count(chunk[7], self._size)
+        _count(chunk[6], self._most_bytes)
+        if end > self._size or at < len(_MAGIC):
+            raise ValueError("chunk")
+        seen = 0
+        while at < end:
+            header, at = self._page_header(at)
+            at += _count(header[3], end - at)
+            self._unpacked += _count(header[2], self._most_bytes)
+            if self._unpacked > self._most_bytes:
+                raise too_large(self._path, self._most_bytes)
+            seen += self._values(header, values)
+        if seen != values:
+            raise ValueError("values")
+
+    def _values(self, header: Fields, most: int) -> int:
+        """Return how many values of the column are in a page; a dictionary has none."""
+        if 7 in header:
+            # Values that no row has cost a byte at least, or a bit.
+            _count(header[7][1], 8 * header[2])
+            return 0
+        page = header.get(8) or header.get(5)
+        if page is None:
+            return 0
+        if 8 in header:
+            levels = _count(page[5], header[2]) + _count(page[6], header[2])
+            if levels > min(header[2], header[3]) or _count(page[2], most) > page[1] or _count(page[3], most) > page[1]:
+                raise ValueError("levels")
+        return _count(page[1], most)
+
+    def _page_header(self, at: int) -> tuple[Fields, int]:
+        """Return a page's header, and where the page starts."""
+        size = _FIRST_READ
+        while True:
+            self._file.seek(at)
+            data = self._file.read(size)
+            thrift = _Thrift(data)
+            try:
+                return thrift.structure(), at + thrift.at
+            except IndexError:
+                if len(data) < size or size > _LARGEST_PAGE_HEADER:
+                    raise
+                size *= 16
+
+
+def _count(value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError("a size or a count does not fit the file")
+    return value
+
+
+class _Thrift:
+    """Reads structures of Thrift's compact protocol as dictionaries by the numbers of their fields.
+
+    Where the bytes end too early it raises IndexError.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def structure(self, depth: int = 0) -> Fields:
+        fields: Fields = {}
+        number = 0
+        while (head := self._byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            fields[number] = self._value(head & 15, depth)
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ValueError("too deep")
+        match kind:
+            case 1 | 2:
+                return kind == 1
+            case 3 | 4 | 5 | 6:
+                return self._byte() if kind == 3 else self._signed()
+            case 7 | 8:
+                return self._bytes(8 if kind == 7 else self._unsigned())
+            case 9 | 10:
+                return self._list(depth)
+            case 12:
+                return self.structure(depth + 1)
+        raise ValueError("an unknown kind of field")
+
+    def _list(self, depth: int) -> list[Any]:
+        head = self._byte()
+        count = self._unsigned() if head >> 4 == 15 else head >> 4
+        if count > len(self._data):
+            raise IndexError("list")
+        if head & 15 in {1, 2}:
+            return [self._byte() for _ in range(count)]
+        return [self._value(head & 15, depth + 1) for _ in range(count)]
+
+    def _byte(self) -> int:
+        value = self._data[self.at]
+        self.at += 1
+        return value
+
+    def _bytes(self, count: int) -> bytes:
+        if count > len(self._data) - self.at:
+            raise IndexError("text")
+        self.at += count
+        return self._data[self.at - count : self.at]
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number that does not end")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return value >> 1 ^ -(value & 1)

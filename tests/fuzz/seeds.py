@@ -1,0 +1,133 @@
+"""Valid files of each kind, small, so that mutations hit what matters."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from pathlib import Path
+
+import osmium
+import polars as pl
+
+from geoblanket._tables import write_table
+from geoblanket.blanket.predictor import Predictor
+from geoblanket.blanket.predictor_file import save_predictor
+from geoblanket.build.config import example_config
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import Places, choose_places
+from geoblanket.roads.regions import RegionGrid
+from geoblanket.roads.zones import partition_zones, write_zones
+from geoblanket.traces.importing import import_traces
+from tests.blanket.made_findings import ABOUT, learnable, make_findings
+from tests.blanket.test_predictor_file import small
+from tests.mechanism.bundles import save_located, save_plain
+from tests.release.worlds import save_walks
+from tests.roads.graphs import grid_graph
+from tests.roads.samples import osm_xml
+from tests.traces._files import line, porto_file, porto_row, steady, table_file
+
+GRAPHML = """<?xml version='1.0' encoding='utf-8'?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key id="d1" for="node" attr.name="y" attr.type="string" />
+  <key id="d2" for="node" attr.name="x" attr.type="string" />
+  <key id="d3" for="edge" attr.name="length" attr.type="string" />
+  <key id="d4" for="edge" attr.name="highway" attr.type="string" />
+  <key id="d5" for="edge" attr.name="geometry" attr.type="string" />
+  <key id="d6" for="edge" attr.name="maxspeed" attr.type="string" />
+  <graph edgedefault="directed">
+    <data key="d0">epsg:4326</data>
+    <node id="1"><data key="d1">41.15</data><data key="d2">-8.61</data></node>
+    <node id="2"><data key="d1">41.16</data><data key="d2">-8.62</data></node>
+    <edge source="1" target="2" id="0"><data key="d3">1400.5</data><data key="d4">primary</data>
+      <data key="d5">LINESTRING (-8.61 41.15, -8.615 41.156, -8.62 41.16)</data><data key="d6">50</data></edge>
+    <edge source="2" target="1" id="0"><data key="d3">1400.5</data><data key="d4">['primary', 'road']</data></edge>
+  </graph>
+</graphml>
+"""
+ROME = "\n".join(
+    f"156;2014-02-01 00:{minute:02}:00.739166+01;POINT(41.88{minute:02} 12.48{minute:02})" for minute in range(20)
+)
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """One file of each kind, in one folder."""
+
+    folder: Path
+    graph: RoadGraph
+    places: Places
+
+    @property
+    def roads(self) -> Path:
+        """A road graph."""
+        return self.folder / "town.roads"
+
+    @property
+    def walks(self) -> Path:
+        """Walks on it."""
+        return self.folder / "walks.parquet"
+
+    @property
+    def traces(self) -> Path:
+        """A table of traces."""
+        return self.folder / "traces.parquet"
+
+    @property
+    def findings(self) -> Path:
+        """Findings by hour, speed and region."""
+        return self.folder / "findings.parquet"
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file of the folder."""
+        return (self.folder / name).read_bytes()
+
+
+def make_seeds(folder: Path) -> Seeds:
+    """Write the files into a folder."""
+    graph = grid_graph(4, 6)
+    seeds = Seeds(folder, graph, choose_places(graph))
+    graph.save(seeds.roads)
+    walks = [[(start + step) % 24 for step in range(12)] for start in range(6)]
+    save_walks(seeds.walks, walks, roads=graph.identity, spacing_m=0.0, interval_s=30.0)
+    table_file(folder / "points.csv", [*steady(30), *steady(30, vehicle="b")])
+    (folder / "points.csv.gz").write_bytes(gzip.compress(seeds.read("points.csv"), mtime=0))
+    porto_file(folder / "porto.csv", [porto_row(line(20), start=1_372_636_853 + 900 * trip) for trip in range(5)])
+    (folder / "rome.txt").write_text(ROME + "\n", encoding="utf-8")
+    import_traces([folder / "points.csv"], seeds.traces, format="table")
+    grid = RegionGrid(south=40.9, north=41.1, west=-8.7, east=-8.5, rows=2, columns=1)
+    about = ABOUT | {"regions": {"kind": "grid", **asdict(grid)}}
+    write_table(make_findings(learnable, hours=3, speeds=3, regions=2), seeds.findings, kind="findings", about=about)
+    write_zones(folder / "zones.parquet", graph, seeds.places, partition_zones(graph, seeds.places, max_places=8))
+    _without_compression(folder)
+    predictor = small()
+    origin = replace(predictor.origin, regions=json.dumps(about["regions"], sort_keys=True))
+    save_predictor(Predictor(predictor.encoding, predictor.network, origin), folder / "town.blanket")
+    save_located(folder / "located.bundle")
+    save_plain(folder / "plain.bundle")
+    (folder / "build.toml").write_text(example_config(), encoding="utf-8")
+    shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"
+    (folder / "experiment.toml").write_bytes(shipped.read_bytes())
+    (folder / "roads.graphml").write_text(GRAPHML, encoding="utf-8")
+    (folder / "roads.graphml.gz").write_bytes(gzip.compress(GRAPHML.encode(), mtime=0))
+    _write_osm(folder)
+    return seeds
+
+
+def _without_compression(folder: Path) -> None:
+    """Write the tables once more, so that mutations reach what a decompressor would refuse."""
+    for name in ("walks", "traces", "findings", "zones"):
+        path = folder / f"{name}.parquet"
+        about = pl.read_parquet_metadata(path)["geoblanket"]
+        plain = folder / f"{name}-plain.parquet"
+        pl.read_parquet(path).write_parquet(plain, compression="uncompressed", metadata={"geoblanket": about})
+
+
+def _write_osm(folder: Path) -> None:
+    ways = [([1, 2, 5, 6, 1], {"maxspeed": "50"}), ([2, 3, 4], {"oneway": "yes"}), ([4, 7, 8, 1], {})]
+    xml = folder / "roads.osm"
+    xml.write_text(osm_xml(ways), encoding="utf-8")
+    with osmium.SimpleWriter(str(folder / "roads.osm.pbf")) as writer:
+        for item in osmium.FileProcessor(str(xml)):
+            writer.add(item)

@@ -1,0 +1,141 @@
+"""What is fuzzed: each reader, the files it starts from and the changes that reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from geoblanket._strict_json import read_object
+from geoblanket.blanket.lagged_walks import load_walks
+from geoblanket.blanket.predictor_file import load_predictor
+from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
+from geoblanket.build.config import read_config
+from geoblanket.evaluate.experiment import read_experiment
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.mobility.splitting import Split, split_walks
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.importer import import_roads
+from geoblanket.roads.zones import partition_zones, read_zones
+from geoblanket.traces.importing import TraceFormat, import_traces
+from geoblanket.traces.info import describe_traces
+from tests.fuzz.mutations import (
+    Mutation,
+    inside_gzip,
+    inside_pbf,
+    mutate_bytes,
+    rehashed_arrays,
+    rehashed_header,
+)
+from tests.fuzz.seeds import Seeds
+
+BODIES = (
+    b'{"lat": 41.15, "lon": -8.61, "time": "2024-07-01T10:00:00Z", "request_id": "a\\u00e9"}',
+    b'{"a": [1, 2.5, -3e5, true, null, {"b": "\\ud83d\\ude95"}]}',
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader.
+
+    Attributes
+    ----------
+    ending
+        Of the name of the file that is read.
+    files
+        Names of the seeds.
+    run
+        Reads a file; may raise what `allowed` says, and nothing else.
+    mutations
+        One is chosen at random each time.
+    bodies
+        Seeds that are not files.
+    """
+
+    ending: str
+    files: tuple[str, ...]
+    run: Callable[[Path, Seeds], object]
+    mutations: tuple[Mutation, ...] = (mutate_bytes,)
+    bodies: tuple[bytes, ...] = ()
+    value_errors: bool = False
+
+
+def accepted(bundle_path: Path) -> None:
+    """Look at a changed bundle that was loaded without an error; raise AssertionError if it should not have been.
+
+    Whatever is checked here must follow from the promise alone: the bytes are anybody's.
+    """
+    load_bundle(bundle_path)
+
+
+def _walks(path: Path, seeds: Seeds) -> None:
+    split_walks(scan_walks(path)[0], path=path, part="all", split=Split())
+    load_walks(path, seeds.roads)
+
+
+def _findings(path: Path, seeds: Seeds) -> None:
+    source = read_found_blankets(path)
+    regions_of_source(source, seeds.places, partition_zones(seeds.graph, seeds.places, max_places=8))
+
+
+def _predictor(path: Path, seeds: Seeds) -> None:
+    predictor = load_predictor(path)
+    predictor.lengths(hour=3, speed_mph=20, region=1)
+    regions_of_source(predictor, seeds.places, partition_zones(seeds.graph, seeds.places, max_places=8))
+
+
+def _traces(trace_format: TraceFormat) -> Callable[[Path, Seeds], None]:
+    def run(path: Path, _: Seeds) -> None:
+        import_traces([path], path.with_name("out.parquet"), format=trace_format)
+
+    return run
+
+
+def _bundle(path: Path, _: Seeds) -> None:
+    load_bundle(path)
+    accepted(path)
+
+
+def _roads(path: Path, _: Seeds) -> None:
+    graph = RoadGraph.load(path)
+    graph.lines()
+    graph.one_of_each_road()
+
+
+_ARRAYS = (mutate_bytes, rehashed_arrays, rehashed_arrays, rehashed_header, rehashed_header)
+
+TARGETS: dict[str, Target] = {
+    "walks": Target("parquet", ("walks.parquet", "walks-plain.parquet"), _walks),
+    "traces": Target("parquet", ("traces.parquet", "traces-plain.parquet"), lambda path, _: describe_traces(path)),
+    "findings": Target("parquet", ("findings.parquet", "findings-plain.parquet"), _findings),
+    "zones": Target(
+        "parquet", ("zones.parquet", "zones-plain.parquet"), lambda path, seeds: read_zones(path, seeds.places)
+    ),
+    "any-parquet": Target("parquet", ("traces.parquet", "traces-plain.parquet"), _traces("table")),
+    "any-csv": Target("csv", ("points.csv",), _traces("table")),
+    "any-csv-gz": Target("csv.gz", ("points.csv.gz",), _traces("table"), (mutate_bytes, inside_gzip(mutate_bytes))),
+    "porto": Target("csv", ("porto.csv",), _traces("porto")),
+    "rome": Target("txt", ("rome.txt",), _traces("rome")),
+    "roads": Target("roads", ("town.roads",), _roads, _ARRAYS),
+    "graphml": Target("graphml", ("roads.graphml",), lambda path, _: import_roads([path])),
+    "graphml-gz": Target(
+        "graphml.gz",
+        ("roads.graphml.gz",),
+        lambda path, _: import_roads([path]),
+        (mutate_bytes, inside_gzip(mutate_bytes)),
+    ),
+    "osm-xml": Target("osm", ("roads.osm",), lambda path, _: import_roads([path])),
+    "osm-pbf": Target("osm.pbf", ("roads.osm.pbf",), lambda path, _: import_roads([path]), (mutate_bytes, inside_pbf)),
+    "experiment": Target("toml", ("experiment.toml",), lambda path, _: read_experiment(str(path))),
+    "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
+    "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
+    "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
+    "bundle": Target("bundle", ("located.bundle", "plain.bundle"), _bundle, _ARRAYS),
+    "release-tables": Target(
+        "bundle", ("located.bundle",), lambda path, _: ReleaseTables.read(path, is_known=lambda _: True), _ARRAYS
+    ),
+}
+"""By name."""
