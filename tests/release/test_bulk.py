@@ -81,10 +81,10 @@ def test_what_is_public_stays_and_what_is_measured_on_the_true_way_goes(
 def test_the_cost_is_that_of_all_reports(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
     walks = save_walks(tmp_path / "w.parquet", [[0] * 10, [1] * 3, *[[2]] * 5, [3] * 4])
     summary = perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
-    assert summary.epsilon_per_location == 2000  # ε = 1000, and the place before counts once more
-    assert summary.epsilon_per_hour == 2000 * 120
+    assert summary.epsilon_per_location == 40  # ε = 20, and the place before counts once more
+    assert summary.epsilon_per_hour == 40 * 120
     assert (summary.vehicles, summary.most_reports) == (7, 14)  # vehicle 0 has walks 0 and 7
-    assert summary.epsilon_spent == 14 * 2000
+    assert summary.epsilon_spent == 14 * 40
 
 
 def test_another_city_spacing_or_clock_is_refused(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
@@ -171,7 +171,7 @@ def test_the_command_says_that_every_report_spends_budget(tmp_path: Path, roads:
         [*command, *files, "--walks", "w.parquet"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "Every report spent budget: a location pays up to 2000 per km" in done.stderr
+    assert "Every report spent budget: a location pays up to 40 per km" in done.stderr
     assert "240,000 per km" in done.stdout
     done = subprocess.run([*command, *files], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -377,7 +377,7 @@ def test_a_bundle_that_breaks_its_promise_is_never_remembered(town_path: Path, t
 def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="Give a ledger, or a budget"):
         Device.open(town, ledger=None)
-    with pytest.raises(ParameterError, match="One report costs up to 2000 per km, and the whole budget is 1999"):
+    with pytest.raises(ParameterError, match="One report costs up to 40 per km, and the whole budget is 39"):
         Device.open(town, ledger=None, budget=Budget(1999.99, 60.0), replay=True)
     with pytest.raises(ParameterError, match="shorter than the interval"):
         Device.open(town, ledger=None, budget=Budget(1e6, 29.0), replay=True)

@@ -20,7 +20,8 @@ from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from tests.roads.graphs import grid_graph
 
-GRAPH = grid_graph(4, 6)
+GRAPH = grid_graph(4, 6, step_deg=0.05)
+"""Places four or five kilometres apart: what is near differs from what is reported by far more than chance."""
 PLACES = choose_places(GRAPH)
 ZONES: Mapping[str, npt.NDArray[np.int32]] = {
     "east": np.array([place for place in range(24) if place % 6 in (3, 4)], np.int32),
@@ -30,8 +31,8 @@ ZONES: Mapping[str, npt.NDArray[np.int32]] = {
 CLOCK = Clock(30_000, "Asia/Tokyo", (("day", tuple(range(6, 18))), ("night", (*range(6), *range(18, 24)))))
 """Tokyo is nine hours ahead of UTC, the whole year."""
 FACTOR = {"start": 0, "day": 2, "night": 3}
-EPSILON = 1000.0
-"""At 100 m already a factor e^100: one report is all but certain, and any other all but impossible."""
+EPSILON = 20.0
+"""From one place to the next a factor of e^80: one report is all but certain, and any other all but impossible."""
 
 
 def report(regime: str, now: int, before: int) -> int:

@@ -25,10 +25,10 @@ def test_the_list_says_what_each_bundle_promises(service: Live, town: Path, plai
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "public, no-cache")
     first, second = answer.json()["bundles"]
     assert (first["sha256"], second["sha256"]) == (sha256(town), sha256(plain))
-    assert first["epsilon_per_km"] == [1000.0]
+    assert first["epsilon_per_km"] == [20.0]
     assert first["eta_km"] == [None]
     assert first["history_weights"] == [[], [1.0]]
-    assert first["epsilon_per_location_per_km"] == 2000.0
+    assert first["epsilon_per_location_per_km"] == 40.0
     assert (first["zones"], first["regimes"]) == (["east", "west"], ["day", "night", "start"])
     assert (first["version"], first["places"], first["bytes"]) == (1, len(PLACES), town.stat().st_size)
     assert first["disclosed"] == "the zone, the regime, and when a report was made"

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
+    from geoblanket.mechanism.policy import Policy
     from geoblanket.release.bulk import PerturbSummary
 
 __all__ = ["perturb"]
@@ -56,6 +58,7 @@ def perturb(
     ] = False,
     key: KeyOption = None,
     counter: CounterOption = None,
+    policy: PolicyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Perturb walks or traces in bulk, or locations as they come: a report for each. Every report spends budget."""
@@ -64,7 +67,15 @@ def perturb(
     if (walks is not None) + (traces is not None) + stream != 1:
         raise ParameterError("Give either --walks or --traces or --stream.")
     if stream:
-        _stream(file, ledger, None if budget is None else (budget, window), key, counter, replay=replay)
+        _stream(
+            file,
+            ledger,
+            None if budget is None else (budget, window),
+            key,
+            counter,
+            policy=read_policy(policy),
+            replay=replay,
+        )
         return
     if roads is None or out is None:
         raise ParameterError("Walks and traces need --roads and --out.")
@@ -74,6 +85,7 @@ def perturb(
 
     check_output(out)
     bundle = load_bundle(file)
+    read_policy(policy).check(bundle, bundle.places_e7, bundle.clock)
     with progress_bars() as progress:
         if walks is not None:
             summary = perturb_walks(walks, roads, out, bundle=bundle, progress=progress)
@@ -109,6 +121,7 @@ def _stream(
     key: Path | None,
     counter: Path | None,
     *,
+    policy: Policy,
     replay: bool,
 ) -> None:
     import json
@@ -120,7 +133,7 @@ def _stream(
 
     given = None if budget is None or ledger is not None else Budget(*budget)
     with Device.open(
-        file, ledger=ledger, budget=given, device_key=device_key(key), counter=counter, replay=replay
+        file, ledger=ledger, budget=given, device_key=device_key(key), counter=counter, policy=policy, replay=replay
     ) as device:
         for answer in answers(device, sys.stdin.buffer):
             typer.echo(json.dumps(answer))

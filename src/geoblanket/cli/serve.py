@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from geoblanket.cli._output import say
+from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
+    from geoblanket.mechanism.policy import Policy
     from geoblanket.service.limits import Limits
     from geoblanket.service.report import ReportDesk
     from geoblanket.service.store import BundleStore
@@ -39,6 +41,7 @@ def serve(
         bool, typer.Option("--allow-unsigned", help="With a key: serve others too, and say that they are not signed.")
     ] = False,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse older bundles.")] = 0,
+    policy: PolicyOption = None,
     roads: Annotated[
         Path | None,
         typer.Option(
@@ -95,14 +98,17 @@ def serve(
             "Leave out --walks, or --host."
         )
     names = frozenset(name.lower() for name in allow_host or ())
-    store = BundleStore(files, public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
+    least = read_policy(policy)
+    store = BundleStore(
+        files, public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version, policy=least
+    )
     explorer = Explorer(store, roads=roads, walks=walks)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
     limits = Limits()
     hosts = names | LOOPBACK_NAMES if local or names else None
     with listen(host, port) as listener:
-        desk = None if ledger is None else _open_desk(store, limits, ledger, key, counter)
+        desk = None if ledger is None else _open_desk(store, limits, ledger, key, counter, policy=least)
         app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
         configure_logs(access=access_log)
         address, number, *_ = listener.getsockname()
@@ -113,7 +119,9 @@ def serve(
     say("Stopped.")
 
 
-def _open_desk(store: BundleStore, limits: Limits, ledger: Path, key: Path | None, counter: Path | None) -> ReportDesk:
+def _open_desk(
+    store: BundleStore, limits: Limits, ledger: Path, key: Path | None, counter: Path | None, *, policy: Policy
+) -> ReportDesk:
     import resource
 
     from geoblanket.release.device import Device
@@ -122,4 +130,6 @@ def _open_desk(store: BundleStore, limits: Limits, ledger: Path, key: Path | Non
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold where the vehicle was
     bundle = store.bundles[0].bundle
     sealed_by = device_key(key)
-    return ReportDesk(lambda: Device.open(bundle, ledger=ledger, device_key=sealed_by, counter=counter), limits=limits)
+    return ReportDesk(
+        lambda: Device.open(bundle, ledger=ledger, device_key=sealed_by, counter=counter, policy=policy), limits=limits
+    )

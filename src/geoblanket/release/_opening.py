@@ -11,6 +11,7 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.clock import Clock
 from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.policy import Policy
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
@@ -68,8 +69,26 @@ def open_tables(
     allow_unsigned: bool,
     domain: str | None,
     minimum_version: int,
+    policy: Policy,
 ) -> ReleaseTables:
-    """Return the tables of a bundle: verified before, as the ledger remembers, or now, which it will remember."""
+    """Return the tables of a bundle that promises what the policy asks for.
+
+    They were verified before, as the ledger remembers, or are now, which it will remember.
+    """
+    tables = _verified_tables(bundle, ledger, public_key, domain, minimum_version, allow_unsigned=allow_unsigned)
+    policy.check(tables.tables, tables.places_e7, tables.clock)
+    return tables
+
+
+def _verified_tables(
+    bundle: str | Path | Bundle,
+    ledger: MemoryLedger | None,
+    public_key: str | Path | None,
+    domain: str | None,
+    minimum_version: int,
+    *,
+    allow_unsigned: bool,
+) -> ReleaseTables:
     if isinstance(bundle, Bundle):
         if public_key is not None or domain is not None or minimum_version:
             raise ParameterError("A bundle that was loaded is checked by `load_bundle`. Give these options to it.")

@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
@@ -123,6 +124,7 @@ class Device:
         allow_unsigned: bool = False,
         domain: str | None = None,
         minimum_version: int = 0,
+        policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
     ) -> Device:
@@ -146,6 +148,8 @@ class Device:
             The file of the counter that the ledger was made with.
         public_key, allow_unsigned, domain, minimum_version
             As in `load_bundle`.
+        policy
+            The least that the bundle must promise.
         clock_tolerance_s
             Times that are further from the system's clock than so many seconds, either way, are refused.
         replay
@@ -159,6 +163,8 @@ class Device:
             The ledger is missing, damaged, rolled back, another device's, or in use.
         InputError, GuaranteeViolation, MismatchError
             The bundle cannot be used; see `load_bundle`.
+        PolicyError
+            It promises less than the policy asks for.
         """
         checked_tolerance(clock_tolerance_s)
         book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
@@ -172,6 +178,7 @@ class Device:
                 allow_unsigned=allow_unsigned,
                 domain=domain,
                 minimum_version=minimum_version,
+                policy=policy,
             )
             return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
 

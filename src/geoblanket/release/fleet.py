@@ -23,6 +23,7 @@ from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism._bundle_domain import Indices
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
@@ -110,6 +111,7 @@ class Fleet:
         allow_unsigned: bool = False,
         domain: str | None = None,
         minimum_version: int = 0,
+        policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
     ) -> Fleet:
@@ -123,7 +125,7 @@ class Fleet:
             As in `Device.open`. None: budgets are kept in memory.
         budget
             Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
-        device_key, counter, public_key, allow_unsigned, domain, minimum_version, clock_tolerance_s, replay
+        device_key, counter, public_key, allow_unsigned, domain, minimum_version, policy, clock_tolerance_s, replay
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
@@ -138,6 +140,7 @@ class Fleet:
                 allow_unsigned=allow_unsigned,
                 domain=domain,
                 minimum_version=minimum_version,
+                policy=policy,
             )
             return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)
 

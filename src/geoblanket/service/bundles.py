@@ -49,7 +49,9 @@ class BundleFacts(BaseModel):
     zones: list[str]
     regimes: list[str]
     places: int = Field(description="How many places have coordinates.")
-    snapping_radius_m: float = Field(description="How far a raw coordinate can lie from its place, m.")
+    snapping_radius_m: float | None = Field(
+        description="How far a coordinate amid the places lies from its place at most, computed from them, m."
+    )
     clock: ClockFacts | None
 
 

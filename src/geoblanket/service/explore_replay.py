@@ -17,6 +17,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import MismatchError, RefusedError
 from geoblanket.mechanism._bundle_domain import Indices
+from geoblanket.mechanism.policy import ANYTHING
 from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.release.budget import Budget
@@ -101,7 +102,8 @@ def replay(
     """
     following = _Following(explored, places, traffic)
     steps, left = [], budget.epsilon
-    with Device.open(explored.bundle, ledger=None, budget=budget, replay=True) as device:
+    # What is shown was accepted when it was loaded.
+    with Device.open(explored.bundle, ledger=None, budget=budget, policy=ANYTHING, replay=True) as device:
         for time, place in zip(trip.times, trip.places.tolist(), strict=True):
             try:
                 report = device.report(places.lat[place], places.lon[place], time)

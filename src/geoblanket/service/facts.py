@@ -39,7 +39,7 @@ def bundle_facts(bundle: Bundle, *, name: str, size: int) -> dict[str, Any]:
         "zones": sorted({one.zone for one in bundle}),
         "regimes": sorted({one.regime for one in bundle}),
         "places": len(bundle.places_e7),
-        "snapping_radius_m": bundle.snapping_radius_mm / 1000,
+        "snapping_radius_m": bundle.snapping_radius_m,
         "clock": None if bundle.clock is None else _clock(bundle.clock),
     }
 

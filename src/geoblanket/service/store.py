@@ -18,6 +18,7 @@ from typing import Any
 
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
 from geoblanket.mechanism.bundle import LARGEST_BYTES, Bundle, load_bundle
+from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.signing import signature_path
 from geoblanket.service.facts import bundle_facts, guarantee_facts, places_geojson, zones_geojson
 
@@ -61,6 +62,7 @@ class _Trust:
     public_key: Path | None = None
     allow_unsigned: bool = False
     minimum_version: int = 0
+    policy: Policy = DEFAULT_POLICY
 
 
 @dataclass
@@ -83,6 +85,8 @@ class BundleStore:
         The files, at least one.
     public_key, allow_unsigned, minimum_version
         As for `load_bundle`.
+    policy
+        The least that a bundle with coordinates must promise; no device takes one without.
 
     Raises
     ------
@@ -97,8 +101,9 @@ class BundleStore:
         public_key: str | Path | None = None,
         allow_unsigned: bool = False,
         minimum_version: int = 0,
+        policy: Policy = DEFAULT_POLICY,
     ) -> None:
-        self._trust = _Trust(None if public_key is None else Path(public_key), allow_unsigned, minimum_version)
+        self._trust = _Trust(None if public_key is None else Path(public_key), allow_unsigned, minimum_version, policy)
         self._slots = _load_all([Path(path) for path in paths], self._trust)
         self._by_hash = self._index()
 
@@ -178,6 +183,8 @@ def _load(path: Path, trust: _Trust) -> ServedBundle:
         minimum_version=trust.minimum_version,
         content=content,
     )
+    if bundle.located:
+        trust.policy.check(bundle, bundle.places_e7, bundle.clock)
     return ServedBundle(
         path=path,
         content=content,
