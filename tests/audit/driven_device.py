@@ -10,10 +10,10 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket.mechanism import sampling
+from geoblanket.mechanism import Bundle, sampling
 from geoblanket.release import Budget, Device
 from geoblanket.release.rule import ReleaseRule
-from tests.audit.second_verifier import Contents, History, parse
+from tests.audit.second_verifier import Contents, History, Rule, parse
 
 _START_S: Final = 1_719_792_000
 _SLOT_S: Final = 30
@@ -109,6 +109,23 @@ def drawn_one_by_one(rule: ReleaseRule, histories: Sequence[History], regime: st
         for history in histories:
             rule.draw_one(history, regime)
     return caught
+
+
+def check_rule(bundle: Bundle, contents: Contents, regime: str) -> None:
+    """Assert that devices, one vehicle or many, choose the rows that the second verifier says, for every history."""
+    of_devices = ReleaseRule(bundle)
+    tables = [table for table in contents.tables if table.regime == regime]
+    rules = [Rule(contents, table) for table in tables]
+    for table, rule in zip(tables, rules, strict=True):
+        cumulative = [np.cumsum(row).tobytes() for row in table.weights]
+        # Of a place that is as near to one zone as to another, floats decide for which it counts.
+        histories = [history for history in rule.histories() if sum(history[0] in one.stand_ins for one in rules) == 1]
+        many = drawn_in_bulk(of_devices, np.array(histories, np.int32), regime)
+        each = drawn_one_by_one(of_devices, histories, regime)
+        for history, in_bulk, alone in zip(histories, many, each, strict=True):
+            allowed = {cumulative[row] for row in rule.rows_of(history)}
+            assert in_bulk in allowed, history
+            assert alone in allowed, history
 
 
 def weights_of(drawn: bytes) -> list[int]:

@@ -12,10 +12,10 @@ import json
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tests.audit.second_verifier import NEVER, ONE, Distances, History, domain_of
+from tests.audit.second_verifier import NEVER, ONE, Distances, History, complete_distances, domain_of, parse
 
 INFINITE_ETA_MM: Final = NEVER - 1
 ALL_DAY: Final = "all day"
@@ -150,6 +150,18 @@ def listed_distances_mm(
     return found
 
 
+def true_distances_mm(places: Sequence[Place], mechanisms: Sequence[Forged], number: int) -> dict[tuple[int, int], int]:
+    """Return the smallest distance between *all* histories of two rows, millimetres rounded down; `NEVER` for none."""
+    mechanism = mechanisms[number]
+    contents = parse(packed(places, mechanisms, clock=None))
+    found = complete_distances(contents, contents.table(mechanism.zone, mechanism.regime))
+    below = 10**7 * (1 + len(mechanism.past_weights))
+    return {
+        pair: max(0, (found[pair][0] - below) // 10**9) if pair in found else NEVER
+        for pair in itertools.combinations(range(len(mechanism.weights)), 2)
+    }
+
+
 # ----------------------------------------------------------------------------------------------------------- weights
 
 
@@ -257,17 +269,22 @@ def unlisted_on_both_sides() -> bytes:
     return with_past(listed, tilted, places=places)
 
 
-def unlisted_in_the_middle() -> bytes:
-    """A place as far from one listed past as from the other: where it may count as either, both must have one row."""
+def unlisted_in_the_middle(*, stated_rightly: bool) -> bytes:
+    """A place as far from one listed past as from the other: all machines must agree that it counts as the first.
+
+    Then the pasts of two rows are 111 km apart, from the middle to the second; else it would be nothing.
+    """
     places = [*CITY, (0, 0), (20_000_000, 0), (10_000_000, 0)]
     rows = gentle(CITY, range(6), range(6))
-    # Pasts that are 222 km apart may differ by e^22, and 111 km, from the middle to either, by e^11: here it is e^2.
     other = [[weight // 8 for weight in row] for row in rows]
     for row in other:
         row[0] += ONE - sum(row)
-    listed = [(place, 6 + side) for place in range(6) for side in range(2)]
+    listed: list[History] = [(place, 6 + side) for place in range(6) for side in range(2)]
     both = [row for pair in zip(rows, other, strict=True) for row in pair]
-    return with_past(listed, both, places=places)
+    table = Forged("centre", ALL_DAY, listed, both, range(6), past_weights=[10**6])
+    if stated_rightly:
+        table = replace(table, stated_mm=true_distances_mm(places, [table], 0))
+    return packed(places, [honest(), table])
 
 
 def ignored_past_with_decoys() -> bytes:
@@ -309,9 +326,9 @@ def shifted_by_a_repetition() -> bytes:
 
 
 def any_beside_decoys(*, truth: bool) -> bytes:
-    """Any past will do, says one entry, and another lists a decoy, whose row is then never used."""
+    """Any past will do, says one entry, and another lists a decoy; what they tell apart is everything, or nothing."""
     listed = [(place, -1) for place in range(6)] + [(place, 6 + place) for place in range(6)]
-    return with_past(listed, the_truth(12, 6) if truth else [*gentle(CITY, range(6), range(6))] * 2)
+    return with_past(listed, the_truth(12, 6)) if truth else with_past(listed, constant(12, 6), stated_mm={})
 
 
 def any_at_present() -> bytes:
@@ -464,7 +481,7 @@ NO_RULES: Final[Mapping[str, Callable[[], bytes]]] = {
 """The table does not say which row a history uses, or says what cannot be."""
 
 OPEN: Final[Mapping[str, Callable[[], bytes]]] = {
-    "unlisted in the middle": unlisted_in_the_middle,
+    "unlisted in the middle": lambda: unlisted_in_the_middle(stated_rightly=False),
     "twins told apart": twins_told_apart,
 }
 """The promise holds if all machines agree which of two equally near places is the nearest; else it does not."""
@@ -475,6 +492,7 @@ SOUND: Final[Mapping[str, Callable[[], bytes]]] = {
     "nearer than they are": nearer_than_they_are,
     "twins alike": twins_alike,
     "millimetres apart": millimetres_apart,
+    "unlisted in the middle, stated rightly": lambda: unlisted_in_the_middle(stated_rightly=True),
 }
 """Odd, but the promise holds."""
 

@@ -22,6 +22,7 @@ from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release import ledger as ledger_module
 from tests.audit import hostile
+from tests.audit.driven_device import check_rule
 from tests.audit.second_verifier import NEVER, Contents, Distances, Table, check, exceeds, parse, upper_exponential
 
 PLENTY = Budget(1e8, 3600.0)
@@ -146,7 +147,7 @@ def test_what_is_odd_but_right_is_taken(name: str, tmp_path: Path) -> None:
     path.write_bytes(hostile.SOUND[name]())
     findings = check(path.read_bytes())
     assert findings.holds, findings
-    load_bundle(path)
+    check_rule(load_bundle(path), parse(path.read_bytes()), hostile.ALL_DAY)
     opened(path).close()
 
 
