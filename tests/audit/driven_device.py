@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.mechanism import Bundle, sampling
+from geoblanket.mechanism.policy import ANYTHING
 from geoblanket.release import Budget, Device
 from geoblanket.release.rule import ReleaseRule
 from tests.audit.second_verifier import Contents, History, Rule, parse
@@ -36,7 +37,7 @@ class DrivenDevice:
 
     def __init__(self, path: Path) -> None:
         self.contents: Contents = parse(path.read_bytes())
-        self._device = Device.open(path, ledger=None, budget=_BUDGET)
+        self._device = Device.open(path, ledger=None, budget=_BUDGET, policy=ANYTHING, replay=True)
         self._slot = 0
 
     @property

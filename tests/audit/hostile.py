@@ -502,6 +502,5 @@ WORTHLESS: Final[Mapping[str, Callable[[], bytes]]] = {
     "promise at no cost": promise_at_no_cost,
     "nothing for nothing": nothing_for_nothing,
     "own words": own_words,
-    "no snapping": no_snapping,
 }
 """The promise that the file states holds, and is not one that a device should release anything by."""

@@ -16,11 +16,20 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.errors import GeoblanketError, GuaranteeViolation, InputError, MechanismError, MismatchError
+from geoblanket.errors import (
+    GeoblanketError,
+    GuaranteeViolation,
+    InputError,
+    MechanismError,
+    MismatchError,
+    PolicyError,
+)
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.policy import ANYTHING
 from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release import ledger as ledger_module
+from geoblanket.service.store import BundleStore
 from tests.audit import hostile
 from tests.audit.driven_device import check_rule
 from tests.audit.second_verifier import NEVER, Contents, Distances, Table, check, exceeds, parse, upper_exponential
@@ -32,7 +41,8 @@ Maker = Callable[[], bytes]
 
 
 def opened(path: Path) -> Device:
-    return Device.open(path, ledger=None, budget=PLENTY)
+    """A device that takes whatever keeps its promise."""
+    return Device.open(path, ledger=None, budget=PLENTY, policy=ANYTHING)
 
 
 def old_check(contents: Contents) -> bool:
@@ -97,7 +107,9 @@ def test_the_decoys_would_report_the_truth(tmp_path: Path) -> None:
     path = tmp_path / "a.bundle"
     path.write_bytes(hostile.decoys())
     device = Device(
-        ReleaseTables.read(path, is_known=lambda _: True), ledger_module.MemoryLedger(PLENTY), clock_tolerance_s=0.0
+        ReleaseTables.read(path, is_known=lambda _: True),
+        ledger_module.MemoryLedger(PLENTY, replay=True),
+        clock_tolerance_s=math.inf,
     )
     walk = [0, 3, 5, 1, 4, 2, 0, 5]
     reported = []
@@ -179,3 +191,27 @@ def test_the_letter_of_a_worthless_promise_holds(name: str) -> None:
     """They are refused by policy, not by arithmetic."""
     findings = check(hostile.WORTHLESS[name]())
     assert findings.holds, findings
+
+
+@pytest.mark.parametrize("name", hostile.WORTHLESS)
+def test_a_worthless_promise_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.bundle"
+    path.write_bytes(hostile.WORTHLESS[name]())
+    with pytest.raises((PolicyError, InputError)):
+        Device.open(path, ledger=None, budget=PLENTY)
+    with pytest.raises((PolicyError, InputError)):
+        Fleet.open(path, vehicles=["a"], ledger=None)
+    with pytest.raises(InputError):
+        BundleStore([path])
+    for command in (["verify", str(path)], ["perturb", str(path), "--stream", "--budget", "1e6"]):
+        assert isinstance(CliRunner().invoke(app, command).exception, PolicyError | InputError)
+
+
+def test_how_far_snapping_goes_is_computed_whatever_the_file_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.bundle"
+    path.write_bytes(hostile.no_snapping())
+    bundle = load_bundle(path)
+    assert bundle.snapping_radius_mm == 0
+    assert bundle.snapping_radius_m is not None
+    assert bundle.snapping_radius_m > 100
+    assert f"add {2 * bundle.snapping_radius_m:,.0f} m to d" in bundle.guarantee

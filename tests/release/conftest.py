@@ -10,7 +10,7 @@ from tests.release.worlds import save_certain
 
 @pytest.fixture(scope="session")
 def town_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle whose reports are all but certain: each costs 2,000 per km."""
+    """The bundle whose reports are all but certain: each costs 40 per km."""
     return save_certain(tmp_path_factory.mktemp("town") / "town.bundle")
 
 

@@ -14,7 +14,7 @@ from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mobility import walk_batches
 from geoblanket.release.bulk import RELEASED_SCHEMA, perturb_traces, perturb_walks
 from geoblanket.traces.table import TRACES_SCHEMA
-from tests.release.worlds import CLOCK, GRAPH, PLACES, report, save_certain, save_walks
+from tests.release.worlds import CLOCK, GRAPH, PLACES, STEP_DEG, report, save_certain, save_walks
 from tests.roads.graphs import grid_graph
 
 NO_ZONE = {5: 4, 11: 10, 17: 16, 23: 22}
@@ -91,7 +91,7 @@ def test_another_city_spacing_or_clock_is_refused(tmp_path: Path, roads: Path, b
     out = tmp_path / "out.parquet"
     for problem, about in (
         ("was matched to other roads", {"roads": "0" * 64}),
-        ("24 others", {"spacing_m": 150.0}),
+        ("24 others", {"spacing_m": 1500.0}),
         ("every 15 s", {"interval_s": 15.0}),
     ):
         walks = save_walks(tmp_path / "w.parquet", some_walks(3), **about)
@@ -142,7 +142,7 @@ def test_without_randomness_nothing_is_written(
 
 
 def test_traces_are_matched_by_the_clock_of_the_bundle(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
-    """A vehicle along the southern street, 100 m in 30 s, seen every 15 s."""
+    """A vehicle along the southern street, a kilometre in 30 s, seen every 15 s."""
     position = np.arange(9) / 2
     traces = pl.DataFrame(
         {
@@ -150,7 +150,7 @@ def test_traces_are_matched_by_the_clock_of_the_bundle(tmp_path: Path, roads: Pa
             "trip": [0] * 9,
             "time": 15_000_000 * np.arange(9),
             "lat": np.full(9, 41.0),
-            "lon": -8.6 + 1e-3 * position,
+            "lon": -8.6 + STEP_DEG * position,
         }
     ).cast(pl.Schema(TRACES_SCHEMA))
     write_table(traces, tmp_path / "t.parquet", kind="traces", about={})
@@ -172,7 +172,7 @@ def test_the_command_says_that_every_report_spends_budget(tmp_path: Path, roads:
     )
     assert done.returncode == 0, done.stderr
     assert "Every report spent budget: a location pays up to 40 per km" in done.stderr
-    assert "240,000 per km" in done.stdout
+    assert "4,800 per km" in done.stdout
     done = subprocess.run([*command, *files], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "either --walks or --traces" in done.stderr

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoblanket.errors import GeoblanketError, LedgerError, MismatchError, ParameterError, RandomnessError, RefusedError
+from geoblanket.errors import (
+    GeoblanketError,
+    LedgerError,
+    MismatchError,
+    ParameterError,
+    PolicyError,
+    RandomnessError,
+    RefusedError,
+)
 from geoblanket.mechanism import Bundle, _bundle_file, load_bundle
 from geoblanket.release import Budget, Device, Ledger, Report
 from tests.mechanism.bundles import save_plain
@@ -138,7 +146,7 @@ def test_one_location_asked_for_again_and_again_is_refused_after_the_budget(spre
 
 
 def test_a_refused_location_is_not_part_of_any_history(town: Bundle) -> None:
-    device = memory(town, Budget(6000.0, 120.0))
+    device = memory(town, Budget(120.0, 120.0))
     walk = [0, 1, 2, 3, 4]
     made = [device.report(*at(place), NINE + 30 * step).place for step, place in enumerate(walk[:3])]
     assert made[2] == report("day", 2, 1)
@@ -350,7 +358,7 @@ def test_a_bundle_is_verified_again_unless_these_very_bytes_were(
         verified.clear()
         Device.open(bundle, ledger=ledger).close()
         assert len(verified) == expected
-    save_certain(bundle, epsilon=999.0)
+    save_certain(bundle, epsilon=19.0)
     Device.open(bundle, ledger=ledger).close()
     assert len(verified) == 6
     with monkeypatch.context() as patch:
@@ -377,8 +385,8 @@ def test_a_bundle_that_breaks_its_promise_is_never_remembered(town_path: Path, t
 def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="Give a ledger, or a budget"):
         Device.open(town, ledger=None)
-    with pytest.raises(ParameterError, match="One report costs up to 40 per km, and the whole budget is 39"):
-        Device.open(town, ledger=None, budget=Budget(1999.99, 60.0), replay=True)
+    with pytest.raises(ParameterError, match=r"One report costs up to 40 per km, and the whole budget is 39\.99"):
+        Device.open(town, ledger=None, budget=Budget(39.99, 60.0), replay=True)
     with pytest.raises(ParameterError, match="shorter than the interval"):
         Device.open(town, ledger=None, budget=Budget(1e6, 29.0), replay=True)
     with pytest.raises(ParameterError, match="clock_tolerance_s"):
@@ -387,7 +395,7 @@ def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: P
         Device.open(town, ledger=None, budget=PLENTY, clock_tolerance_s=float("inf"))
     with pytest.raises(MismatchError, match="no clock"):
         Device.open(load_bundle(save_certain(tmp_path / "a.bundle", clock=None)), ledger=None, budget=PLENTY)
-    with pytest.raises(MismatchError, match="no clock"):
+    with pytest.raises(PolicyError, match="has no places"):
         Device.open(save_plain(tmp_path / "b.bundle"), ledger=None, budget=PLENTY)
     with pytest.raises(MismatchError, match="another domain"):
         Device.open(town_path, ledger=None, budget=PLENTY, domain="0" * 64)

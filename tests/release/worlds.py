@@ -20,8 +20,9 @@ from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from tests.roads.graphs import grid_graph
 
-GRAPH = grid_graph(4, 6, step_deg=0.05)
-"""Places four or five kilometres apart: what is near differs from what is reported by far more than chance."""
+STEP_DEG = 0.012
+GRAPH = grid_graph(4, 6, step_deg=STEP_DEG)
+"""Places a kilometre or more apart."""
 PLACES = choose_places(GRAPH)
 ZONES: Mapping[str, npt.NDArray[np.int32]] = {
     "east": np.array([place for place in range(24) if place % 6 in (3, 4)], np.int32),
@@ -32,7 +33,7 @@ CLOCK = Clock(30_000, "Asia/Tokyo", (("day", tuple(range(6, 18))), ("night", (*r
 """Tokyo is nine hours ahead of UTC, the whole year."""
 FACTOR = {"start": 0, "day": 2, "night": 3}
 EPSILON = 20.0
-"""From one place to the next a factor of e^80: one report is all but certain, and any other all but impossible."""
+"""From one place to the next a factor of e^20: one report is all but certain, and any other all but impossible."""
 
 
 def report(regime: str, now: int, before: int) -> int:

@@ -60,7 +60,7 @@ def grid_graph(rows: int, columns: int, *, step_deg: float = 1e-3, lat: float = 
         lon=(lon + column * step_deg + 180) % 360 - 180,
         sources=np.concatenate([one, other]),
         targets=np.concatenate([other, one]),
-        length_m=np.full(edges, 100.0),
+        length_m=np.full(edges, 1e5 * step_deg),
         speed_m_s=np.full(edges, 10.0),
         road_class=np.full(edges, ROAD_CLASSES.index("residential")),
         length_model="given",
