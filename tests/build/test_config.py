@@ -130,3 +130,10 @@ def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(InputError):
             read_config(path)
+
+
+def test_a_number_of_very_many_digits_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "build.toml"
+    path.write_text("[privacy]\nepsilon = " + "9" * 5000)
+    with pytest.raises(InputError, match=r"build\.toml: cannot be read as TOML"):
+        read_config(path)

@@ -309,7 +309,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         if path.stat().st_size > _LARGEST_BYTES:
             raise InputError(f"has more than {_LARGEST_BYTES} bytes, so it is no configuration", path=path)
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # a number of very many digits is a plain ValueError
         raise InputError(f"cannot be read as TOML ({error})", path=path) from error
 
 
