@@ -22,7 +22,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
-from scipy.stats import beta
+from scipy.stats import beta, ncf
 
 from geoblanket._geodesy import Floats
 from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
@@ -32,9 +32,11 @@ from geoblanket.blanket.smoother import (
     affine_basis,
     fit_ridge,
     kernel_basis,
+    leverage,
     median_distance,
     traces,
 )
+from geoblanket.errors import UntestableError
 
 __all__ = ["analytic_test", "shortened"]
 
@@ -46,12 +48,20 @@ _POSITION_BANDWIDTH = 0.2
 """Bandwidth of the position in regressions, in median distances. With 0.5, a third of true hypotheses are rejected
 where 500 rows meet a rough field and m = 3: no penalty makes a wide kernel follow it. With 0.25, one in eight of order
 1 is, where places are junctions, 200 to a zone."""
-_STEP_BANDWIDTH = 2.0
+_STEP_BANDWIDTH = 1.0
 """Bandwidth of the displacements in regressions, in median distances."""
+_SUPPORT_PENALTY = 0.1
+"""Penalty of the regression whose leverages tell how lonely a row is."""
+_SUPPORT_POWERS = (4.0, 3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
+_SUPPORT_SHARE = 0.75
+"""A row with leverage h counts (1 - h) to this power."""
 _NOTHING_LEFT = 1e-18
 """A residual with this share of its target's mean square is rounding."""
 _TAIL = 2.0
 """Displacements of up to about this many median lengths are hardly shortened."""
+_BIAS_SHARE = 0.25
+_DOUBT = 0.05
+_SMALLEST = float(np.finfo(float).tiny)
 _SINGULAR = 1e-8
 """Eigenvalues of the covariance of products below this share of the largest count as zero."""
 
@@ -65,7 +75,7 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     # Random choices of rows must not depend on the order in which the rows came.
     order = np.lexsort([*z.T, *y.T, *x.T, (x**2).sum(axis=1)])
     rng = np.random.default_rng(seed)
-    basis, weights = _given(z[order], rng)
+    basis, coarse, weights = _given(z[order], rng)
     raw = [shortened(x[order]), shortened(y[order])]
     bumps = [_bumps(part, median_distance(part, rng), rng) for part in raw]
 
@@ -79,25 +89,51 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     removed = (
         np.column_stack([raw_fit.removed[:, 0], fit.removed]) for raw_fit, fit in zip(raw_fits, fits, strict=True)
     )
-    raw_inflation, *inflation = _inflation(basis, *removed)
+    support = _support(basis)
+    raw_inflation, *inflation = _inflation(basis, *removed, support)
 
     everywhere = np.full(len(pairs), -1)
-    statistic, p_value = _mean_wald(
-        np.column_stack([raw_products, weights * one * other]),
+    unresolved = len(x) * float(
+        np.prod([_gain(coarse, fit, part) for fit, part in zip(raw_fits, raw, strict=True)])
+    )
+    statistic, p_value, doubtful = _mean_wald(
+        support[:, None] * np.column_stack([raw_products, weights * one * other]),
         np.append(np.full(len(pairs), raw_inflation), inflation),
         np.append(everywhere, np.arange(_DRAWS).repeat(_BUMPS)),
+        bias=_BIAS_SHARE * unresolved,
     )
+    if p_value <= _DOUBT < doubtful:
+        raise UntestableError(
+            f"What x and y share beyond z (p = {p_value:.2g}) is no more than regressions on z may have left with "
+            f"{len(x)} rows. Test more rows, or fewer places.",
+            "unresolved",
+        )
     return CIResult(
         statistic=statistic,
-        p_value=p_value,
+        p_value=doubtful if p_value <= _DOUBT else p_value,
         effect_size=partial_r_squared(x_left, y_left, inflation=float(raw_inflation)),
         n=len(x),
     )
 
 
-def _inflation(basis: Basis, removed: Floats, other_removed: Floats) -> Floats:
-    """Return by how much the variance of a sum of products exceeds the sum of their squares."""
-    variance, squares = traces(basis, removed, other_removed)
+def _gain(coarse: Basis, fit: Fit, targets: Floats) -> float:
+    """Return by which share of its error a regression with half the landmarks is worse."""
+    return max(fit_ridge(coarse, targets, together=True).score / fit.score - 1, 0.0) if fit.score > 0 else 0.0
+
+
+def _support(basis: Basis) -> Floats:
+    """Return how much each row counts, shape (n,)."""
+    alone = leverage(basis, _SUPPORT_PENALTY)
+    for power in _SUPPORT_POWERS:
+        support: Floats = (1 - alone) ** power
+        if support.sum() ** 2 >= _SUPPORT_SHARE * len(support) * (support**2).sum():
+            break
+    return support
+
+
+def _inflation(basis: Basis, removed: Floats, other_removed: Floats, weights: Floats) -> Floats:
+    """Return by how much the variance of a sum of weighted products exceeds the sum of their squares."""
+    variance, squares = traces(basis, removed, other_removed, weights)
     return np.maximum(np.divide(variance, squares, out=np.ones_like(squares), where=squares > 0), 1.0)
 
 
@@ -113,8 +149,8 @@ def shortened(steps: Floats) -> Floats:
     return result
 
 
-def _given(z: Floats, rng: np.random.Generator) -> tuple[Basis, Floats]:
-    """Return the basis of regressions on z, and bumps in z, shape (n, draws × bumps)."""
+def _given(z: Floats, rng: np.random.Generator) -> tuple[Basis, Basis, Floats]:
+    """Return the basis of regressions on z, a coarser one, and bumps in z, shape (n, draws × bumps)."""
     blocks = [
         (block / median_distance(block, rng), bandwidth)
         for block, bandwidth in (
@@ -127,7 +163,7 @@ def _given(z: Floats, rng: np.random.Generator) -> tuple[Basis, Floats]:
         np.column_stack([np.zeros((len(z), 1)), *parts])
         for parts in ([block for block, _ in blocks], [block / bandwidth for block, bandwidth in blocks])
     )
-    return kernel_basis(affine_basis(columns), narrow, rng), _bumps(columns, 1.0, rng)
+    return *kernel_basis(affine_basis(columns), narrow, rng), _bumps(columns, 1.0, rng)
 
 
 def _bumps(points: Floats, bandwidth: float, rng: np.random.Generator) -> Floats:
@@ -142,7 +178,9 @@ def _cleaned(fit: Fit, targets: Floats) -> Floats:
     return np.where(something, fit.residuals, 0.0)
 
 
-def _mean_wald(products: Floats, inflation: Floats, draws: npt.NDArray[np.intp]) -> tuple[float, float]:
+def _mean_wald(
+    products: Floats, inflation: Floats, draws: npt.NDArray[np.intp], *, bias: float = 0.0
+) -> tuple[float, float, float]:
     """Return the mean over draws of the Wald statistics of mean products that should be zero, and its p-value.
 
     With one draw and no inflation, statistic / n is the R² of a regression of 1 on the products: a beta variable if
@@ -162,7 +200,7 @@ def _mean_wald(products: Floats, inflation: Floats, draws: npt.NDArray[np.intp])
     size = np.sqrt((products**2).mean(axis=0))
     products, inflation, draws = products[:, size > 0] / size[size > 0], inflation[size > 0], draws[size > 0]
     if not products.size:
-        return 0.0, 1.0
+        return 0.0, 1.0, 1.0
     covariance = products.T @ products / n * np.sqrt(np.outer(inflation, inflation))
     metric = np.zeros_like(covariance)
     for draw in range(_DRAWS):
@@ -174,4 +212,9 @@ def _mean_wald(products: Floats, inflation: Floats, draws: npt.NDArray[np.intp])
     expected, spread = np.trace(weights), (weights * weights.T).sum()
     freedom = expected**2 / spread
     share = min(statistic * expected / spread / n, 1.0)
-    return statistic, max(float(beta.sf(share, freedom / 2, (n - freedom) / 2)), np.finfo(float).tiny)
+    halves = freedom / 2, (n - freedom) / 2
+    p_value = max(float(beta.sf(share, *halves)), _SMALLEST)
+    if not bias or share == 1:
+        return statistic, p_value, p_value
+    ratio = share / (1 - share) * halves[1] / halves[0]
+    return statistic, p_value, max(float(ncf.sf(ratio, *2 * np.array(halves), bias * expected / spread)), p_value)
