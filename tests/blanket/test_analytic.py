@@ -127,7 +127,7 @@ def test_a_mean_of_statistics_has_the_level_it_promises() -> None:
 
 def test_a_mean_of_equal_statistics_is_a_regression_of_one() -> None:
     products = np.random.default_rng(7).normal(0.2, 1, (60, 3))
-    statistic, p_value = _mean_wald(products, np.ones(3), np.full(3, -1))
+    statistic, p_value, _ = _mean_wald(products, np.ones(3), np.full(3, -1))
     # Without a constant, R² of a regression of 1 and its F-test: an independent way to the same number.
     fitted = products @ np.linalg.lstsq(products, np.ones(60))[0]
     share = (fitted**2).sum() / 60

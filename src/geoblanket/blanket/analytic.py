@@ -59,7 +59,7 @@ _NOTHING_LEFT = 1e-18
 """A residual with this share of its target's mean square is rounding."""
 _TAIL = 2.0
 """Displacements of up to about this many median lengths are hardly shortened."""
-_BIAS_SHARE = 0.25
+_BIAS_SHARE = 0.4
 _DOUBT = 0.05
 _SMALLEST = float(np.finfo(float).tiny)
 _SINGULAR = 1e-8
