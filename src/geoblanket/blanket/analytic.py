@@ -48,12 +48,12 @@ _POSITION_BANDWIDTH = 0.2
 """Bandwidth of the position in regressions, in median distances. With 0.5, a third of true hypotheses are rejected
 where 500 rows meet a rough field and m = 3: no penalty makes a wide kernel follow it. With 0.25, one in eight of order
 1 is, where places are junctions, 200 to a zone."""
-_STEP_BANDWIDTH = 1.0
+_STEP_BANDWIDTH = 1.4
 """Bandwidth of the displacements in regressions, in median distances."""
 _SUPPORT_PENALTY = 0.1
 """Penalty of the regression whose leverages tell how lonely a row is."""
 _SUPPORT_POWERS = (4.0, 3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
-_SUPPORT_SHARE = 0.75
+_SUPPORT_SHARE = 0.9
 """A row with leverage h counts (1 - h) to this power."""
 _NOTHING_LEFT = 1e-18
 """A residual with this share of its target's mean square is rounding."""
@@ -93,9 +93,7 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     raw_inflation, *inflation = _inflation(basis, *removed, support)
 
     everywhere = np.full(len(pairs), -1)
-    unresolved = len(x) * float(
-        np.prod([_gain(coarse, fit, part) for fit, part in zip(raw_fits, raw, strict=True)])
-    )
+    unresolved = len(x) * float(np.prod([_gain(coarse, fit, part) for fit, part in zip(raw_fits, raw, strict=True)]))
     statistic, p_value, doubtful = _mean_wald(
         support[:, None] * np.column_stack([raw_products, weights * one * other]),
         np.append(np.full(len(pairs), raw_inflation), inflation),
