@@ -11,7 +11,7 @@ from geoblanket.mobility.walks import scan_walks
 
 
 def findings(*groups: str) -> pl.DataFrame:
-    """Make findings: for each group a letter an order: R(ejected), K(ept), I(mputed), F(ew), C(onstant), U(nresolved)."""
+    """Make findings, a letter an order of a group: R(ejected), K(ept), I(mputed), F(ew), C(onstant), U(nresolved)."""
     status = {"R": "tested", "K": "tested", "I": "imputed", "F": "too_few", "C": "constant", "U": "unresolved"}
     rows = [
         {

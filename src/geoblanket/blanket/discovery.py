@@ -57,9 +57,9 @@ class Discovery:
     def summary(self) -> dict[str, Any]:
         """Return counts for each grouping, as JSON values.
 
-        `groups`, and which of them are `empty`, have `too_few` samples (but some), are `constant`, `unresolved` or `tested` at
-        order 1; the `tests` done; the number of tested groups by blanket size, of those that are `capped`, and of
-        those that are so because a later order is `unresolved`.
+        `groups`, and which of them are `empty`, have `too_few` samples (but some), are `constant`, `unresolved` or
+        `tested` at order 1; the `tests` done; the number of tested groups by blanket size, of those that are `capped`,
+        and of those that are so because a later order is unresolved (`unresolved_later`).
         """
         return {str(by): _count(rows) for (by,), rows in self._joined.group_by("by", maintain_order=True)}
 
@@ -115,8 +115,8 @@ def discover(
 
     A sample is a step of a walk with enough steps before it. For order m = 1, 2, ... the hypothesis that X_t is
     independent of X_{t-m-1} given X_{t-1}, ..., X_{t-m} is tested, until it is not rejected: that m is the size of the
-    blanket. If an order is unresolved, the group's blanket is known only to be that or larger. The result is the same for any number of workers, and for a group it does not depend on which other
-    groups are tested.
+    blanket. Where a test cannot resolve an order, that is the least that the blanket can be, and testing stops. The
+    result is the same for any number of workers, and for a group it does not depend on which other groups are tested.
 
     Parameters
     ----------

@@ -37,9 +37,10 @@ def rejection_table(findings: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     frame
-        `by`, `m`, `tested`, `unresolved` (refused by the test), `rejected` (p ≤ α), `rejected_adjusted` (Benjamini and Hochberg over the groups, at 5 %),
-        `share` (rejected / tested), `low` and `high` (Wilson's 95 % interval of the share), `median_p`,
-        `share_above_09` (p > 0.9; a tenth of them would be, were every hypothesis true), `median_n`.
+        `by`, `m`, `tested`, `unresolved` (the test could not tell), `rejected` (p ≤ α), `rejected_adjusted` (Benjamini
+        and Hochberg over the groups, at 5 %), `share` (rejected / tested), `low` and `high` (Wilson's 95 % interval of
+        the share), `median_p`, `share_above_09` (p > 0.9; a tenth of them would be, were every hypothesis true),
+        `median_n`.
     """
     unresolved = (pl.col("status") == "unresolved").sum().over("by", "m").alias("unresolved")
     tested = findings.with_columns(unresolved).filter(pl.col("status") == "tested")
