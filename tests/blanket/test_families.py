@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
+from geoblanket.blanket import families
 from geoblanket.blanket.families import HELD_BACK, TUNING, simulate_family
 from geoblanket.errors import ParameterError
 
@@ -32,8 +35,6 @@ def test_a_step_depends_on_as_many_steps_as_the_order_says(
     family: str, order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a move is shown is the place and the last order - 1 steps; each of them matters."""
-    from geoblanket.blanket import families
-
     move, side, wavelength = families._FAMILIES[family]
     shown: list[list[np.ndarray]] = []
 
@@ -44,7 +45,7 @@ def test_a_step_depends_on_as_many_steps_as_the_order_says(
     monkeypatch.setitem(families._FAMILIES, family, (watched, side, wavelength))
     simulate_family(family, order, 30, length=5, seed=4)
     assert {len(parts) for parts in shown} == {order}
-    for before, after in zip(shown[:-1], shown[1:], strict=True):
+    for before, after in pairwise(shown):
         if order > 1:
             assert np.allclose(before[0] + after[1], after[0])
     position, *steps = shown[-1]
