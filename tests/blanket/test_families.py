@@ -7,6 +7,7 @@ import pytest
 
 from geoblanket.blanket import families
 from geoblanket.blanket.families import HELD_BACK, TUNING, simulate_family
+from geoblanket.blanket.processes import Waves
 from geoblanket.errors import ParameterError
 
 FAMILIES = (*TUNING, *HELD_BACK)
@@ -49,7 +50,7 @@ def test_a_step_depends_on_as_many_steps_as_the_order_says(
         if order > 1:
             assert np.allclose(before[0] + after[1], after[0])
     position, *steps = shown[-1]
-    fields = families.Waves(np.random.default_rng(0), wavelength, sharp=False)
+    fields = Waves(np.random.default_rng(0), wavelength, sharp=False)
     base = move(position, steps, families._SHARES[order], fields, np.random.default_rng(5))
     for lag in range(order - 1):
         turned = [-step if at == lag else step for at, step in enumerate(steps)]

@@ -206,10 +206,11 @@ def traces(basis: Basis, removed: Floats, other_removed: Floats, weights: Floats
     """
     affine, vectors = basis.affine, basis.vectors
     lengths, squares = (affine**2).sum(axis=1), vectors**2
-    weighted = weights[:, None] * vectors
+    # The product of a matrix with itself takes half the time of one with another.
+    halfway = np.sqrt(weights)[:, None] * vectors
     # A² is I - F Fᵀ - V diag(removed) Vᵀ, with the affine part F; the trace is that of the products of these terms.
     unfitted = (weights**2 * (1 - 2 * lengths)).sum() + ((affine.T * weights @ affine) ** 2).sum()
-    once = (weighted**2).sum(axis=0) - ((affine.T @ weighted) ** 2).sum(axis=0)
-    twice = (removed * ((vectors.T @ weighted) ** 2 @ other_removed)).sum(axis=0)
+    once = weights**2 @ squares - ((affine.T * weights @ vectors) ** 2).sum(axis=0)
+    twice = (removed * ((halfway.T @ halfway) ** 2 @ other_removed)).sum(axis=0)
     one, other = (np.maximum((1 - lengths)[:, None] - squares @ part, 0) for part in (removed, other_removed))
     return unfitted - once @ (removed + other_removed) + twice, weights**2 @ (one * other)
