@@ -5,7 +5,7 @@
     GeoblanketError
     ├── InputError        a file or table cannot be used: says which file, which row, and what to do
     ├── ParameterError    an option is out of range, or options contradict each other
-    │   └── UntestableError  a sample cannot decide a hypothesis: too few rows, or a constant
+    │   └── UntestableError  a sample cannot decide a hypothesis: too few rows, a constant, or too rough
     ├── MismatchError     two inputs do not belong together (walks on another road network, ...)
     ├── PolicyError       a bundle keeps its promise, and promises less than the device accepts
     ├── OutputError       a result cannot be written
@@ -90,17 +90,18 @@ class ParameterError(GeoblanketError, ValueError):
 
 
 class UntestableError(ParameterError):
-    """A sample cannot decide a hypothesis, whatever the test.
+    """A sample cannot decide a hypothesis.
 
     Parameters
     ----------
     message
         What was wrong and what was got, as a sentence.
     reason
-        "too few": there are too few rows; "constant": a variable never changes.
+        "too few": there are too few rows; "constant": a variable never changes; "unresolved": the dependence that is
+        left may be what regressions could not follow.
     """
 
-    def __init__(self, message: str, reason: Literal["too few", "constant"]) -> None:
+    def __init__(self, message: str, reason: Literal["too few", "constant", "unresolved"]) -> None:
         self.reason = reason
         super().__init__(message)
 

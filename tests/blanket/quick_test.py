@@ -14,6 +14,7 @@ from scipy.stats import chi2
 
 from geoblanket.blanket import independence
 from geoblanket.blanket.independence import CIResult, checked_sample
+from geoblanket.errors import UntestableError
 
 
 def quick_test(x: np.ndarray, y: np.ndarray, z: np.ndarray, *, seed: int) -> CIResult:  # noqa: ARG001
@@ -32,7 +33,16 @@ def where_test(x: np.ndarray, y: np.ndarray, z: np.ndarray, *, seed: int) -> CIR
     return CIResult(float(os.getpid()), 0.5, 0.0, len(x))
 
 
+def unsure_test(x: np.ndarray, y: np.ndarray, z: np.ndarray, *, seed: int) -> CIResult:  # noqa: ARG001
+    """Reject order 1, refuse order 2 and keep order 3."""
+    order = z.shape[1] // 2
+    if order == 2:
+        raise UntestableError("Too rough.", "unresolved")
+    return CIResult(1.0, {1: 0.001, 3: 0.5}[order], 0.0, len(x))
+
+
 def use_quick_test(patch: pytest.MonkeyPatch) -> None:
-    """Let `find_test` find "quick" and "where", in this process."""
+    """Let `find_test` find "quick", "where" and "unsure", in this process."""
     patch.setitem(independence.TESTS, "quick", (__name__, "quick_test"))
     patch.setitem(independence.TESTS, "where", (__name__, "where_test"))
+    patch.setitem(independence.TESTS, "unsure", (__name__, "unsure_test"))

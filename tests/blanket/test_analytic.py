@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, f
+from scipy.stats import binom, f, ncx2
 
 from geoblanket._geodesy import Floats
-from geoblanket.blanket.analytic import _mean_wald, analytic_test, shortened
+from geoblanket.blanket import analytic
+from geoblanket.blanket.analytic import _given, _mean_wald, _support, analytic_test, shortened
+from geoblanket.blanket.families import HELD_BACK, TUNING, simulate_family
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import CIResult
 from geoblanket.blanket.processes import simulate_windows
+from geoblanket.errors import UntestableError
 
 ALPHA = 0.05
 REPETITIONS = 40
@@ -54,6 +57,65 @@ def test_false_hypotheses_are_rejected(kind: Kind) -> None:
     found = results(kind, 300, kind.m + 1)
     assert sum(result.p_value <= ALPHA for result in found) >= binom.ppf(0.001, REPETITIONS, 0.75)
     assert np.mean([result.effect_size for result in found]) > 0.02
+
+
+def decisions(family: str, m: int, order: int, *, samples: int, repetitions: int) -> tuple[int, int]:
+    """Return how often the hypothesis of order m is rejected, and how often the test refuses."""
+    rejected = refused = 0
+    for seed in range(repetitions):
+        windows = simulate_family(family, order, samples, length=m + 2, seed=seed)
+        try:
+            rejected += analytic_test(*lagged(windows, m), seed=seed).p_value <= ALPHA
+        except UntestableError:
+            refused += 1
+    return rejected, refused
+
+
+@pytest.mark.parametrize("family", ["compact", "speeds"])
+def test_the_level_is_kept_at_order_3_where_place_and_steps_interact(family: str) -> None:
+    """In a family that the test was tuned by, and in one that was held back."""
+    rejected, refused = decisions(family, 3, 3, samples=1000, repetitions=60)
+    assert rejected <= binom.ppf(0.99, 60, ALPHA)
+    assert refused <= 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [1, 2, 3])
+@pytest.mark.parametrize("family", [*TUNING, *HELD_BACK])
+def test_the_level_is_kept_in_every_family(family: str, m: int) -> None:
+    rejected, refused = decisions(family, m, m, samples=1000, repetitions=150)
+    assert rejected <= 0.08 * 150
+    assert refused <= 0.25 * 150
+
+
+def test_evidence_that_is_strong_enough_is_not_refused() -> None:
+    assert decisions("compact", 3, 4, samples=1000, repetitions=8) == (8, 0)
+
+
+def test_what_a_coarser_regression_would_reject_too_is_refused_or_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the allowance for bias, what is refused would be a rejection."""
+    before = decisions("compact", 2, 2, samples=300, repetitions=40)
+    monkeypatch.setattr(analytic, "_BIAS_SHARE", 0.0)
+    after = decisions("compact", 2, 2, samples=300, repetitions=40)
+    assert before[1] > 0 == after[1]
+    assert after[0] == sum(before)
+
+
+def test_an_allowance_for_bias_makes_p_values_larger_and_none_makes_no_difference() -> None:
+    products = np.random.default_rng(9).normal(0.05, 1, (3000, 3))
+    statistic, plain, granted = _mean_wald(products, np.ones(3), np.full(3, -1), bias=4.0)
+    assert _mean_wald(products, np.ones(3), np.full(3, -1)) == (statistic, plain, plain)
+    # In large samples the statistic is a noncentral χ².
+    assert granted == pytest.approx(ncx2.sf(statistic, 3, 4.0), rel=0.1)
+    assert plain < granted
+
+
+def test_lonely_rows_count_less_but_most_rows_still_count() -> None:
+    rng = np.random.default_rng(10)
+    z = np.vstack([rng.normal(size=(190, 2)), 20 * rng.normal(size=(10, 2))])
+    support = _support(_given(z, rng)[0])
+    assert support[190:].max() < 0.5 * np.median(support[:190])
+    assert support.sum() ** 2 / (support**2).sum() >= 0.9 * 200
 
 
 def test_a_dependence_that_skips_a_lag_is_seen_by_the_block_alone() -> None:
@@ -127,7 +189,7 @@ def test_a_mean_of_statistics_has_the_level_it_promises() -> None:
 
 def test_a_mean_of_equal_statistics_is_a_regression_of_one() -> None:
     products = np.random.default_rng(7).normal(0.2, 1, (60, 3))
-    statistic, p_value = _mean_wald(products, np.ones(3), np.full(3, -1))
+    statistic, p_value, _ = _mean_wald(products, np.ones(3), np.full(3, -1))
     # Without a constant, R² of a regression of 1 and its F-test: an independent way to the same number.
     fitted = products @ np.linalg.lstsq(products, np.ones(60))[0]
     share = (fitted**2).sum() / 60

@@ -47,7 +47,7 @@ def test_the_table_keeps_what_the_tests_said(world: World) -> None:
     assert dict(rows.schema) == dict(FINDINGS_SCHEMA)
     assert rows["group"].to_list() == [group for group in range(24 * 16) for _ in range(3)]
     assert rows["m"].to_list() == [1, 2, 3] * (24 * 16)
-    assert set(rows["status"]) == set(STATUSES)
+    assert set(rows["status"]) == set(STATUSES) - {"unresolved"}
     tested = rows.filter(status="tested")
     assert tested.height > 40
     assert tested["p_value"].is_between(0, 1).all()
@@ -119,7 +119,7 @@ def test_a_summary_counts_every_group(world: World) -> None:
     result = found(world)
     counts = result.summary()["speed+region"]
     assert counts["groups"] == 24 * 16
-    assert counts["groups"] == sum(counts[key] for key in ("tested", "empty", "too_few", "constant"))
+    assert counts["groups"] == sum(counts[key] for key in ("tested", "empty", "too_few", "constant", "unresolved"))
     assert sum(counts["sizes"].values()) == counts["tested"] == result.blankets["order"].count()
     assert counts["tests"] == result.findings.filter(status="tested").height
     assert {"interval_s", "time_zone", "regions", "alpha", "largest", "test", "seed"} <= set(result.about)
@@ -171,6 +171,18 @@ def test_vehicles_that_never_move_are_constant(tmp_path: Path) -> None:
     assert first["status"].to_list() == ["constant", "constant", "constant"]
     assert first["p_value"].is_null().all()
     assert result.summary()["speed"]["constant"] == 1
+
+
+def test_an_order_that_is_not_resolved_ends_a_blanket_without_a_decision(world: World) -> None:
+    result = found(world, by=(), test="unsure")
+    assert result.findings["status"].to_list() == ["tested", "unresolved", "unresolved"]
+    assert result.findings["rejected"].to_list() == [True, None, None]
+    assert result.findings["p_adjusted"].is_null().to_list() == [False, True, True]
+    assert result.blankets.select("order", "capped").rows() == [(2, True)]
+    counts = result.summary()["all"]
+    assert (counts["tested"], counts["unresolved"], counts["capped"], counts["unresolved_later"]) == (1, 0, 1, 1)
+    every = found(world, by=(), test="unsure", stop_early=False).findings
+    assert every["status"].to_list() == ["tested", "unresolved", "tested"]
 
 
 def test_walks_that_stay_in_one_place_with_few_that_move(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from geoblanket.mobility.walks import scan_walks
 
 
 def findings(*groups: str) -> pl.DataFrame:
-    """Make findings: for each group a letter an order: R(ejected), K(ept), I(mputed), F(ew), C(onstant)."""
-    status = {"R": "tested", "K": "tested", "I": "imputed", "F": "too_few", "C": "constant"}
+    """Make findings, a letter an order of a group: R(ejected), K(ept), I(mputed), F(ew), C(onstant), U(nresolved)."""
+    status = {"R": "tested", "K": "tested", "I": "imputed", "F": "too_few", "C": "constant", "U": "unresolved"}
     rows = [
         {
             "group": group,
@@ -41,6 +41,9 @@ def findings(*groups: str) -> pl.DataFrame:
         ("RRR", 3, True, 300),
         ("RFF", 2, True, 0),
         ("RCC", 2, True, 0),
+        ("RUU", 2, True, 0),
+        ("UUU", None, False, 0),
+        ("RUK", 2, True, 0),  # all orders tested: what comes after an order that is not resolved does not count
         ("FFF", None, False, 0),
         ("CFF", None, False, 0),
         ("FRK", None, False, 0),  # the first hypothesis decides nothing, so the others do not either

@@ -116,7 +116,13 @@ ODD = [
 def test_odd_samples_have_a_p_value(name: str, make: Callable[[], Sample]) -> None:
     x, y, z = make()
     copies = [part.copy() for part in (x, y, z)]
-    check(find_test(name)(x, y, z, seed=0), len(x))
+    if name == "analytic" and make is duplicated_rows:
+        # Rows that are not independent look like a field that no regression can follow.
+        with pytest.raises(UntestableError, match="may be what regressions on z did not follow") as caught:
+            find_test(name)(x, y, z, seed=0)
+        assert caught.value.reason == "unresolved"
+    else:
+        check(find_test(name)(x, y, z, seed=0), len(x))
     for part, copy in zip((x, y, z), copies, strict=True):
         assert np.array_equal(part, copy)
 

@@ -25,11 +25,12 @@ def test_labels_are_the_decisions_and_say_which_were_tested() -> None:
         assert tested == (m <= length), group
 
 
-def test_hypotheses_without_a_decision_are_left_out() -> None:
+@pytest.mark.parametrize("status", ["too_few", "unresolved"])
+def test_hypotheses_without_a_decision_are_left_out(status: str) -> None:
     findings = make_findings(learnable, hours=2, speeds=3, regions=1)
     poor = (pl.col("group") == 4) & (pl.col("m") > 1)
     findings = findings.with_columns(
-        status=pl.when(poor).then(pl.lit("too_few")).otherwise("status"), rejected=pl.when(~poor).then("rejected")
+        status=pl.when(poor).then(pl.lit(status)).otherwise("status"), rejected=pl.when(~poor).then("rejected")
     )
     labels = read_labels(findings)
     assert len(labels) == 6 * LARGEST - 4

@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from geoblanket._geodesy import Floats
 from geoblanket.blanket import smoother
-from geoblanket.blanket.smoother import Basis, affine_basis, fit_ridge, kernel_basis, median_distance, traces
+from geoblanket.blanket.smoother import Basis, affine_basis, fit_ridge, kernel_basis, leverage, median_distance, traces
 
 RNG = np.random.default_rng(1)
 N = 60
@@ -22,7 +22,7 @@ OUTSIDE = np.eye(N) - affine_basis(Z) @ affine_basis(Z).T
 
 
 def kernel(points: Floats) -> Basis:
-    return kernel_basis(affine_basis(points), points / 0.8, np.random.default_rng(0))
+    return kernel_basis(affine_basis(points), points / 0.8, np.random.default_rng(0))[0]
 
 
 def gram(basis: Basis) -> Floats:
@@ -60,26 +60,53 @@ def test_regressions_are_those_of_kernel_ridge(together: bool) -> None:
 def test_traces_are_those_of_the_dense_matrices() -> None:
     found = basis()
     fit = fit_ridge(found, TARGETS)
-    whole, diagonal = traces(found, fit.removed[:, :2], fit.removed[:, 1:])
+    weights = np.random.default_rng(5).uniform(0, 1, N)
+    whole, diagonal = traces(found, fit.removed[:, :2], fit.removed[:, 1:], weights)
     outside = np.eye(N) - found.affine @ found.affine.T
     squared = [outside - found.vectors @ np.diag(part) @ found.vectors.T for part in fit.removed.T]
     for pair in range(2):
-        assert whole[pair] == pytest.approx(np.trace(squared[pair] @ squared[pair + 1]))
-        assert diagonal[pair] == pytest.approx(np.diag(squared[pair]) @ np.diag(squared[pair + 1]))
+        one, other = (weights[:, None] * squared[at] for at in (pair, pair + 1))
+        assert whole[pair] == pytest.approx(np.trace(one @ other))
+        assert diagonal[pair] == pytest.approx(np.diag(one) @ np.diag(other))
 
 
 def test_traces_are_the_variance_and_the_mean_square_of_products_of_noise() -> None:
     found = basis()
     fit = fit_ridge(found, TARGETS[:, :2])
-    whole, diagonal = traces(found, fit.removed[:, :1], fit.removed[:, 1:])
+    weights = np.random.default_rng(5).uniform(0, 1, N)
+    whole, diagonal = traces(found, fit.removed[:, :1], fit.removed[:, 1:], weights)
     leave = [
         np.eye(N) - found.affine @ found.affine.T - found.vectors @ np.diag(1 - np.sqrt(1 - part)) @ found.vectors.T
         for part in fit.removed.T
     ]
     noise = np.random.default_rng(2).normal(size=(2, N, 20_000))
-    products = (leave[0] @ noise[0]) * (leave[1] @ noise[1])
+    products = weights[:, None] * (leave[0] @ noise[0]) * (leave[1] @ noise[1])
     assert np.var(products.sum(axis=0)) == pytest.approx(whole[0], rel=0.05)
     assert (products**2).sum(axis=0).mean() == pytest.approx(diagonal[0], rel=0.05)
+
+
+def test_leverages_are_the_diagonal_of_the_dense_regression() -> None:
+    found = basis()
+    inside = np.eye(N) - OUTSIDE
+    fitted = inside + gram(found) @ np.linalg.inv(gram(found) + 0.1 * np.eye(N))
+    assert np.allclose(leverage(found, 0.1), np.diag(fitted))
+
+
+def test_a_lonely_row_decides_its_own_fit() -> None:
+    crowd = np.random.default_rng(6).normal(size=(100, 2)) * 0.1
+    found = leverage(kernel(np.vstack([crowd, [[3.0, 0.0]], [[0.0, 3.0]], [[-3.0, -3.0]]])), 0.1)
+    assert found[:100].max() < 0.5
+    assert found[100:].min() > 0.9
+
+
+def test_a_coarser_basis_predicts_a_rough_function_worse_and_a_smooth_one_alike() -> None:
+    points = np.random.default_rng(7).uniform(-2, 2, (300, 2))
+    fine, coarse = kernel_basis(affine_basis(points), points / 0.3, np.random.default_rng(0))
+    assert coarse.vectors.shape[1] == fine.vectors.shape[1] // 2
+    noise = 0.1 * np.random.default_rng(8).normal(size=(300, 1))
+    for function, low, high in ((np.sin(6 * points[:, :1]), 0.3, 10), (points[:, :1], -0.05, 0.05)):
+        scores = [fit_ridge(part, function + noise).score for part in (fine, coarse)]
+        assert low < scores[1] / scores[0] - 1 < high
 
 
 def test_landmarks_represent_every_row_or_are_as_many_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +117,7 @@ def test_landmarks_represent_every_row_or_are_as_many_as_may_be(monkeypatch: pyt
     assert 1e-4 < np.diag(exact - gram(found)).max() < 0.05
     assert np.allclose(found.vectors.T @ found.vectors, np.eye(len(found.values)), atol=1e-6)
     monkeypatch.setattr(smoother, "_LANDMARKS_ALLOWED", (1, 1000))
-    assert len(kernel(Z).values) == N // 3
+    assert len(kernel(Z).values) == N * 2 // 5
     monkeypatch.setattr(smoother, "_LANDMARKS_ALLOWED", (1, 12))
     monkeypatch.setattr(smoother, "_CANDIDATES", N)
     few = kernel(Z)

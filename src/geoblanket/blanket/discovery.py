@@ -57,15 +57,19 @@ class Discovery:
     def summary(self) -> dict[str, Any]:
         """Return counts for each grouping, as JSON values.
 
-        `groups`, and which of them are `empty`, have `too_few` samples (but some), are `constant` or `tested` at order
-        1; the `tests` done; and the number of tested groups by blanket size, and of those that are `capped`.
+        `groups`, and which of them are `empty`, have `too_few` samples (but some), are `constant`, `unresolved` or
+        `tested` at order 1; the `tests` done; the number of tested groups by blanket size, of those that are `capped`,
+        and of those that are so because a later order is unresolved (`unresolved_later`).
         """
         return {str(by): _count(rows) for (by,), rows in self._joined.group_by("by", maintain_order=True)}
 
     @property
     def _joined(self) -> pl.DataFrame:
         first = self.findings.filter(pl.col("m") == 1).select("group", "status", "available")
-        tests = self.findings.group_by("group").agg((pl.col("status") == "tested").sum().alias("tests"))
+        status = pl.col("status")
+        tests = self.findings.group_by("group").agg(
+            (status == "tested").sum().alias("tests"), (status == "unresolved").any().alias("unresolved_later")
+        )
         return self.blankets.join(first, on="group").join(tests, on="group").sort("group")
 
 
@@ -78,6 +82,8 @@ def _count(groups: pl.DataFrame) -> dict[str, Any]:
         "empty": groups.filter(pl.col("available") == 0).height,
         "too_few": groups.filter((pl.col("status") == "too_few") & (pl.col("available") > 0)).height,
         "constant": groups.filter(pl.col("status") == "constant").height,
+        "unresolved": groups.filter(pl.col("status") == "unresolved").height,
+        "unresolved_later": known.filter(pl.col("capped") & pl.col("unresolved_later")).height,
         "tests": int(groups["tests"].sum()),
         "sizes": {str(size): count for size, count in sizes.iter_rows()},
         "capped": int(known["capped"].sum()),
@@ -109,8 +115,8 @@ def discover(
 
     A sample is a step of a walk with enough steps before it. For order m = 1, 2, ... the hypothesis that X_t is
     independent of X_{t-m-1} given X_{t-1}, ..., X_{t-m} is tested, until it is not rejected: that m is the size of the
-    blanket. The result is the same for any number of workers, and for a group it does not depend on which other
-    groups are tested.
+    blanket. Where a test cannot resolve an order, that is the least that the blanket can be, and testing stops. The
+    result is the same for any number of workers, and for a group it does not depend on which other groups are tested.
 
     Parameters
     ----------
@@ -267,6 +273,11 @@ class _Board:
         result: npt.NDArray[np.bool_] = (earlier & ~self.rejected[:, : m - 1]).any(axis=1)
         return result
 
+    def unresolved_before(self, m: int) -> npt.NDArray[np.bool_]:
+        """Return in which groups a smaller order could not be resolved."""
+        result: npt.NDArray[np.bool_] = (self.status[:, : m - 1] == STATUSES.index("unresolved")).any(axis=1)
+        return result
+
     def put(self, outcome: Outcome, *, alpha: float) -> None:
         at = outcome.group - self.first_group, outcome.m - 1
         self.status[at] = STATUSES.index(outcome.status)
@@ -334,6 +345,10 @@ class _Run:
             board.outside = samples.outside
         skipped = board.kept_before(m) & self.plan.stop_early
         board.status[skipped, m - 1] = STATUSES.index("imputed")
+        # Whether a blanket ends at an order that was not resolved is unknown, so a larger one would tell nothing.
+        unclear = board.unresolved_before(m) & ~skipped & self.plan.stop_early
+        board.status[unclear, m - 1] = STATUSES.index("unresolved")
+        skipped |= unclear
         open_groups = np.flatnonzero(~skipped & (samples.available >= self.plan.smallest_group)).tolist()
         known = [self.finished.get((board.first_group + group, m)) for group in open_groups]
         done = 0

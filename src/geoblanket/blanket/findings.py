@@ -14,9 +14,12 @@ from geoblanket.errors import InputError
 
 __all__ = ["FINDINGS_SCHEMA", "STATUSES", "blanket_sizes", "read_findings", "scan_findings", "write_findings"]
 
-STATUSES = ("tested", "imputed", "too_few", "constant")
+STATUSES = ("tested", "imputed", "too_few", "constant", "unresolved")
 """`tested`: the test decided; `imputed`: not tested, and taken as not rejected because a smaller blanket was not;
-`too_few`: fewer samples than asked for; `constant`: the vehicles of the sample do not move enough to tell."""
+`too_few`: fewer samples than asked for; `constant`: the vehicles of the sample do not move enough to tell;
+`unresolved`: the sample cannot tell memory from what its regressions could not follow, at this order or, where
+discovery stopped there, at a smaller one."""
+_UNTESTED = ("too_few", "constant", "unresolved")
 
 FINDINGS_SCHEMA: dict[str, pl.DataType] = {
     "group": pl.Int32(),
@@ -113,7 +116,7 @@ def blanket_sizes(findings: pl.DataFrame) -> pl.DataFrame:
     rejected = (pl.col("status") == "tested") & pl.col("rejected")
     ended = pl.col("m").filter(~rejected).min()
     size = pl.coalesce(ended, pl.col("m").max())
-    untested = pl.col("status").is_in(["too_few", "constant"])
+    untested = pl.col("status").is_in(_UNTESTED)
     return (
         findings.group_by("group", "by", "hour", "speed_mph", "region", maintain_order=True)
         .agg(

@@ -60,7 +60,8 @@ class IndependenceTest(Protocol):
         Raises
         ------
         UntestableError
-            If the sample cannot decide: too few rows, or an x or y that never changes.
+            If the sample cannot decide: too few rows, an x or y that never changes, or a dependence that may be what
+            the test's regressions on z could not follow.
         ParameterError
             If numbers are not finite or shapes do not agree.
         """

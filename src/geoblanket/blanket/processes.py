@@ -26,7 +26,7 @@ LARGEST_ORDER = 4
 
 _MEMORY = {1: (), 2: (0.30,), 3: (0.40, 0.30), 4: (0.35, 0.15, 0.30)}
 """a_l by order."""
-_STEP_M = 150.0
+STEP_M = 150.0
 """Mean scale of the random part of a step, metres."""
 _FIELD_M = 110.0
 """Root mean square of each component of f, metres."""
@@ -36,7 +36,7 @@ _TURN = 0.6
 """Root mean square of the angle of R, radians."""
 _WAY_BACK = 0.1
 _DEGREES_OF_FREEDOM = 3.0
-_BURN_IN = 8
+BURN_IN = 8
 
 
 def simulate_windows(
@@ -79,18 +79,18 @@ def simulate_windows(
     if order not in _MEMORY:
         raise ParameterError(f"The order must be from 1 to {LARGEST_ORDER}. Got {order} instead.")
     rng = np.random.default_rng(seed)
-    waves = _Waves(rng, _WAVELENGTH_M[field], sharp=field == "rough")
+    waves = Waves(rng, _WAVELENGTH_M[field], sharp=field == "rough")
     position = rng.uniform(-CITY_SIDE_M / 2, CITY_SIDE_M / 2, (samples, 2))
-    steps = [_STEP_M * rng.normal(size=(samples, 2)) for _ in range(LARGEST_ORDER)]
+    steps = [STEP_M * rng.normal(size=(samples, 2)) for _ in range(LARGEST_ORDER)]
     locations = [position]
-    for _ in range(_BURN_IN + length):
+    for _ in range(BURN_IN + length):
         east, north, turn, scale = waves(position)
         step = _FIELD_M * np.stack([east, north], axis=1) + _WAY_BACK * (
             np.clip(position, -CITY_SIDE_M / 2, CITY_SIDE_M / 2) - position
         )
         for memory, past in zip(_MEMORY[order], steps, strict=False):
-            step += memory * _rotated(past, _TURN * turn)
-        step += _STEP_M * (1 + 0.4 * np.tanh(scale))[:, None] * _noise(rng, noise, samples)
+            step += memory * rotated(past, _TURN * turn)
+        step += STEP_M * (1 + 0.4 * np.tanh(scale))[:, None] * _noise(rng, noise, samples)
         moved = position + step * (rng.random((samples, 1)) >= stops)
         if spacing_m:
             moved = spacing_m * np.round(moved / spacing_m)
@@ -100,7 +100,7 @@ def simulate_windows(
     return np.stack(locations[: -length - 1 : -1], axis=1)
 
 
-class _Waves:
+class Waves:
     """Four random functions of position, each of mean square about 1."""
 
     def __init__(self, rng: np.random.Generator, wavelength_m: float, *, sharp: bool) -> None:
@@ -118,7 +118,7 @@ class _Waves:
         return result
 
 
-def _rotated(steps: Floats, angle: Floats) -> Floats:
+def rotated(steps: Floats, angle: Floats) -> Floats:
     cosine, sine = np.cos(angle), np.sin(angle)
     east, north = steps.T
     return np.stack([cosine * east - sine * north, sine * east + cosine * north], axis=1)

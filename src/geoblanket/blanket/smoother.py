@@ -22,7 +22,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from geoblanket._geodesy import Floats
 
-__all__ = ["Basis", "Fit", "affine_basis", "fit_ridge", "kernel_basis", "median_distance", "traces"]
+__all__ = ["Basis", "Fit", "affine_basis", "fit_ridge", "kernel_basis", "leverage", "median_distance", "traces"]
 
 _PENALTIES = 10.0 ** np.arange(-7.0, 1.5, 0.5)
 """Ridge penalties to choose from, each times the number of rows."""
@@ -30,9 +30,10 @@ _MOST_FREEDOM = 0.7
 """A regression may use at most this share of the rows as degrees of freedom."""
 _UNREPRESENTED = 0.01
 """Share of a row's kernel that landmarks may leave unrepresented."""
-_ROWS_PER_LANDMARK = 3
-"""There are as many landmarks as that takes, but at most one for so many rows."""
-_LANDMARKS_ALLOWED = (300, 1000)
+_ROWS_PER_LANDMARK = 2.5
+"""There are as many landmarks as that takes, but at most one for so many rows. With 3, regressions
+do not converge where turns differ from place to place and m = 2; with 2, a test takes half as long again."""
+_LANDMARKS_ALLOWED = (300, 700)
 """That limit is never below the first of these, nor above the second."""
 _CANDIDATES = 2
 """Landmarks are taken from this many times as many rows, at random."""
@@ -64,6 +65,8 @@ class Fit:
     """What is left of each target, shape (n, targets)."""
     removed: Floats
     """Where the residuals of a target t are (I - H) t, the eigenvalues of I - (I - H)², shape (k, targets)."""
+    score: float
+    """Estimate of the mean square with which all targets together would be mispredicted, with one penalty for all."""
 
 
 def median_distance(points: Floats, rng: np.random.Generator) -> float:
@@ -85,8 +88,8 @@ def affine_basis(columns: Floats) -> Floats:
     return np.column_stack([np.full(len(columns), len(columns) ** -0.5), kept])
 
 
-def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> Basis:
-    """Return the basis of the kernel exp(-|a - b|² / 2) between points.
+def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> tuple[Basis, Basis]:
+    """Return the basis of the kernel exp(-|a - b|² / 2) between points, and a coarser basis with half the landmarks.
 
     Parameters
     ----------
@@ -97,14 +100,21 @@ def kernel_basis(affine: Floats, points: Floats, rng: np.random.Generator) -> Ba
     """
     features = _features(points, rng)
     features -= affine @ (affine.T @ features)
-    values, vectors = np.linalg.eigh(features.T @ features)
-    kept = values > _NEGLIGIBLE * max(values[-1], 1.0)
+    gram = features.T @ features
+    half = len(gram) // 2
+    return _diagonal(affine, features, gram), _diagonal(affine, features[:, :half], gram[:half, :half])
+
+
+def _diagonal(affine: Floats, features: Floats, gram: Floats) -> Basis:
+    """Return the basis of a kernel whose features have these products with one another."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > _NEGLIGIBLE * max(values.max(initial=0), 1.0)
     return Basis(affine, features @ (vectors[:, kept] / np.sqrt(values[kept])), values[kept])
 
 
 def _features(points: Floats, rng: np.random.Generator) -> Floats:
     """Return columns whose products between rows are the kernel, but for what landmarks do not represent."""
-    every, most = np.arange(len(points)), int(np.clip(len(points) // _ROWS_PER_LANDMARK, *_LANDMARKS_ALLOWED))
+    every, most = np.arange(len(points)), int(np.clip(len(points) / _ROWS_PER_LANDMARK, *_LANDMARKS_ALLOWED))
     chosen = rng.choice(every, _CANDIDATES * most, replace=False) if _CANDIDATES * most < len(every) else every
     candidates, others = points[chosen], np.delete(every, chosen)
     factor, pivots, rank, _ = dpstrf(_half_kernel(candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
@@ -145,25 +155,45 @@ def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
     together
         All targets get the same penalty: they are the components of one vector, in whatever directions.
     """
-    n = len(targets)
     left = targets - basis.affine @ (basis.affine.T @ targets)
     coordinates = basis.vectors.T @ left
-    kept = basis.values / (basis.values + n * _PENALTIES[:, None])
-    freedom = basis.affine.shape[1] + kept.sum(axis=1)
-    errors = (left**2).sum(axis=0) - (1 - (1 - kept) ** 2) @ coordinates**2
-    scores = n * errors / np.maximum(n - freedom, 1e-9)[:, None] ** 2
-    scores[freedom > max(_MOST_FREEDOM * n, freedom.min())] = np.inf
+    kept = basis.values / (basis.values + len(targets) * _PENALTIES[:, None])
+    scores = _scores(basis, left, coordinates, kept)
     chosen = np.full(targets.shape[1], scores.sum(axis=1).argmin()) if together else scores.argmin(axis=0)
     share_left = (1 - kept[chosen].T) ** _TIMES
     residuals = left - basis.vectors @ ((1 - share_left) * coordinates)
-    return Fit(residuals, 1 - share_left**2)
+    return Fit(residuals, 1 - share_left**2, float(scores.sum(axis=1).min()))
 
 
-def traces(basis: Basis, removed: Floats, other_removed: Floats) -> tuple[Floats, Floats]:
-    """Return, for pairs of targets with residuals A u and B v, the traces of A² B² and of diag(A²) diag(B²).
+def _scores(basis: Basis, left: Floats, coordinates: Floats, kept: Floats) -> Floats:
+    """Return the scores of generalised cross-validation, shape (penalties, targets)."""
+    n = len(left)
+    freedom = basis.affine.shape[1] + kept.sum(axis=1)
+    errors = (left**2).sum(axis=0) - (1 - (1 - kept) ** 2) @ coordinates**2
+    scores: Floats = n * errors / np.maximum(n - freedom, 1e-9)[:, None] ** 2
+    scores[freedom > max(_MOST_FREEDOM * n, freedom.min())] = np.inf
+    return scores
 
-    If u and v are independent noise of variance 1, the first is the variance of Σ_i (A u)_i (B v)_i and the second the
-    mean of Σ_i (A u)_i² (B v)_i².
+
+def leverage(basis: Basis, penalty: float) -> Floats:
+    """Return how much each row decides its own fitted value in a ridge regression, in [0, 1], shape (n,).
+
+    It is near 1 where a row has no neighbours within the bandwidth, and near 0 where it has many.
+
+    Parameters
+    ----------
+    penalty
+        Of the kernel part; the kernel of a row with itself is 1.
+    """
+    kept: Floats = basis.vectors**2 @ (basis.values / (basis.values + penalty))
+    return np.asarray(np.minimum((basis.affine**2).sum(axis=1) + kept, 1.0))
+
+
+def traces(basis: Basis, removed: Floats, other_removed: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return, for pairs of targets with residuals A u and B v, the traces of W A² W B² and of W² diag(A²) diag(B²).
+
+    If u and v are independent noise of variance 1, the first is the variance of Σ_i w_i (A u)_i (B v)_i and the second
+    the mean of Σ_i w_i² (A u)_i² (B v)_i².
 
     Parameters
     ----------
@@ -171,9 +201,16 @@ def traces(basis: Basis, removed: Floats, other_removed: Floats) -> tuple[Floats
         That of both regressions.
     removed, other_removed
         `Fit.removed` of the first and of the second targets, shapes (k, pairs).
+    weights
+        w, the diagonal of W, shape (n,).
     """
-    outside = 1 - (basis.affine**2).sum(axis=1)
-    unfitted = outside.sum() - len(basis.values)
-    squares = basis.vectors**2
-    one, other = (np.maximum(outside[:, None] - squares @ part, 0) for part in (removed, other_removed))
-    return unfitted + ((1 - removed) * (1 - other_removed)).sum(axis=0), (one * other).sum(axis=0)
+    affine, vectors = basis.affine, basis.vectors
+    lengths, squares = (affine**2).sum(axis=1), vectors**2
+    # The product of a matrix with itself takes half the time of one with another.
+    halfway = np.sqrt(weights)[:, None] * vectors
+    # A² is I - F Fᵀ - V diag(removed) Vᵀ, with the affine part F; the trace is that of the products of these terms.
+    unfitted = (weights**2 * (1 - 2 * lengths)).sum() + ((affine.T * weights @ affine) ** 2).sum()
+    once = weights**2 @ squares - ((affine.T * weights @ vectors) ** 2).sum(axis=0)
+    twice = (removed * ((halfway.T @ halfway) ** 2 @ other_removed)).sum(axis=0)
+    one, other = (np.maximum((1 - lengths)[:, None] - squares @ part, 0) for part in (removed, other_removed))
+    return unfitted - once @ (removed + other_removed) + twice, weights**2 @ (one * other)

@@ -110,7 +110,8 @@ def compare_blankets(
     Returns
     -------
     frame
-        A row for each tested group of `by`: `blanket_sizes` and `true_order`; and lists with a number for each m:
+        A row for each group of `by` that was tested or left unresolved (its `order` is null then, if that was at order
+        1): `blanket_sizes` and `true_order`; and lists with a number for each m:
         `available` samples, `p_values`, and `share_above`, the share of samples drawn by an order above m.
     """
     loaded = load_walks(walks, roads)
@@ -129,7 +130,9 @@ def compare_blankets(
         }
     )
     by_order = mine.group_by("group").agg("available", pl.col("p_value").alias("p_values"))
-    tested = blanket_sizes(mine).drop_nulls("order")
+    # A refusal at order 1 is an answer, and not the true one: without it, agreement would look better than it is.
+    refused = mine.filter(pl.col("m") == 1, pl.col("status") == "unresolved")["group"]
+    tested = blanket_sizes(mine).filter(pl.col("order").is_not_null() | pl.col("group").is_in(refused.implode()))
     return tested.join(truth, on="group").join(by_order, on="group").sort("group")
 
 

@@ -146,10 +146,12 @@ def _print_facts(facts: dict[str, Any]) -> None:
                 ("  empty", f"{count['empty']:,}", ""),
                 ("  too few samples", f"{count['too_few']:,}", ""),
                 ("  hardly any movement", f"{count['constant']:,}", ""),
+                ("  not resolved", f"{count['unresolved']:,}", ""),
                 ("  tested", f"{count['tested']:,}", ""),
                 ("tests", f"{count['tests']:,}", ""),
                 *sizes,
                 ("  of them the least that it can be", f"{count['capped']:,}", ""),
+                ("    because the next order was not resolved", f"{count['unresolved_later']:,}", ""),
             ],
         )
 

@@ -28,6 +28,15 @@ def test_untested_groups_do_not_count() -> None:
     assert rejection_table(findings)["tested"].to_list() == [50, 50]
 
 
+def test_hypotheses_that_were_not_resolved_are_counted_apart() -> None:
+    refused = (pl.col("hour") == 0) & (pl.col("m") == 2)
+    findings = made_up(by_chance).with_columns(
+        status=pl.when(refused).then(pl.lit("unresolved")).otherwise("status"),
+        rejected=pl.when(~refused).then("rejected"),
+    )
+    assert rejection_table(findings).sort("m").select("tested", "unresolved").rows() == [(60, 0), (50, 10)]
+
+
 def test_sizes_are_shares_of_groups() -> None:
     sizes = size_table(blanket_sizes(made_up(by_size)))
     assert sizes["groups"].sum() == 60

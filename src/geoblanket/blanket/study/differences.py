@@ -37,13 +37,16 @@ def rejection_table(findings: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     frame
-        `by`, `m`, `tested`, `rejected` (p ≤ α), `rejected_adjusted` (Benjamini and Hochberg over the groups, at 5 %),
-        `share` (rejected / tested), `low` and `high` (Wilson's 95 % interval of the share), `median_p`,
-        `share_above_09` (p > 0.9; a tenth of them would be, were every hypothesis true), `median_n`.
+        `by`, `m`, `tested`, `unresolved` (the test could not tell), `rejected` (p ≤ α), `rejected_adjusted` (Benjamini
+        and Hochberg over the groups, at 5 %), `share` (rejected / tested), `low` and `high` (Wilson's 95 % interval of
+        the share), `median_p`, `share_above_09` (p > 0.9; a tenth of them would be, were every hypothesis true),
+        `median_n`.
     """
-    tested = findings.filter(pl.col("status") == "tested")
+    unresolved = (pl.col("status") == "unresolved").sum().over("by", "m").alias("unresolved")
+    tested = findings.with_columns(unresolved).filter(pl.col("status") == "tested")
     table = tested.group_by("by", "m", maintain_order=True).agg(
         pl.len().alias("tested"),
+        pl.col("unresolved").first(),
         pl.col("rejected").sum().alias("rejected"),
         (pl.col("p_adjusted") <= 0.05).sum().alias("rejected_adjusted"),
         pl.col("rejected").mean().alias("share"),

@@ -25,12 +25,15 @@ __all__ = [
 def add_rejections(page: Page, study: Study) -> None:
     """Add the table of rejections by grouping and order."""
     page.table(
-        ("groups by", "|B|", "tested", "rejected", "share", "after correction", "median p", "p > 0.9", "median n"),
+        (
+            "groups by", "|B|", "tested", "not resolved", "rejected", "share", "after correction", "median p",
+            "p > 0.9", "median n",
+        ),
         [
             (
-                row["by"], str(row["m"]), f"{row['tested']:,}", f"{row['rejected']:,}", share(row["share"]),
-                f"{row['rejected_adjusted']:,}", p_text(row["median_p"]), share(row["share_above_09"]),
-                f"{row['median_n']:,.0f}",
+                row["by"], str(row["m"]), f"{row['tested']:,}", f"{row['unresolved']:,}", f"{row['rejected']:,}",
+                share(row["share"]), f"{row['rejected_adjusted']:,}", p_text(row["median_p"]),
+                share(row["share_above_09"]), f"{row['median_n']:,.0f}",
             )
             for row in study.rejections.iter_rows(named=True)
         ],
