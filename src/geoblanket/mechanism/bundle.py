@@ -92,6 +92,7 @@ def load_bundle(
     domain: str | None = None,
     minimum_version: int = 0,
     largest_bytes: int = LARGEST_BYTES,
+    largest_work: int = LARGEST_WORK,
     content: bytes | None = None,
 ) -> Bundle:
     """Read a bundle and verify every mechanism in it, exactly, before anything is returned.
@@ -109,6 +110,8 @@ def load_bundle(
         Older bundles are refused.
     largest_bytes
         Larger files are refused before they are read.
+    largest_work
+        Files that would take more elementary steps to verify, by estimate, are refused before it begins.
     content
         The bytes of the file, where it was read already: what is verified is then these bytes, whatever becomes of the
         file.
@@ -132,7 +135,7 @@ def load_bundle(
         content=content,
     )
     return Bundle(
-        mechanisms=tuple(file.verified()),
+        mechanisms=tuple(file.verified(largest_work=largest_work)),
         version=file.header.version,
         domain=file.header.domain,
         disclosed=file.header.disclosed,

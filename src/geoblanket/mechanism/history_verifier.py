@@ -49,7 +49,7 @@ Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 
 _TURN_E7: Final = 3_600_000_000
-_BLOCK: Final = 1 << 21
+_BLOCK: Final = 1 << 20
 """Floats in memory at a time."""
 _MOST_MEMBERS: Final = 1 << 22
 """Places of all cells of one lag together: they are held in memory."""
@@ -69,7 +69,7 @@ class PlacesOfCity:
         self.count = len(places_e7)
         self._vectors = unit_vectors(self.lat_e7 * 1e-7, self.lon_e7 * 1e-7)
         self._cosine = cosine(self.lat_e7)
-        self._near: tuple[Ints, Ints, Floats, float] | None = None
+        self._near: _Near | None = None
 
     def distance_mm(self, some: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Floats:
         """Return great-circle distances by the chord, millimetres, shape (some, others)."""
@@ -81,13 +81,13 @@ class PlacesOfCity:
         mm: Floats = np.arcsin(half_chord) * (2000 * EARTH_RADIUS_M)
         return mm
 
-    def near(self) -> tuple[Ints, Ints, Floats, float]:
-        """Return pairs of places with their distances, and how far apart all others are at least; millimetres."""
+    def near(self) -> _Near:
+        """Return which places are near to each one."""
         if self._near is None:
             self._near = self._find_near()
         return self._near
 
-    def _find_near(self) -> tuple[Ints, Ints, Floats, float]:
+    def _find_near(self) -> _Near:
         everywhere = np.arange(self.count)
         step = max(1, _BLOCK // self.count)
         blocks = [everywhere[start : start + step] for start in range(0, self.count, step)]
@@ -101,9 +101,9 @@ class PlacesOfCity:
         for block in blocks:
             distance = self.distance_mm(block, everywhere)
             row, column = np.nonzero(distance < beyond)
-            pairs.append((block[row], column, distance[row, column]))
-        place, other, mm = (np.concatenate(part) for part in zip(*pairs, strict=True))
-        return place, other, mm, beyond
+            pairs.append((np.bincount(row, minlength=len(block)), column.astype(np.int32), distance[row, column]))
+        count, other, mm = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        return _Near(np.append(0, count.cumsum()), other, mm, beyond)
 
     def nearest_of(self, listed: Ints, asked: Ints | None = None) -> Ints:
         """Return the position in `listed` of the nearest to each of some (by default all); of equals, the first."""
@@ -117,6 +117,25 @@ class PlacesOfCity:
             north = self.lat_e7[listed][:, None] - self.lat_e7[some]
             result[start : start + step] = (north * north + east * east).argmin(axis=0)
         return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Near:
+    """The places near to each place, and how far away they are."""
+
+    start: Ints
+    """Where those of each place begin in the other two, shape (P + 1,)."""
+    other: Indices
+    mm: Floats
+    beyond_mm: float
+    """All other places are at least so far away, millimetres."""
+
+    def of(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return positions of all that are near to some places, and for each the number of the place among them."""
+        count = self.start[places + 1] - self.start[places]
+        which = np.repeat(np.arange(len(places)), count)
+        position = np.arange(len(which)) - np.repeat(count.cumsum() - count, count) + self.start[places][which]
+        return position, which
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,14 +245,14 @@ def first_too_far(
     stand_in
         The place of some zone that each place counts as at present, shape (P,).
     """
-    present_mm = _present_mm(tree, city, stand_in)
+    present = _PresentDistances(tree, city, stand_in)
     lags = [
         _CellDistances(tree.lags[lag], city, weight / 1e6 if weight != NEVER_MM else np.inf)
         for lag, weight in enumerate(weights_micro, start=1)
     ]
     now = tree.lags[0].node
     for leaves in _blocks(now, max(1, _BLOCK // len(now))):
-        on_map = present_mm[now[leaves]][:, now]
+        on_map = np.repeat(present.of(int(now[leaves.start]))[now][None], leaves.stop - leaves.start, axis=0)
         for lag, cells in enumerate(lags, start=1):
             node = tree.lags[lag].node
             on_map += cells.between(node[leaves])[:, node]
@@ -247,19 +266,29 @@ def first_too_far(
     return None
 
 
-def _present_mm(tree: RuleTree, city: PlacesOfCity, stand_in: Indices) -> Floats:
-    """Return the least distance between present places that count as two of the zone's, shape (places, places)."""
-    node = np.searchsorted(tree.present, stand_in)
-    served = np.flatnonzero(tree.present[np.minimum(node, len(tree.present) - 1)] == stand_in)
-    served = served[np.argsort(node[served], kind="stable")]
-    starts = np.searchsorted(node[served], np.arange(len(tree.present)))
-    result = np.full((len(tree.present), len(tree.present)), np.inf)
-    step = max(1, _BLOCK // len(served))
-    for start in range(0, len(served), step):
-        some = served[start : start + step]
-        nearest = np.minimum.reduceat(city.distance_mm(some, served), starts, axis=1)
-        np.minimum.at(result, node[some], nearest)
-    return result
+class _PresentDistances:
+    """The least distances between present places that count as two of the zone's."""
+
+    def __init__(self, tree: RuleTree, city: PlacesOfCity, stand_in: Indices) -> None:
+        self._city = city
+        node = np.searchsorted(tree.present, stand_in)
+        served = np.flatnonzero(tree.present[np.minimum(node, len(tree.present) - 1)] == stand_in)
+        self._served = served[np.argsort(node[served], kind="stable")]
+        self._starts = np.searchsorted(node[self._served], np.arange(len(tree.present) + 1))
+        self._last: tuple[int, Floats] = (-1, np.empty(0))
+
+    def of(self, node: int) -> Floats:
+        """Return those from one of the zone's places to all of them, millimetres."""
+        if self._last[0] == node:
+            return self._last[1]
+        mine = self._served[self._starts[node] : self._starts[node + 1]]
+        result = np.full(len(self._starts) - 1, np.inf)
+        step = max(1, _BLOCK // len(self._served))
+        for start in range(0, len(mine), step):
+            distance = self._city.distance_mm(mine[start : start + step], self._served)
+            np.minimum(result, np.minimum.reduceat(distance.min(axis=0), self._starts[:-1]), out=result)
+        self._last = (node, result)
+        return result
 
 
 def _blocks(node: Ints, most: int) -> Iterator[slice]:
@@ -300,17 +329,18 @@ class _CellDistances:
 
     def _from(self, above: int, nodes: Ints) -> Floats:
         wanted, which = np.unique(nodes, return_inverse=True)
-        place, other, mm, beyond = self._city.near()
+        near = self._city.near()
         result = np.empty((len(wanted), self._lag.count))
         step = max(1, _BLOCK // max(self._city.count, len(self._places)))
         for start in range(0, len(wanted), step):
             some = wanted[start : start + step]
-            position = np.full(self._lag.count, -1)
-            position[some] = np.arange(len(some))
-            member = position[self._cell_of[above]][place]
-            inside = member >= 0
-            to_place = np.full((len(some), self._city.count), beyond)
-            np.minimum.at(to_place, (member[inside], other[inside]), mm[inside])
+            number = np.full(self._lag.count, -1)
+            number[some] = np.arange(len(some))
+            of_place = number[self._cell_of[above]]
+            members = np.flatnonzero(of_place >= 0)
+            position, member = near.of(members)
+            to_place = np.full((len(some), self._city.count), near.beyond_mm)
+            np.minimum.at(to_place, (of_place[members[member]], near.other[position]), near.mm[position])
             to_cell = np.full((len(some), self._lag.count), np.inf)
             to_cell[:, self._cells] = np.minimum.reduceat(to_place[:, self._places], self._starts, axis=1)
             to_cell[:, self._undivided] = 0.0

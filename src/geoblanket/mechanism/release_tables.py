@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket import __version__
-from geoblanket.errors import InputError
 from geoblanket.mechanism._bundle_contents import Bundle, BundledMechanism
 from geoblanket.mechanism._bundle_domain import Indices, Ints
 from geoblanket.mechanism._bundle_file import LARGEST_BYTES, BundleFile
@@ -113,14 +112,13 @@ class ReleaseTables:
 
         See `load_bundle` for the other parameters and the errors.
         """
-        content = _content(Path(path), largest_bytes)
         file = BundleFile.read(
             path,
             public_key=public_key,
             allow_unsigned=allow_unsigned,
             domain=domain,
             minimum_version=minimum_version,
-            content=content,
+            largest_bytes=largest_bytes,
         )
         # The hash is of the bytes in memory: a file that changes on the way cannot be another one than was hashed.
         known = is_known(file.sha256)
@@ -136,19 +134,6 @@ class ReleaseTables:
             places_e7=file.places_e7,
             sha256=file.sha256,
         )
-
-
-def _content(path: Path, largest_bytes: int) -> bytes:
-    if not path.is_file():
-        raise InputError("no such file", path=path)
-    try:
-        with path.open("rb") as file:
-            content = file.read(largest_bytes + 1)
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
-    if len(content) > largest_bytes:
-        raise InputError(f"has more than the {largest_bytes} bytes allowed", path=path)
-    return content
 
 
 def _known(file: BundleFile) -> Sequence[ReleaseTable]:

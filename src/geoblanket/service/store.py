@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -209,9 +210,9 @@ def _read(path: Path) -> bytes:
         for _ in range(_ATTEMPTS):
             before = _stamp(path)
             with path.open("rb") as file:
-                content = file.read(LARGEST_BYTES + 1)
-            if len(content) > LARGEST_BYTES:
-                raise InputError(f"has more than {LARGEST_BYTES} bytes", path=path)
+                if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
+                    raise InputError(f"has more than {LARGEST_BYTES} bytes", path=path)
+                content = file.read()
             if before == _stamp(path):
                 return content
             time.sleep(_PAUSE_S)
