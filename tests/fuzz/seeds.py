@@ -20,6 +20,7 @@ from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import partition_zones, write_zones
 from geoblanket.traces.importing import import_traces
+from tests.audit import hostile
 from tests.blanket.made_findings import ABOUT, learnable, make_findings
 from tests.blanket.test_predictor_file import small
 from tests.mechanism.bundles import save_located, save_plain
@@ -106,6 +107,7 @@ def make_seeds(folder: Path) -> Seeds:
     save_predictor(Predictor(predictor.encoding, predictor.network, origin), folder / "town.blanket")
     save_located(folder / "located.bundle")
     save_plain(folder / "plain.bundle")
+    (folder / "histories.bundle").write_bytes(hostile.SOUND["unlisted in the middle, stated rightly"]())
     (folder / "build.toml").write_text(example_config(), encoding="utf-8")
     shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"
     (folder / "experiment.toml").write_bytes(shipped.read_bytes())

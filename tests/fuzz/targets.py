@@ -21,6 +21,7 @@ from geoblanket.roads.importer import import_roads
 from geoblanket.roads.zones import partition_zones, read_zones
 from geoblanket.traces.importing import TraceFormat, import_traces
 from geoblanket.traces.info import describe_traces
+from tests.audit.second_verifier import check, parse
 from tests.fuzz.mutations import (
     Mutation,
     inside_gzip,
@@ -68,7 +69,11 @@ def accepted(bundle_path: Path) -> None:
 
     Whatever is checked here must follow from the promise alone: the bytes are anybody's.
     """
-    load_bundle(bundle_path)
+    content = bundle_path.read_bytes()
+    if parse(content).places:
+        findings = check(content)
+        if not findings.holds:
+            raise AssertionError(f"A bundle that breaks its promise was accepted: {findings}")
 
 
 def _walks(path: Path, seeds: Seeds) -> None:
@@ -133,9 +138,12 @@ TARGETS: dict[str, Target] = {
     "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
     "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
-    "bundle": Target("bundle", ("located.bundle", "plain.bundle"), _bundle, _ARRAYS),
+    "bundle": Target("bundle", ("located.bundle", "histories.bundle", "plain.bundle"), _bundle, _ARRAYS),
     "release-tables": Target(
-        "bundle", ("located.bundle",), lambda path, _: ReleaseTables.read(path, is_known=lambda _: True), _ARRAYS
+        "bundle",
+        ("located.bundle", "histories.bundle"),
+        lambda path, _: ReleaseTables.read(path, is_known=lambda _: True),
+        _ARRAYS,
     ),
 }
 """By name."""

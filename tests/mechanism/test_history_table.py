@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism import history_table
 from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.nearest import squared_distance
 from tests.build.worlds import grid, places_at
 
 LINE = coordinates_e7(places_at(np.arange(8) * 300.0, np.zeros(8)))
@@ -84,6 +87,24 @@ def test_a_million_histories_take_about_a_second() -> None:
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=5).map(lambda past: [past[0] % 2 + 2, *past[1:]]))
 def test_one_history_has_the_row_that_it_has_among_many(history: list[int]) -> None:
     assert TABLE.row_of_one(history) == TABLE.row_of([history])[0]
+
+
+def test_the_work_for_one_history_does_not_tell_whether_its_past_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device's latency would tell: the same arrays are compared, of the same sizes, whatever the places."""
+    compared: list[int] = []
+
+    def counting(north: np.ndarray, east: np.ndarray, cosine_at: float) -> np.ndarray:
+        compared.append(north.size)
+        return squared_distance(north, east, cosine_at)
+
+    monkeypatch.setattr(history_table, "squared_distance", counting)
+    seen = set()
+    for history in itertools.product([2, 3], range(8), range(8)):
+        compared.clear()
+        TABLE.row_of_one(history)
+        seen.add(tuple(compared))
+    # At t − 1 some place lists three, at t − 2 two at most; others are filled up.
+    assert seen == {(3, 2)}
 
 
 def test_one_history_outside_of_the_zone_has_no_row() -> None:
