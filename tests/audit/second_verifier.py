@@ -38,7 +38,7 @@ NEVER: Final = (1 << 63) - 1
 """In the file: the weight of a past that is known, and the distance of rows that no two histories join."""
 TIE_UM: Final = 1000
 TURN_E7: Final = 3_600_000_000
-ROUNDING_MM: Final = 1
+ROUNDING_MM: Final = 0
 """By so much a stated distance may exceed that of the places."""
 
 _PM_PER_UM: Final = 10**6

@@ -1,0 +1,54 @@
+"""Bundles as people build them: the demo's, and one of real streets and taxis, over every history there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.build.building import build_bundle
+from geoblanket.build.config import BuildConfig
+from geoblanket.cli.main import app
+from geoblanket.mobility.matching import match_traces
+from geoblanket.roads.components import in_largest_part
+from geoblanket.roads.importer import import_roads
+from geoblanket.traces.importing import import_traces
+from tests.audit.second_verifier import check, parse
+from tests.traces._files import REAL_DATA
+
+PORTO = REAL_DATA / "porto"
+CENTRE = (41.146, 41.158, -8.622, -8.604)
+"""South, north, west and east, degrees."""
+
+
+@pytest.mark.skipif(not PORTO.is_dir(), reason="the public Porto files are not in ../shared/data")
+def test_a_bundle_of_the_centre_of_porto(tmp_path: Path) -> None:
+    graph, _ = import_roads([PORTO / "nodes.csv", PORTO / "edges.csv"])
+    south, north, west, east = CENTRE
+    centre = graph.keep_nodes((graph.lat > south) & (graph.lat < north) & (graph.lon > west) & (graph.lon < east))
+    centre.keep_nodes(in_largest_part(centre)).save(tmp_path / "roads")
+    import_traces([PORTO / "train_sample.csv.gz"], tmp_path / "traces.parquet", format="porto")
+    match_traces(
+        tmp_path / "traces.parquet", tmp_path / "roads", tmp_path / "walks.parquet", spacing_m=250.0, method="nearest"
+    )
+    config = BuildConfig(
+        epsilon=4.0, history_weights=(1.0, 0.5), order=2, max_places=10, max_rows=40, gap=0.1, compare=False
+    )
+    build_bundle(tmp_path / "roads", tmp_path / "walks.parquet", tmp_path / "a.bundle", config=config, workers=1)
+    content = (tmp_path / "a.bundle").read_bytes()
+    contents = parse(content)
+    assert len(contents.places) >= 15
+    assert max(len(table.past_weights) for table in contents.tables) == 2
+    findings = check(content, slack_mm=0)
+    assert findings.holds, findings
+
+
+@pytest.mark.slow
+def test_the_bundle_of_the_demo(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")]).exit_code == 0
+    bundles = sorted((tmp_path / "demo").glob("*.bundle"))
+    assert len(bundles) == 2
+    for path in bundles:
+        findings = check(path.read_bytes(), slack_mm=0)
+        assert findings.holds, findings
