@@ -22,7 +22,7 @@ _COSINE_UNIT: Final = 2.0**-20
 _TURN_E7: Final = 3_600_000_000
 
 
-def cosine(lat_e7: Floats) -> Floats:
+def cosine(lat_e7: Floats | float) -> Floats:
     """Return what a degree of longitude counts at latitudes in 1e-7 degrees."""
     rounded: Floats = np.rint(np.cos(np.radians(lat_e7 * 1e-7)) / _COSINE_UNIT) * _COSINE_UNIT
     return rounded

@@ -1,35 +1,23 @@
-"""The place that a location belongs to: the nearest one, by a rule on which every machine agrees.
+"""The place that a location belongs to: the nearest one, by the rule of `geoblanket.mechanism.nearest`.
 
-A degree of longitude counts as many degrees of latitude as the cosine of the location's latitude, rounded to 2^-20. All
-that follows are sums and products of whole numbers of 1e-7 degrees, which floats hold exactly within nine degrees, and
-round in the same way everywhere beyond. Of equally near places the first one counts. All places are compared, whichever
-is the nearest: the time does not tell where it is.
+All places are compared, whichever is the nearest: the time does not tell where it is.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
 from geoblanket.mechanism._bundle_domain import Indices
+from geoblanket.mechanism.nearest import cosine, squared_distance
 
-__all__ = ["NearestPlace", "cosine"]
+__all__ = ["NearestPlace"]
 
-_COSINE_UNIT: Final = 2.0**-20
-_TURN_E7: Final = 3_600_000_000
 _SWAPPED_E7: Final = 100_000_000
 """Ten degrees: no vehicle is so far from all places, and would be among them with latitude and longitude exchanged."""
 _AMONG_E7: Final = 1_000_000
 """A tenth of a degree from the outermost places still counts as among them."""
-
-
-def cosine(lat_e7: Floats) -> Floats:
-    """Return what a degree of longitude counts at latitudes in 1e-7 degrees."""
-    rounded: Floats = np.rint(np.cos(np.radians(lat_e7 * 1e-7)) / _COSINE_UNIT) * _COSINE_UNIT
-    return rounded
 
 
 class NearestPlace:
@@ -53,15 +41,8 @@ class NearestPlace:
     def of(self, lat_e7: int, lon_e7: int) -> int:
         """Return the place nearest to a location in 1e-7 degrees, wherever on Earth it is."""
         # NumPy takes floats off an array twice as fast as whole numbers, to the same result.
-        east = self._lon - float(lon_e7)
-        if self._box[3] - lon_e7 > _TURN_E7 // 2 or lon_e7 - self._box[2] > _TURN_E7 // 2:
-            east -= np.rint(east / _TURN_E7) * _TURN_E7
-        east *= round(math.cos(math.radians(lat_e7 * 1e-7)) / _COSINE_UNIT) * _COSINE_UNIT
-        east *= east
-        north = self._lat - float(lat_e7)
-        north *= north
-        north += east
-        return int(north.argmin())
+        lat, lon = float(lat_e7), float(lon_e7)
+        return int(squared_distance(self._lat - lat, self._lon - lon, cosine(lat)).argmin())
 
     def _within(self, lat_e7: float, lon_e7: float, margin_e7: int) -> bool:
         south, north, west, east = self._box

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.release.nearest import NearestPlace, cosine
+from geoblanket.mechanism.nearest import cosine
+from geoblanket.release.nearest import NearestPlace
 
 __all__ = ["PlaceRaster"]
 

@@ -110,34 +110,31 @@ class _Regime:
         return result
 
     def draw_one(self, history: Sequence[int]) -> int:
-        zone, now = self._zones[history[0]], history[0]
-        if zone < 0:
-            now = int(self._inside[self._nearest_inside.of(*self.places_e7[now].tolist())])
-            zone = self._zones[now]
+        now = self._stand_ins[history[0]]
+        zone = self._zones[now]
         row = self._rows[zone].row_of_one((now, *history[1:]))
         return int(self.tables[zone].output_places[sampling.draw_cumulative(self._cumulative[zone][row])])
 
     def prepare(self) -> None:
-        self._nearest_inside.of(0, 0)
-        for one, rows, _ in zip(self.tables, self._rows, self._cumulative, strict=True):
-            rows.row_of_one(one.histories[0, :1].tolist())
+        for table, rows, _ in zip(self.tables, self._rows, self._cumulative, strict=True):
+            present = self._stand_ins[int(table.histories[0, 0])]
+            rows.row_of_one((present,))
+        self._zones  # noqa: B018  # made by looking at it
 
     @cached_property
     def stand_in(self) -> Indices:
         """The place that each one counts as, shape (P,): itself, or the nearest in a zone (of equals, the first)."""
         result = np.arange(len(self.places_e7), dtype=np.int32)
-        for place in np.flatnonzero(self._zone < 0).tolist():
-            result[place] = self._inside[self._nearest_inside.of(*self.places_e7[place].tolist())]
+        inside, outside = np.flatnonzero(self._zone >= 0), np.flatnonzero(self._zone < 0)
+        nearest = NearestPlace(self.places_e7[inside])
+        for place in outside.tolist():
+            result[place] = inside[nearest.of(*self.places_e7[place].tolist())]
         return result
 
     @cached_property
-    def _inside(self) -> Indices:
-        """The places that are in a zone, ascending."""
-        return np.flatnonzero(self._zone >= 0).astype(np.int32)
-
-    @cached_property
-    def _nearest_inside(self) -> NearestPlace:
-        return NearestPlace(self.places_e7[self._inside])
+    def _stand_ins(self) -> list[int]:
+        """The same for one place at a time: a list answers sooner."""
+        return [int(place) for place in self.stand_in]
 
     @cached_property
     def _zone(self) -> Indices:
