@@ -84,11 +84,10 @@ def perturb(
     from geoblanket.release.bulk import perturb_traces, perturb_walks
 
     check_output(out)
-    bundle = load_bundle(file)
-    read_policy(policy).check(bundle, bundle.places_e7, bundle.clock)
+    bundle, least = load_bundle(file), read_policy(policy)
     with progress_bars() as progress:
         if walks is not None:
-            summary = perturb_walks(walks, roads, out, bundle=bundle, progress=progress)
+            summary = perturb_walks(walks, roads, out, bundle=bundle, policy=least, progress=progress)
         elif traces is not None:
             summary = perturb_traces(
                 traces,
@@ -98,6 +97,7 @@ def perturb(
                 spacing_m=spacing,
                 method=method.value,
                 workers=workers,
+                policy=least,
                 progress=progress,
             )
     if json:

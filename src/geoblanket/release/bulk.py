@@ -24,6 +24,7 @@ from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
@@ -81,6 +82,7 @@ def perturb_walks(
     out: str | Path,
     *,
     bundle: Bundle,
+    policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> PerturbSummary:
     """Perturb every step of walks and write the reports, wholly or not at all.
@@ -97,9 +99,13 @@ def perturb_walks(
         The table to write (`RELEASED_SCHEMA`).
     bundle
         With a clock and with places.
+    policy
+        The least that the bundle must promise.
 
     Raises
     ------
+    PolicyError
+        If the bundle promises less than the policy asks for.
     MismatchError
         If the bundle is for other places or another clock than the walks.
     InputError
@@ -112,6 +118,7 @@ def perturb_walks(
     if Path(out).exists() and Path(out).samefile(walks):
         raise ParameterError(f"{walks} is both read and written. Choose another name for the result.")
     clock = _check_fit(bundle, walks, about, RoadGraph.load(roads))
+    policy.check(bundle, bundle.places_e7, clock)
     run = _Run(bundle, clock, Path(walks), frame, progress)
     described = {
         "bundle": bundle.sha256,
@@ -140,6 +147,7 @@ def perturb_traces(
     spacing_m: float = 0.0,
     method: Method = "hmm",
     workers: int | None = None,
+    policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> PerturbSummary:
     """Match traces to roads by the clock of a bundle, then perturb the walks; see `match_traces` and `perturb_walks`.
@@ -154,6 +162,7 @@ def perturb_traces(
     check_output(out)
     if bundle.clock is None:
         raise _no_clock()
+    policy.check(bundle, bundle.places_e7, bundle.clock)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
         walks = Path(folder) / "walks.parquet"
         match_traces(
@@ -166,7 +175,7 @@ def perturb_traces(
             workers=workers,
             progress=progress,
         )
-        return perturb_walks(walks, roads, out, bundle=bundle, progress=progress)
+        return perturb_walks(walks, roads, out, bundle=bundle, policy=policy, progress=progress)
 
 
 def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:
