@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from geoblanket._tables import scan_table, write_table
-from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, RandomnessError
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.mechanism.policy import ANYTHING
 from geoblanket.mobility import walk_batches
 from geoblanket.release.bulk import RELEASED_SCHEMA, perturb_traces, perturb_walks
 from geoblanket.traces.table import TRACES_SCHEMA
@@ -112,6 +113,17 @@ def test_a_bundle_that_does_not_say_when_or_where_is_refused(tmp_path: Path, roa
         perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
     with pytest.raises(MismatchError, match="no clock"):
         perturb_traces(walks, roads, tmp_path / "out.parquet", bundle=bundle)
+
+
+def test_a_bundle_that_promises_too_little_is_refused(tmp_path: Path, roads: Path) -> None:
+    bundle = load_bundle(save_certain(tmp_path / "a.bundle", epsilon=21.0))
+    walks, out = save_walks(tmp_path / "w.parquet", some_walks(3)), tmp_path / "out.parquet"
+    for perturb in (perturb_walks, perturb_traces):
+        with pytest.raises(PolicyError, match="its ε is 21 per km, more than 20"):
+            perturb(walks, roads, out, bundle=bundle)
+    assert not out.exists()
+    perturb_walks(walks, roads, out, bundle=bundle, policy=ANYTHING)
+    assert out.exists()
 
 
 def test_damaged_walks_are_refused_and_nothing_is_written(tmp_path: Path, roads: Path, bundle: Bundle) -> None:

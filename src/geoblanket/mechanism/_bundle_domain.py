@@ -192,8 +192,8 @@ class DomainCheck:
         if too_far is not None:
             raise ValueError(
                 f"{where}: rows {too_far[0]} and {too_far[1]} are said to be further apart than some two histories "
-                "that use them, so that these would be protected less than promised (what versions before 0.2 built with "
-                "a past must be built again)"
+                "that use them, so that these would be protected less than promised (what versions before 0.2 built "
+                "with a past must be built again)"
             )
 
 
