@@ -93,9 +93,9 @@ def test_the_work_for_one_history_does_not_tell_whether_its_past_is_listed(monke
     """A device's latency would tell: the same arrays are compared, of the same sizes, whatever the places."""
     compared: list[int] = []
 
-    def counting(north: np.ndarray, east: np.ndarray, cosine_at: float) -> np.ndarray:
+    def counting(north: np.ndarray, east: np.ndarray, cosine_at: float, *, around: bool) -> np.ndarray:
         compared.append(north.size)
-        return squared_distance(north, east, cosine_at)
+        return squared_distance(north, east, cosine_at, around=around)
 
     monkeypatch.setattr(history_table, "squared_distance", counting)
     seen = set()

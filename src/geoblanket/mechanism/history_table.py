@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from geoblanket._geodesy import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.nearest import NOWHERE_E7, cosine, squared_distance
+from geoblanket.mechanism.nearest import HALF_TURN_E7, NOWHERE_E7, cosine, squared_distance
 
 __all__ = ["HistoryTable", "Indices", "Nodes"]
 
@@ -64,6 +64,7 @@ class HistoryTable:
         """The row of each leaf: each history of the table, in order of its places, shape (N,)."""
         self._lat, self._lon = (np.ascontiguousarray(column) for column in places_e7.astype(np.float64).T)
         self._cosine = cosine(self._lat)
+        self._around = bool(np.ptp(self._lon) > HALF_TURN_E7)
         starts = [_starts(histories[:, : lag + 1]) for lag in range(histories.shape[1])]
         self.paths: list[Nodes] = [start.cumsum() - 1 for start in starts]
         """For each lag the node that each leaf lies below, ascending, shape (N,)."""
@@ -127,7 +128,10 @@ class HistoryTable:
         for lag, level in enumerate(self._levels, start=1):
             place = history[lag] if lag < len(history) else place
             squared = squared_distance(
-                level.lat[node] - self._lat[place], level.lon[node] - self._lon[place], self._cosine[place]
+                level.lat[node] - self._lat[place],
+                level.lon[node] - self._lon[place],
+                self._cosine[place],
+                around=self._around,
             )
             node = int(level.first[node]) + int(squared.argmin())
         return int(self.rows[node])

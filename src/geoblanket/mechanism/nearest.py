@@ -13,22 +13,26 @@ import numpy as np
 
 from geoblanket._geodesy import Floats
 
-__all__ = ["NOWHERE_E7", "cosine", "squared_distance"]
+__all__ = ["COSINE_UNIT", "HALF_TURN_E7", "NOWHERE_E7", "cosine", "squared_distance"]
+
+COSINE_UNIT: Final = 2.0**-20
+"""What cosines are rounded to."""
+HALF_TURN_E7: Final = 1_800_000_000
+"""Half a turn of longitude."""
 
 NOWHERE_E7: Final = 1e15
 """A latitude that fills up lists of places: further from everything than any place."""
 
-_COSINE_UNIT: Final = 2.0**-20
-_TURN_E7: Final = 3_600_000_000
+_TURN_E7: Final = 2 * HALF_TURN_E7
 
 
 def cosine(lat_e7: Floats | float) -> Floats:
     """Return what a degree of longitude counts at latitudes in 1e-7 degrees."""
-    rounded: Floats = np.rint(np.cos(np.radians(lat_e7 * 1e-7)) / _COSINE_UNIT) * _COSINE_UNIT
+    rounded: Floats = np.rint(np.cos(np.radians(lat_e7 * 1e-7)) / COSINE_UNIT) * COSINE_UNIT
     return rounded
 
 
-def squared_distance(north_e7: Floats, east_e7: Floats, cosine_at: Floats | float) -> Floats:
+def squared_distance(north_e7: Floats, east_e7: Floats, cosine_at: Floats | float, *, around: bool = True) -> Floats:
     """Return squared distances, for comparison only; overwrites its arguments.
 
     Parameters
@@ -37,8 +41,12 @@ def squared_distance(north_e7: Floats, east_e7: Floats, cosine_at: Floats | floa
         Differences of latitude and longitude in 1e-7 degrees.
     cosine_at
         The `cosine` at the asked place.
+    around
+        Whether some may be more than half a turn apart, so that the way around the Earth is shorter. The result is the
+        same for those that are not, and comes sooner without.
     """
-    east_e7 -= np.rint(east_e7 / _TURN_E7) * _TURN_E7
+    if around:
+        east_e7 -= np.rint(east_e7 / _TURN_E7) * _TURN_E7
     east_e7 *= cosine_at
     east_e7 *= east_e7
     north_e7 *= north_e7

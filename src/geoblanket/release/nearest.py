@@ -5,12 +5,13 @@ All places are compared, whichever is the nearest: the time does not tell where 
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
 
 from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.nearest import cosine, squared_distance
+from geoblanket.mechanism.nearest import COSINE_UNIT, HALF_TURN_E7, squared_distance
 
 __all__ = ["NearestPlace"]
 
@@ -41,8 +42,10 @@ class NearestPlace:
     def of(self, lat_e7: int, lon_e7: int) -> int:
         """Return the place nearest to a location in 1e-7 degrees, wherever on Earth it is."""
         # NumPy takes floats off an array twice as fast as whole numbers, to the same result.
-        lat, lon = float(lat_e7), float(lon_e7)
-        return int(squared_distance(self._lat - lat, self._lon - lon, cosine(lat)).argmin())
+        around = self._box[3] - lon_e7 > HALF_TURN_E7 or lon_e7 - self._box[2] > HALF_TURN_E7
+        scale = round(math.cos(math.radians(lat_e7 * 1e-7)) / COSINE_UNIT) * COSINE_UNIT
+        north, east = self._lat - float(lat_e7), self._lon - float(lon_e7)
+        return int(squared_distance(north, east, scale, around=around).argmin())
 
     def _within(self, lat_e7: float, lon_e7: float, margin_e7: int) -> bool:
         south, north, west, east = self._box

@@ -19,8 +19,8 @@ from geoblanket.mechanism import sampling
 from geoblanket.mechanism._bundle_domain import Indices
 from geoblanket.mechanism.bundle import Bundle
 from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.nearest import cosine, squared_distance
 from geoblanket.mechanism.release_tables import ReleaseTable, ReleaseTables
-from geoblanket.release.nearest import NearestPlace
 
 __all__ = ["ReleaseRule"]
 
@@ -126,9 +126,11 @@ class _Regime:
         """The place that each one counts as, shape (P,): itself, or the nearest in a zone (of equals, the first)."""
         result = np.arange(len(self.places_e7), dtype=np.int32)
         inside, outside = np.flatnonzero(self._zone >= 0), np.flatnonzero(self._zone < 0)
-        nearest = NearestPlace(self.places_e7[inside])
+        lat, lon = self.places_e7.astype(np.float64).T
+        scale = cosine(lat)
         for place in outside.tolist():
-            result[place] = inside[nearest.of(*self.places_e7[place].tolist())]
+            squared = squared_distance(lat[inside] - lat[place], lon[inside] - lon[place], scale[place])
+            result[place] = inside[squared.argmin()]
         return result
 
     @cached_property
