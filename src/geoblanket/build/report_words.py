@@ -55,7 +55,7 @@ def promise(record: BuildRecord) -> list[str]:
         "places of the city; and whatever the recipient knows besides. Predictions and priors decide how useful "
         "reports are, not how private.",
         f"Places stand for all positions near them: a point of a road is at most {radius_m:,} m from its place. "
-        f"Between raw coordinates, add twice that ({2 * radius_m:,} m) to d.",
+        f"Between two points of roads, add twice that ({2 * radius_m:,} m) to d.",
     ]
     if zone.eta_km != math.inf:
         lines.append("Beyond η the promise holds along chains of histories within η: their factors multiply.")
