@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._measure import measure, show
 from geoblanket.build.rows import ZoneRows, make_rows
-from geoblanket.evaluate.mobility_model import MobilityModel
+from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.roads.places import Places
 
@@ -88,7 +88,7 @@ def counted(walks: Ints) -> HistoryCounts:
 
 def ours(place_count: int, memory: int) -> tuple[float, int, Floats]:
     """Return the seconds of all sequences, the states, and the last posterior of the first sequences."""
-    from geoblanket.evaluate.forward_backward import place_posteriors
+    from geoblanket.evaluate.measures.forward_backward import place_posteriors
 
     _, model, emissions, reports = made(place_count, memory)
     start = time.process_time()

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from benchmarks._measure import show
+from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
 from geoblanket.blanket.discovery import discover
-from geoblanket.city.blankets import compare_blankets, district_regions, write_true_walks
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.city.plan import DISTRICTS

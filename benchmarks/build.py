@@ -22,7 +22,7 @@ from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.work_folder import work_folder_path
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
-from geoblanket.mechanism.bundle import load_bundle
+from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.mobility.matching import match_traces
 from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.importer import import_roads

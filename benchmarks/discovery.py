@@ -39,7 +39,7 @@ def grid(roads: Path) -> str:
 
 def prepare(folder: Path) -> None:
     """Make a city, its roads and true walks."""
-    from geoblanket.city.blankets import write_true_walks
+    from benchmarks.true_blankets import write_true_walks
     from geoblanket.city.folder import write_city
     from geoblanket.city.model import make_city
     from geoblanket.roads.importer import import_roads

@@ -18,10 +18,10 @@ from benchmarks._measure import show
 from benchmarks.build import DATA, SPACING_M, prepare_city
 from geoblanket.evaluate.city_data import CityFiles
 from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
-from geoblanket.evaluate.paper_cities import PAPER_CITIES
-from geoblanket.evaluate.paper_cities import prepare_city as prepare_paper_city
 from geoblanket.evaluate.running import Evaluation, evaluate_cities
 from geoblanket.mobility.matching import match_traces
+from geoblanket.study.evaluation.cities import PAPER_CITIES
+from geoblanket.study.evaluation.cities import prepare_city as prepare_paper_city
 
 
 def synthetic(folder: Path) -> tuple[float, Evaluation]:

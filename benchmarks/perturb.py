@@ -29,10 +29,9 @@ ROWS = 300
 
 def make_town(folder: Path, steps: int) -> None:
     """Write roads, walks of so many steps, and a bundle, without any optimisation: only the speed matters here."""
-    from geoblanket.build.reach import coordinates_e7
     from geoblanket.build.rows import make_rows
     from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-    from geoblanket.mechanism.clock import Clock
+    from geoblanket.mechanism.bundle.clock import Clock
     from geoblanket.mobility.histories import count_histories
     from geoblanket.roads.places import choose_places
     from geoblanket.roads.zones import partition_zones
@@ -70,7 +69,7 @@ def make_town(folder: Path, steps: int) -> None:
                 )
             )
     clock = Clock(30_000, "UTC", (("all day", tuple(range(24))),))
-    save_bundle(folder / "town.bundle", parts, version=1, places_e7=coordinates_e7(places), clock=clock)
+    save_bundle(folder / "town.bundle", parts, version=1, places_e7=places.coordinates_e7, clock=clock)
 
 
 def _write_walks(path: Path, roads: str, steps: int) -> None:

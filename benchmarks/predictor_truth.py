@@ -17,11 +17,11 @@ import polars as pl
 
 from benchmarks._measure import show
 from benchmarks.blanket_truth import TRIPS, prepare
+from benchmarks.true_blankets import compare_blankets, district_regions
 from geoblanket.blanket.discovery import discover
 from geoblanket.blanket.findings import scan_findings
 from geoblanket.blanket.labels import read_labels, split_by_group
 from geoblanket.blanket.training import Evaluation, train
-from geoblanket.city.blankets import compare_blankets, district_regions
 
 BY = ("hour", "speed", "region")
 MEASURES = ("bce", "accuracy", "precision", "recall", "f1", "negative_precision", "negative_recall", "negative_f1")

@@ -35,8 +35,8 @@ PLACES = 6000
 def make_bundle(path: Path) -> None:
     """Write a bundle of many places in one zone, with a row for each block of them."""
     from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-    from geoblanket.mechanism.clock import Clock
-    from geoblanket.mechanism.row_distances import row_distance_mm
+    from geoblanket.mechanism.bundle.clock import Clock
+    from geoblanket.mechanism.history_rule.row_distances import row_distance_mm
 
     side = int(np.ceil(np.sqrt(PLACES)))
     row, column = np.divmod(np.arange(PLACES), side)

@@ -56,7 +56,7 @@ def verified(rows: int, outputs: int) -> tuple[float, int, int]:
 
 def by_integers(rows: int, outputs: int) -> float:
     """Return the seconds of plain Python for all inequalities, from a slice of them."""
-    from geoblanket.mechanism.exponential import exp_lower
+    from geoblanket.mechanism.exponential_bounds import exp_lower
     from geoblanket.mechanism.repairer import repair
 
     problem, table = made(rows, outputs)

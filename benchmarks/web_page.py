@@ -36,10 +36,9 @@ COUNT_FRAMES = """() => {
 def make_files(folder: Path) -> int:
     """Write the roads of a large synthetic city and a bundle of its places; return how many roads there are."""
     from geoblanket._geodesy import haversine_m
-    from geoblanket.build.reach import coordinates_e7
     from geoblanket.city.model import make_city
     from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-    from geoblanket.mechanism.clock import Clock
+    from geoblanket.mechanism.bundle.clock import Clock
     from geoblanket.roads.places import choose_places
     from geoblanket.roads.zones import partition_zones
 
@@ -60,7 +59,7 @@ def make_files(folder: Path) -> int:
             for regime in ("all day", "start")
         ]
     clock = Clock(30_000, "UTC", (("all day", tuple(range(24))),))
-    save_bundle(folder / "bundle", parts, version=1, places_e7=coordinates_e7(places), clock=clock)
+    save_bundle(folder / "bundle", parts, version=1, places_e7=places.coordinates_e7, clock=clock)
     return len(graph.one_of_each_road())
 
 

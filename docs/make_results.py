@@ -17,17 +17,17 @@ from typing import Any
 from PIL import Image
 
 from geoblanket.evaluate.experiment import shipped_experiments
-from geoblanket.evaluate.figures_style import label_of
-from geoblanket.evaluate.figures_sweeps import PARTS, SWEEPS
-from geoblanket.evaluate.report import answers, write_report
-from geoblanket.evaluate.report_figures import caption, sweep_name
-from geoblanket.evaluate.report_panels import Panel
-from geoblanket.evaluate.report_paper import WHY_NOT_ALIKE, paper_rows, read_training
-from geoblanket.evaluate.report_sections import parts_sentence, sweep_sentences
-from geoblanket.evaluate.report_story import PAPER_METHODS, Story
-from geoblanket.evaluate.report_tables import efficiency_table, gain_rows, loss_table, privacy_table
+from geoblanket.evaluate.report.chosen_figures import caption, sweep_name
+from geoblanket.evaluate.report.figure_style import label_of
+from geoblanket.evaluate.report.panels import Panel
+from geoblanket.evaluate.report.sections import parts_sentence, sweep_sentences
+from geoblanket.evaluate.report.story import PAPER_METHODS, Story
+from geoblanket.evaluate.report.sweep_figures import PARTS, SWEEPS
+from geoblanket.evaluate.report.tables import efficiency_table, gain_rows, loss_table, privacy_table
+from geoblanket.evaluate.report.writing import answers, write_report
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
+from geoblanket.study.evaluation.comparison import WHY_NOT_ALIKE, paper_chapter, paper_rows, read_training
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
@@ -63,7 +63,7 @@ class Results:
         self.report = folder / "report"
         run = {*self.results["experiment"].unique(), "quick"}
         self.missing = [name for name in shipped_experiments() if name not in run]
-        write_report(self.results, self.report, about=self.about, training=self.training)
+        write_report(self.results, self.report, about=self.about, chapters=[paper_chapter(self.training)])
 
     def parts(self) -> Iterator[str]:
         """Yield the parts of the page in their order."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from geoblanket._unfinished import open_folder
-from geoblanket.blanket._journal import Journal
+from geoblanket.blanket.journal import Journal
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.mobility.matching import match_traces

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from geoblanket.build.building import build_bundle
     from geoblanket.build.config import BuildConfig
     from geoblanket.city.model import City, make_city
-    from geoblanket.mechanism.bundle import Bundle, BundledMechanism, load_bundle, save_bundle
+    from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism, load_bundle, save_bundle
     from geoblanket.mechanism.mechanism import Mechanism
-    from geoblanket.mechanism.optimiser import OptimiseResult, optimise
     from geoblanket.mechanism.problem import Problem
     from geoblanket.mechanism.repairer import repair
+    from geoblanket.mechanism.solver.optimiser import OptimiseResult, optimise
     from geoblanket.mechanism.verifier import Certificate, verify
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
@@ -115,8 +115,8 @@ __version__ = "0.1.0"
 _HOME = {
     "Budget": "geoblanket.release.budget",
     "BuildConfig": "geoblanket.build.config",
-    "Bundle": "geoblanket.mechanism.bundle",
-    "BundledMechanism": "geoblanket.mechanism.bundle",
+    "Bundle": "geoblanket.mechanism.bundle.storage",
+    "BundledMechanism": "geoblanket.mechanism.bundle.storage",
     "Certificate": "geoblanket.mechanism.verifier",
     "City": "geoblanket.city.model",
     "Cleaning": "geoblanket.traces.cleaning",
@@ -126,7 +126,7 @@ _HOME = {
     "Ledger": "geoblanket.release.ledger",
     "MapMatcher": "geoblanket.mobility.map_matcher",
     "Mechanism": "geoblanket.mechanism.mechanism",
-    "OptimiseResult": "geoblanket.mechanism.optimiser",
+    "OptimiseResult": "geoblanket.mechanism.solver.optimiser",
     "Places": "geoblanket.roads.places",
     "Predictor": "geoblanket.blanket.predictor",
     "Problem": "geoblanket.mechanism.problem",
@@ -138,17 +138,17 @@ _HOME = {
     "discover": "geoblanket.blanket.discovery",
     "import_roads": "geoblanket.roads.importer",
     "import_traces": "geoblanket.traces.importing",
-    "load_bundle": "geoblanket.mechanism.bundle",
+    "load_bundle": "geoblanket.mechanism.bundle.storage",
     "load_predictor": "geoblanket.blanket.predictor_file",
     "make_city": "geoblanket.city.model",
     "match_traces": "geoblanket.mobility.matching",
-    "optimise": "geoblanket.mechanism.optimiser",
+    "optimise": "geoblanket.mechanism.solver.optimiser",
     "partition_zones": "geoblanket.roads.zones",
     "perturb_traces": "geoblanket.release.bulk",
     "perturb_walks": "geoblanket.release.bulk",
     "repair": "geoblanket.mechanism.repairer",
     "road_distances": "geoblanket.roads.distances",
-    "save_bundle": "geoblanket.mechanism.bundle",
+    "save_bundle": "geoblanket.mechanism.bundle.storage",
     "scan_findings": "geoblanket.blanket.findings",
     "scan_traces": "geoblanket.traces.table",
     "scan_walks": "geoblanket.mobility.walks",

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.build.zone_task import ZoneTask, build_zone
 from geoblanket.loss.straight_line import StraightLine
 from geoblanket.mechanism import BundledMechanism, save_bundle
-from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.roads.places import Places
 from tests.build.worlds import counted, straight_on
 
@@ -81,7 +80,7 @@ class City:
             mechanisms,
             version=1,
             snapping_radius_mm=50_000,
-            places_e7=coordinates_e7(self.places),
+            places_e7=self.places.coordinates_e7,
             clock=CLOCK,
         )
         return path

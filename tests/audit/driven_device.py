@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.mechanism import Bundle, sampling
-from geoblanket.mechanism.policy import ANYTHING
+from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.release import Budget, Device
 from geoblanket.release.rule import ReleaseRule
 from tests.audit.second_verifier import Contents, History, Rule, parse

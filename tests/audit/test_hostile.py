@@ -25,8 +25,8 @@ from geoblanket.errors import (
     PolicyError,
 )
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.policy import ANYTHING
-from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.policy import ANYTHING
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release import ledger as ledger_module
 from geoblanket.service.store import BundleStore

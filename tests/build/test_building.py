@@ -25,7 +25,7 @@ from geoblanket.build.zone_task import ZoneResult, ZoneTask
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.errors import InputError, MismatchError, OutputError
-from geoblanket.mechanism.bundle import load_bundle
+from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph

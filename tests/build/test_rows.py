@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.problems import make_problem
-from geoblanket.build.reach import coordinates_e7, reach_radius_m
+from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.loss.straight_line import StraightLine
@@ -42,7 +42,7 @@ def every_history(places: Places, zone: np.ndarray, past: int) -> np.ndarray:
 
 def apart_mm(places: Places, one: np.ndarray, other: np.ndarray, weights: tuple[float, ...]) -> np.ndarray:
     """d(x_t, x'_t) + Σ w d(x_{t-τ}, x'_{t-τ}) in millimetres, lag by lag; histories broadcast."""
-    lat, lon = coordinates_e7(places).T / 1e7
+    lat, lon = places.coordinates_e7.T / 1e7
     between = 1000 * haversine_m(lat[:, None], lon[:, None], lat, lon)
     total = np.zeros(np.broadcast_shapes(one.shape, other.shape)[:-1])
     for lag, weight in enumerate((1.0, *weights)):

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
 from geoblanket.errors import GeoblanketError, GuaranteeViolation, InputError
-from geoblanket.mechanism.bundle import BundledMechanism, save_bundle
+from geoblanket.mechanism.bundle.signing import sign_bundle
+from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
-from geoblanket.mechanism.signing import sign_bundle
+from tests.mechanism.bundle.test_signing import write_keys
 from tests.mechanism.bundles import DOMAIN, forge, save_located, save_plain, tight
-from tests.mechanism.test_signing import write_keys
 
 
 @pytest.fixture

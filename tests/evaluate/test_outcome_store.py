@@ -9,8 +9,8 @@ import pytest
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.errors import MismatchError, OutputError
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.measures.values import HeldOut, Value
 from geoblanket.evaluate.outcome_store import OutcomeStore
-from geoblanket.evaluate.values import HeldOut, Value
 
 
 def outcome() -> ZoneOutcome:

@@ -22,7 +22,7 @@ from geoblanket.evaluate.sanity import check_results
 from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.loss.travel_cost import TravelCost
-from geoblanket.mechanism.optimiser import optimise
+from geoblanket.mechanism.solver.optimiser import optimise
 from geoblanket.mobility.histories import collect_steps, count_histories
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places

@@ -13,7 +13,7 @@ from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_sou
 from geoblanket.build.config import read_config
 from geoblanket.evaluate.experiment import read_experiment
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph

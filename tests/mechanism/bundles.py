@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._geodesy import haversine_m
-from geoblanket.mechanism._bundle_domain import domain_hash
-from geoblanket.mechanism._bundle_header import BundleHeader
 from geoblanket.mechanism.baselines.tight import tight_constraints
-from geoblanket.mechanism.bundle import BundledMechanism, save_bundle
+from geoblanket.mechanism.bundle.domain import domain_hash
+from geoblanket.mechanism.bundle.header import BundleHeader
+from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism import verifier
-from geoblanket.mechanism.exponential import ExponentialBounds, exp_lower
+from geoblanket.mechanism.exponential_bounds import ExponentialBounds, exp_lower
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM, Problem
 from geoblanket.mechanism.repairer import repair
 from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify

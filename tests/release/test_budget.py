@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError, RefusedError
+from geoblanket.mechanism.bundle.release_tables import ReleaseTable
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.problem import NEVER_MM
-from geoblanket.mechanism.release_tables import ReleaseTable
 from geoblanket.release.budget import Account, Answer, Budget
 
 SECOND = 1000

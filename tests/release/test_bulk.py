@@ -11,7 +11,7 @@ import pytest
 from geoblanket._tables import scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
-from geoblanket.mechanism.policy import ANYTHING
+from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mobility import walk_batches
 from geoblanket.release.bulk import RELEASED_SCHEMA, perturb_traces, perturb_walks
 from geoblanket.traces.table import TRACES_SCHEMA

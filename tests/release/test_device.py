@@ -25,7 +25,8 @@ from geoblanket.errors import (
     RandomnessError,
     RefusedError,
 )
-from geoblanket.mechanism import Bundle, _bundle_file, load_bundle
+from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.mechanism.bundle import file as bundle_file
 from geoblanket.release import Budget, Device, Ledger, Report
 from tests.mechanism.bundles import save_plain
 from tests.release.worlds import CLOCK, PLACES, certain, report, save_certain
@@ -344,13 +345,13 @@ def test_a_bundle_is_verified_again_unless_these_very_bytes_were(
     town_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verified: list[str] = []
-    original = _bundle_file._verified
+    original = bundle_file._verified
 
     def counting(path: Path, header: Any, *arguments: Any) -> Any:
         verified.append(header.zone)
         return original(path, header, *arguments)
 
-    monkeypatch.setattr(_bundle_file, "_verified", counting)
+    monkeypatch.setattr(bundle_file, "_verified", counting)
     ledger, bundle = tmp_path / "a.ledger", tmp_path / "a.bundle"
     Ledger.create(ledger, budget=PLENTY)
     bundle.write_bytes(town_path.read_bytes())

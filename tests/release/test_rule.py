@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism import BundledMechanism, load_bundle, save_bundle
 from geoblanket.release.rule import ReleaseRule
@@ -23,7 +22,7 @@ def test_a_place_in_no_zone_counts_as_the_nearest_that_is_in_one(tmp_path: Path)
 def test_draws_follow_the_weights(tmp_path: Path) -> None:
     """With a small ε a row has many outputs: a χ² test of 40,000 draws, at one in a million."""
     one = certain("day", "east", epsilon=2.0)
-    save_bundle(tmp_path / "a.bundle", [one], version=1, places_e7=coordinates_e7(PLACES))
+    save_bundle(tmp_path / "a.bundle", [one], version=1, places_e7=PLACES.coordinates_e7)
     rule = ReleaseRule(load_bundle(tmp_path / "a.bundle"))
     row = int(np.flatnonzero((one.histories == (9, 2)).all(axis=1))[0])
     drawn = rule.draw(np.tile(np.array([[9, 2]], np.int32), (40_000, 1)), "day")
@@ -47,4 +46,4 @@ def test_zones_that_share_places_are_refused(tmp_path: Path) -> None:
         east.mechanism, zone="other", regime="start", histories=east.histories, output_places=east.output_places
     )
     with pytest.raises(ParameterError, match="'east' and 'other' share 8 place"):
-        save_bundle(tmp_path / "a.bundle", [east, again], version=1, places_e7=coordinates_e7(PLACES))
+        save_bundle(tmp_path / "a.bundle", [east, again], version=1, places_e7=PLACES.coordinates_e7)

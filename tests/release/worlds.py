@@ -12,10 +12,9 @@ import numpy.typing as npt
 import polars as pl
 
 from geoblanket._tables import write_table
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-from geoblanket.mechanism.clock import Clock
-from geoblanket.mechanism.row_distances import row_distance_mm
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.history_rule.row_distances import row_distance_mm
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from tests.roads.graphs import grid_graph
@@ -49,7 +48,7 @@ def certain(regime: str, zone: str, *, epsilon: float = EPSILON) -> BundledMecha
     past = 0 if regime == "start" else 1
     wanted = [list(ZONES[zone]).index(report(regime, now, before)) for now, before in histories.tolist()]
     rows = np.arange(len(histories), dtype=np.int32)
-    mm = row_distance_mm(coordinates_e7(PLACES), histories[:, : past + 1], rows, [10**6] * past)
+    mm = row_distance_mm(PLACES.coordinates_e7, histories[:, : past + 1], rows, [10**6] * past)
     loss = 1.0 - np.eye(len(ZONES[zone]))[wanted]
     problem = Problem(loss, np.full(len(loss), 1 / len(loss)), np.floor(mm) / 1e6, epsilon=epsilon)
     return BundledMechanism.of(
@@ -65,7 +64,7 @@ def certain(regime: str, zone: str, *, epsilon: float = EPSILON) -> BundledMecha
 def save_certain(path: Path, *, clock: Clock | None = CLOCK, epsilon: float = EPSILON) -> Path:
     """The bundle of the town; with a small ε its reports are anything but certain."""
     parts = [certain(regime, zone, epsilon=epsilon) for regime in FACTOR for zone in ZONES]
-    save_bundle(path, parts, version=1, places_e7=coordinates_e7(PLACES), clock=clock)
+    save_bundle(path, parts, version=1, places_e7=PLACES.coordinates_e7, clock=clock)
     return path
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.budget import Budget
 from geoblanket.release.device import Device
 from geoblanket.release.ledger import Ledger

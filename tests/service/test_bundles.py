@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.signing import sign_bundle
+from geoblanket.mechanism.bundle.signing import sign_bundle
 from geoblanket.service.store import BundleStore
+from tests.mechanism.bundle.test_signing import write_keys
 from tests.mechanism.bundles import save_located, save_plain
-from tests.mechanism.test_signing import write_keys
 from tests.release.worlds import PLACES, ZONES
 from tests.service.living import Live, live
 

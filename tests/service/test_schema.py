@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket.mechanism.signing import sign_bundle
+from geoblanket.mechanism.bundle.signing import sign_bundle
 from geoblanket.service.store import BundleStore
-from tests.mechanism.test_signing import write_keys
+from tests.mechanism.bundle.test_signing import write_keys
 from tests.release.worlds import save_certain
 from tests.service.living import Live, live
 from tests.service.reporting import real_desk

@@ -9,10 +9,10 @@ import pytest
 
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mechanism import save_bundle
-from geoblanket.mechanism.signing import sign_bundle
+from geoblanket.mechanism.bundle.signing import sign_bundle
 from geoblanket.service.store import BundleStore
+from tests.mechanism.bundle.test_signing import write_keys
 from tests.mechanism.bundles import PLACES_E7, forge, located, save_located, save_plain, tight
-from tests.mechanism.test_signing import write_keys
 from tests.service.living import live
 
 

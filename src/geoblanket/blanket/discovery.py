@@ -24,11 +24,11 @@ from geoblanket._files import check_output, sha256_file
 from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
 from geoblanket._workers import open_workers
-from geoblanket.blanket._journal import Journal, journal_path
 from geoblanket.blanket._test_pool import Outcome, Task, run_tests
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
 from geoblanket.blanket.groups import Grouping, Samples, check_features, find_samples, seeds_of
 from geoblanket.blanket.independence import find_test
+from geoblanket.blanket.journal import Journal, journal_path
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.errors import ParameterError

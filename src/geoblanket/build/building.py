@@ -13,12 +13,11 @@ from geoblanket._progress import Progress, silent
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.build.inputs import Inputs, load_inputs, software_versions
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
 from geoblanket.build.task_pool import run_tasks
 from geoblanket.build.work_folder import WorkFolder, work_folder_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
-from geoblanket.mechanism.bundle import save_bundle
+from geoblanket.mechanism.bundle.storage import save_bundle
 
 __all__ = ["build_bundle"]
 
@@ -92,7 +91,7 @@ def build_bundle(
         [result.bundled for result in results],
         version=config.version,
         snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
-        places_e7=coordinates_e7(inputs.places),
+        places_e7=inputs.places.coordinates_e7,
         clock=inputs.clock,
     )
     record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)

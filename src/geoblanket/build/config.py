@@ -14,7 +14,7 @@ from geoblanket.build.reach import MAX_SPEED_M_S
 from geoblanket.build.rows import MAX_ROWS
 from geoblanket.build.typed_values import as_json, of_type
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mobility.histories import LONGEST_PAST, Regimes
 from geoblanket.mobility.splitting import Split
 

@@ -6,18 +6,12 @@ import numpy as np
 
 from geoblanket._geodesy import Floats, haversine_m
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.history_table import Indices
-from geoblanket.roads.places import Places
+from geoblanket.mechanism.history_rule.history_table import Indices
 
-__all__ = ["MAX_SPEED_M_S", "Reach", "coordinates_e7", "reach_radius_m"]
+__all__ = ["MAX_SPEED_M_S", "Reach", "reach_radius_m"]
 
 MAX_SPEED_M_S = 35.0
 """No vehicle is faster, by default (126 km/h)."""
-
-
-def coordinates_e7(places: Places) -> Indices:
-    """Return latitude and longitude of all places as a bundle holds them, in 1e-7 degrees, shape (P, 2)."""
-    return np.rint(np.column_stack([places.lat, places.lon]) * 1e7).astype(np.int32)
 
 
 def reach_radius_m(*, interval_s: float, snapping_radius_m: float, max_speed_m_s: float = MAX_SPEED_M_S) -> float:

@@ -11,12 +11,11 @@ import numpy as np
 from geoblanket import __version__
 from geoblanket._page import Page
 from geoblanket._picture import save_figure
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle
 from geoblanket.build.report_words import cost_table, disclosure, factor_table, limits, measured, promise, summary
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism.bundle import Bundle, load_bundle
+from geoblanket.mechanism.bundle.storage import Bundle, load_bundle
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 
@@ -57,7 +56,7 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     places = choose_places(graph, spacing_m=record.spacing_m)
     if loaded.sha256 != record.bundle_sha256:
         raise MismatchError(f"{record_path(bundle)} is the record of another bundle than {bundle}. Build again.")
-    if not np.array_equal(coordinates_e7(places), loaded.places_e7):
+    if not np.array_equal(places.coordinates_e7, loaded.places_e7):
         raise MismatchError(f"{bundle} was built with other roads than {roads}. Give the roads that it was built with.")
     zones = zones_of_bundle(loaded, record, places)
     folder = Path(out)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from geoblanket._picture import new_figure
 from geoblanket.build.record import BuildRecord, ZoneRecord
-from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.roads.graph import Ints, RoadGraph
 from geoblanket.roads.picture import map_figure
 from geoblanket.roads.places import Places

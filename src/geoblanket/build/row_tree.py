@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.build.reach import Reach
-from geoblanket.mechanism.history_table import Indices
+from geoblanket.mechanism.history_rule.history_table import Indices
 from geoblanket.mobility.histories import HistoryCounts
 
 __all__ = ["Branches", "Lengths", "choose_branches", "every_branch", "list_histories"]

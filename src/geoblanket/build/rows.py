@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
-from geoblanket.build.reach import Reach, coordinates_e7
+from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
     Branches,
     Lengths,
@@ -20,9 +20,9 @@ from geoblanket.build.row_tree import (
     list_histories,
 )
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.history_table import HistoryTable, Indices
+from geoblanket.mechanism.history_rule.history_table import HistoryTable, Indices
+from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
 from geoblanket.mechanism.problem import NEVER_MM
-from geoblanket.mechanism.row_distances import row_distance_mm, whole_mm
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
@@ -165,7 +165,7 @@ def make_rows(
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows, min_count)
     largest = _largest(found, history_weights, counts)
-    coordinates = coordinates_e7(places)
+    coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
     seen = HistoryCounts(here.histories[:, : largest + 1], here.depth, here.regime, here.next_place, here.count)

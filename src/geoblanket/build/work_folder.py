@@ -19,7 +19,7 @@ from geoblanket.build.record import ZoneRecord
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
 from geoblanket.errors import GeoblanketError
-from geoblanket.mechanism.bundle import BundledMechanism
+from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["WorkFolder", "work_folder_path"]

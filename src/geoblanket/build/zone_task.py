@@ -25,8 +25,8 @@ from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.loss.known_loss import KnownLoss
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.mechanism.bundle import BundledMechanism
-from geoblanket.mechanism.optimiser import OptimiseResult, Outcome, optimise
+from geoblanket.mechanism.bundle.storage import BundledMechanism
+from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places

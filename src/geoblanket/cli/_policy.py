@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.policy import Policy
+    from geoblanket.mechanism.bundle.policy import Policy
 
 __all__ = ["PolicyOption", "read_policy"]
 
@@ -25,6 +25,6 @@ PolicyOption = Annotated[
 
 def read_policy(path: Path | None) -> Policy:
     """Return the policy of a file, or the default one."""
-    from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
+    from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 
     return DEFAULT_POLICY if path is None else Policy.read(path)

@@ -70,8 +70,8 @@ def discover(
 
     What is finished is kept beside the output until all is; an interrupted run goes on with --resume.
     """
-    from geoblanket.blanket._journal import journal_path
     from geoblanket.blanket.discovery import discover as discover_blankets
+    from geoblanket.blanket.journal import journal_path
 
     try:
         with progress_bars() as progress:

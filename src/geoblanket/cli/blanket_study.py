@@ -62,10 +62,10 @@ def study(
     Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study goes on
     where it was when started again with the same inputs and options.
     """
-    from geoblanket.blanket.study.paper import PAPER
-    from geoblanket.blanket.study.report import write_report
-    from geoblanket.blanket.study.running import run_study
     from geoblanket.errors import ParameterError
+    from geoblanket.study.blankets.paper import PAPER
+    from geoblanket.study.blankets.report import write_report
+    from geoblanket.study.blankets.running import run_study
 
     if paper is not None and paper not in PAPER:
         raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")

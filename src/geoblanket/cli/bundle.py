@@ -13,8 +13,8 @@ from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.errors import GeoblanketError
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle import Bundle, BundledMechanism
-    from geoblanket.mechanism.clock import Clock
+    from geoblanket.mechanism.bundle.clock import Clock
+    from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 
 __all__ = ["show", "verify"]
 
@@ -38,7 +38,7 @@ def verify(
     json: JsonOption = False,
 ) -> None:
     """Verify a bundle in exact arithmetic; exit with 0 only if every mechanism keeps its promise, and it is enough."""
-    from geoblanket.mechanism.bundle import load_bundle
+    from geoblanket.mechanism.bundle.storage import load_bundle
 
     least = read_policy(policy)
     try:
@@ -76,7 +76,7 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Show what is in a bundle: zones and regimes, rows, outputs, ε and η; it is verified on the way."""
-    from geoblanket.mechanism.bundle import load_bundle
+    from geoblanket.mechanism.bundle.storage import load_bundle
 
     if picture is not None:
         from geoblanket._picture import check_picture
@@ -89,14 +89,14 @@ def show(
         _print_facts(_facts(bundle, file), file)
     if picture is not None:
         from geoblanket._picture import save_figure
-        from geoblanket.mechanism.bundle_picture import draw_bundle
+        from geoblanket.mechanism.bundle.picture import draw_bundle
 
         save_figure(draw_bundle(bundle), picture)
         say(f"Picture written to {picture}.")
 
 
 def _warn(one: BundledMechanism) -> None:
-    from geoblanket.mechanism._bundle_domain import triangle_breaks
+    from geoblanket.mechanism.bundle.domain import triangle_breaks
 
     if one.mechanism.row_count <= _MOST_ROWS and (pairs := triangle_breaks(one.mechanism.distance_mm)):
         say(

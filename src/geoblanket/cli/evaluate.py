@@ -135,7 +135,7 @@ def paper(
     (with --quick, only the main one). What is finished is kept, and an interrupted run goes on with --resume.
     """
     from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
-    from geoblanket.evaluate.paper_cities import PAPER_CITIES, prepare_city
+    from geoblanket.study.evaluation.cities import PAPER_CITIES, prepare_city
 
     names = list(PAPER_CITIES) if city == "both" else [city]
     with progress_bars() as progress:
@@ -158,14 +158,14 @@ def report(
 
 
 def _write_report(folder: Path, *, title: str = _TITLE) -> None:
-    from geoblanket.evaluate.report import answers, write_report
-    from geoblanket.evaluate.report_paper import read_training
+    from geoblanket.evaluate.report.writing import answers, write_report
     from geoblanket.evaluate.results import read_results
+    from geoblanket.study.evaluation.comparison import paper_chapter, read_training
 
     results, about = read_results(folder)
-    training = read_training(folder, about.get("cities", {}))
+    chapters = [paper_chapter(read_training(folder, about.get("cities", {})))]
     with progress_bars() as progress:
-        page = write_report(results, folder / "report", about=about, title=title, training=training, progress=progress)
+        page = write_report(results, folder / "report", about=about, title=title, chapters=chapters, progress=progress)
     for question, cities in answers(results, about).items():
         say(typer.style(f"\n{question}", bold=True))
         for city, sentences in cities.items():

@@ -13,7 +13,7 @@ from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.policy import Policy
+    from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.release.bulk import PerturbSummary
 
 __all__ = ["perturb"]
@@ -80,7 +80,7 @@ def perturb(
     if roads is None or out is None:
         raise ParameterError("Walks and traces need --roads and --out.")
     from geoblanket._files import check_output
-    from geoblanket.mechanism.bundle import load_bundle
+    from geoblanket.mechanism.bundle.storage import load_bundle
     from geoblanket.release.bulk import perturb_traces, perturb_walks
 
     check_output(out)

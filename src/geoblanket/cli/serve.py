@@ -13,7 +13,7 @@ from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.policy import Policy
+    from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.service.limits import Limits
     from geoblanket.service.report import ReportDesk
     from geoblanket.service.store import BundleStore

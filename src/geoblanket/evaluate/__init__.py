@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.evaluate.attacker import Cases, Inference, attack_report, zone_distance_km
     from geoblanket.evaluate.city_data import CityFiles
-    from geoblanket.evaluate.composition import Composition, compose, trajectory_bound
-    from geoblanket.evaluate.epsilon_effective import WorstPair, effective_epsilon, worst_pair
     from geoblanket.evaluate.experiment import Experiment, read_experiment
-    from geoblanket.evaluate.leakage import Leakage, place_channel, posterior_leakage, same_past
+    from geoblanket.evaluate.measures.attacker import Cases, Inference, attack_report, zone_distance_km
+    from geoblanket.evaluate.measures.composition import Composition, compose, trajectory_bound
+    from geoblanket.evaluate.measures.epsilon_effective import WorstPair, effective_epsilon, worst_pair
+    from geoblanket.evaluate.measures.leakage import Leakage, place_channel, posterior_leakage, same_past
+    from geoblanket.evaluate.measures.mobility_model import MobilityModel
+    from geoblanket.evaluate.measures.tracking import Attack, Tracking, track, track_over_time
     from geoblanket.evaluate.methods import METHODS
-    from geoblanket.evaluate.mobility_model import MobilityModel
-    from geoblanket.evaluate.report import answers, write_report
+    from geoblanket.evaluate.report.writing import answers, write_report
     from geoblanket.evaluate.results import RESULTS_SCHEMA, read_results
     from geoblanket.evaluate.running import Evaluation, evaluate_cities
     from geoblanket.evaluate.sanity import Violation, check_results
     from geoblanket.evaluate.settings import Setting
-    from geoblanket.evaluate.tracking import Attack, Tracking, track, track_over_time
 
 __all__ = [
     "METHODS",
@@ -60,36 +60,36 @@ __all__ = [
 _HOME = {
     "METHODS": "geoblanket.evaluate.methods",
     "RESULTS_SCHEMA": "geoblanket.evaluate.results",
-    "Attack": "geoblanket.evaluate.tracking",
-    "Cases": "geoblanket.evaluate.attacker",
+    "Attack": "geoblanket.evaluate.measures.tracking",
+    "Cases": "geoblanket.evaluate.measures.attacker",
     "CityFiles": "geoblanket.evaluate.city_data",
-    "Composition": "geoblanket.evaluate.composition",
+    "Composition": "geoblanket.evaluate.measures.composition",
     "Evaluation": "geoblanket.evaluate.running",
     "Experiment": "geoblanket.evaluate.experiment",
-    "Inference": "geoblanket.evaluate.attacker",
-    "Leakage": "geoblanket.evaluate.leakage",
-    "MobilityModel": "geoblanket.evaluate.mobility_model",
+    "Inference": "geoblanket.evaluate.measures.attacker",
+    "Leakage": "geoblanket.evaluate.measures.leakage",
+    "MobilityModel": "geoblanket.evaluate.measures.mobility_model",
     "Setting": "geoblanket.evaluate.settings",
-    "Tracking": "geoblanket.evaluate.tracking",
+    "Tracking": "geoblanket.evaluate.measures.tracking",
     "Violation": "geoblanket.evaluate.sanity",
-    "WorstPair": "geoblanket.evaluate.epsilon_effective",
-    "answers": "geoblanket.evaluate.report",
-    "attack_report": "geoblanket.evaluate.attacker",
+    "WorstPair": "geoblanket.evaluate.measures.epsilon_effective",
+    "answers": "geoblanket.evaluate.report.writing",
+    "attack_report": "geoblanket.evaluate.measures.attacker",
     "check_results": "geoblanket.evaluate.sanity",
-    "compose": "geoblanket.evaluate.composition",
-    "effective_epsilon": "geoblanket.evaluate.epsilon_effective",
+    "compose": "geoblanket.evaluate.measures.composition",
+    "effective_epsilon": "geoblanket.evaluate.measures.epsilon_effective",
     "evaluate_cities": "geoblanket.evaluate.running",
-    "place_channel": "geoblanket.evaluate.leakage",
-    "posterior_leakage": "geoblanket.evaluate.leakage",
+    "place_channel": "geoblanket.evaluate.measures.leakage",
+    "posterior_leakage": "geoblanket.evaluate.measures.leakage",
     "read_experiment": "geoblanket.evaluate.experiment",
     "read_results": "geoblanket.evaluate.results",
-    "same_past": "geoblanket.evaluate.leakage",
-    "track": "geoblanket.evaluate.tracking",
-    "track_over_time": "geoblanket.evaluate.tracking",
-    "trajectory_bound": "geoblanket.evaluate.composition",
-    "worst_pair": "geoblanket.evaluate.epsilon_effective",
-    "write_report": "geoblanket.evaluate.report",
-    "zone_distance_km": "geoblanket.evaluate.attacker",
+    "same_past": "geoblanket.evaluate.measures.leakage",
+    "track": "geoblanket.evaluate.measures.tracking",
+    "track_over_time": "geoblanket.evaluate.measures.tracking",
+    "trajectory_bound": "geoblanket.evaluate.measures.composition",
+    "worst_pair": "geoblanket.evaluate.measures.epsilon_effective",
+    "write_report": "geoblanket.evaluate.report.writing",
+    "zone_distance_km": "geoblanket.evaluate.measures.attacker",
 }
 
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

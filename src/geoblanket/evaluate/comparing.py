@@ -13,12 +13,12 @@ from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.evaluate.city_data import ZoneData
-from geoblanket.evaluate.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
+from geoblanket.evaluate.measures.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
+from geoblanket.evaluate.measures.privacy import PrivacyMeter
+from geoblanket.evaluate.measures.utility import held_out_losses
+from geoblanket.evaluate.measures.values import HeldOut, Value
 from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
-from geoblanket.evaluate.privacy import PrivacyMeter
 from geoblanket.evaluate.settings import Setting
-from geoblanket.evaluate.utility import held_out_losses
-from geoblanket.evaluate.values import HeldOut, Value
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem

@@ -22,8 +22,8 @@ from geoblanket.mechanism.baselines.planar_laplace import planar_laplace
 from geoblanket.mechanism.baselines.remap import remap
 from geoblanket.mechanism.baselines.tight import tight_constraints
 from geoblanket.mechanism.mechanism import Mechanism
-from geoblanket.mechanism.optimiser import Outcome, optimise
 from geoblanket.mechanism.problem import Problem
+from geoblanket.mechanism.solver.optimiser import Outcome, optimise
 
 __all__ = ["METHODS", "Made", "Method", "RowsKind", "Task", "make"]
 

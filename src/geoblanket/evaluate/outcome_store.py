@@ -15,7 +15,7 @@ from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.errors import GeoblanketError
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
-from geoblanket.evaluate.values import HeldOut, Value
+from geoblanket.evaluate.measures.values import HeldOut, Value
 
 __all__ = ["OutcomeStore"]
 

@@ -11,9 +11,9 @@ import polars as pl
 
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.measures.values import HELD_OUT, ONE_DESTINATION_LOSS, HeldOut, Value
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA
 from geoblanket.evaluate.settings import ONE_DESTINATION, Setting
-from geoblanket.evaluate.values import HELD_OUT, ONE_DESTINATION_LOSS, HeldOut, Value
 
 __all__ = ["BASELINES", "tabulate"]
 

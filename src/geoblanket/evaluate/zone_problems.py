@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.build.problems import row_loss
-from geoblanket.build.reach import Reach, coordinates_e7
+from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.evaluate.city_data import ZoneData
+from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.evaluate.methods import RowsKind
-from geoblanket.evaluate.mobility_model import MobilityModel
 from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.loss.known_loss import KnownLoss
 from geoblanket.mechanism.problem import Problem
@@ -36,7 +36,7 @@ class ZoneProblems:
     def loss(self) -> KnownLoss:
         """The loss, for all places where the zone's vehicles may be later."""
         data = self.data
-        reach = Reach(coordinates_e7(data.places), data.reach_m)
+        reach = Reach(data.places.coordinates_e7, data.reach_m)
         within = [reach.of(place) for place in data.members.tolist()]
         later = np.concatenate([*within, data.counts.next_place, data.steps.next_place])
         return KnownLoss.of(data.loss, later, data.members)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle import Bundle, BundledMechanism, load_bundle, save_bundle
+    from geoblanket.mechanism.bundle.signing import check_signature, sign_bundle
+    from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism, load_bundle, save_bundle
     from geoblanket.mechanism.mechanism import Mechanism
-    from geoblanket.mechanism.optimiser import Event, OptimiseResult, Outcome, optimise
     from geoblanket.mechanism.problem import Problem
     from geoblanket.mechanism.repairer import Repaired, repair
-    from geoblanket.mechanism.signing import check_signature, sign_bundle
+    from geoblanket.mechanism.solver.optimiser import Event, OptimiseResult, Outcome, optimise
     from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 
 __all__ = [
@@ -37,21 +37,21 @@ __all__ = [
 
 _HOME = {
     "DENOMINATOR": "geoblanket.mechanism.verifier",
-    "Bundle": "geoblanket.mechanism.bundle",
-    "BundledMechanism": "geoblanket.mechanism.bundle",
+    "Bundle": "geoblanket.mechanism.bundle.storage",
+    "BundledMechanism": "geoblanket.mechanism.bundle.storage",
     "Certificate": "geoblanket.mechanism.verifier",
-    "Event": "geoblanket.mechanism.optimiser",
+    "Event": "geoblanket.mechanism.solver.optimiser",
     "Mechanism": "geoblanket.mechanism.mechanism",
-    "OptimiseResult": "geoblanket.mechanism.optimiser",
-    "Outcome": "geoblanket.mechanism.optimiser",
+    "OptimiseResult": "geoblanket.mechanism.solver.optimiser",
+    "Outcome": "geoblanket.mechanism.solver.optimiser",
     "Problem": "geoblanket.mechanism.problem",
     "Repaired": "geoblanket.mechanism.repairer",
-    "check_signature": "geoblanket.mechanism.signing",
-    "load_bundle": "geoblanket.mechanism.bundle",
-    "optimise": "geoblanket.mechanism.optimiser",
+    "check_signature": "geoblanket.mechanism.bundle.signing",
+    "load_bundle": "geoblanket.mechanism.bundle.storage",
+    "optimise": "geoblanket.mechanism.solver.optimiser",
     "repair": "geoblanket.mechanism.repairer",
-    "save_bundle": "geoblanket.mechanism.bundle",
-    "sign_bundle": "geoblanket.mechanism.signing",
+    "save_bundle": "geoblanket.mechanism.bundle.storage",
+    "sign_bundle": "geoblanket.mechanism.bundle.signing",
     "verify": "geoblanket.mechanism.verifier",
 }
 

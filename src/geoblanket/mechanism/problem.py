@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.exponential import MAX_EPSILON_MICRO
+from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
 __all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem"]
 

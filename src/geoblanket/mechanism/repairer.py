@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.exponential import bounds_for
+from geoblanket.mechanism.exponential_bounds import bounds_for
 from geoblanket.mechanism.problem import Problem
 
 __all__ = ["Repaired", "repair"]

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.errors import GuaranteeViolation, MechanismError
-from geoblanket.mechanism.exponential import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
+from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
 
 __all__ = ["DENOMINATOR", "Certificate", "verify"]
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.mechanism.bundle import Bundle
-from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.policy import Policy
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.costs import Costs
-from geoblanket.mechanism.policy import Policy
-from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 

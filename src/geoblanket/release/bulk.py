@@ -20,11 +20,10 @@ import polars as pl
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, reading_parquet, write_table
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.mechanism.bundle import Bundle
-from geoblanket.mechanism.clock import Clock
-from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
@@ -185,7 +184,7 @@ def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: 
     if about.get("roads") != graph.identity:
         raise MismatchError(f"{walks} was matched to other roads. Give the roads that it was matched to.")
     places = choose_places(graph, spacing_m=about["spacing_m"])
-    if not np.array_equal(coordinates_e7(places), bundle.places_e7):
+    if not np.array_equal(places.coordinates_e7, bundle.places_e7):
         raise MismatchError(
             f"{walks} has {len(places):,} places at {places.spacing_m:g} m on these roads, and the bundle is for "
             f"{len(bundle.places_e7):,} others. Match with the roads and the spacing that the bundle was built with."

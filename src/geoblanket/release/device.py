@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from geoblanket.errors import LedgerError, ParameterError
-from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.costs import Costs
-from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
-from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
     checked_clock,

@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from geoblanket._geodesy import Floats
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
-from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.bundle import Bundle
+from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.costs import Costs
-from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
-from geoblanket.mechanism.release_tables import ReleaseTables
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
     checked_clock,

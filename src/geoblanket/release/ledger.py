@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from geoblanket.errors import LedgerError, MismatchError
-from geoblanket.mechanism.release_tables import VERIFIER
+from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
 from geoblanket.release._ledger_upgrade import upgrade_ledger
 from geoblanket.release._seals import CHAIN_START, Chain, is_sealed, seal

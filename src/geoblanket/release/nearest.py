@@ -1,4 +1,4 @@
-"""The place that a location belongs to: the nearest one, by the rule of `geoblanket.mechanism.nearest`.
+"""The place that a location belongs to: the nearest one, by the rule of `geoblanket.mechanism.history_rule.nearest`.
 
 All places are compared, whichever is the nearest: the time does not tell where it is.
 """
@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.nearest import COSINE_UNIT, HALF_TURN_E7, squared_distance
+from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket.mechanism.history_rule.nearest import COSINE_UNIT, HALF_TURN_E7, squared_distance
 
 __all__ = ["NearestPlace"]
 

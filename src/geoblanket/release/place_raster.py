@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.nearest import cosine
+from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket.mechanism.history_rule.nearest import cosine
 from geoblanket.release.nearest import NearestPlace
 
 __all__ = ["PlaceRaster"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.bundle.clock import Clock
 
 __all__ = ["Regimes"]
 

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
-from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.bundle import Bundle
-from geoblanket.mechanism.history_table import HistoryTable
-from geoblanket.mechanism.nearest import cosine, squared_distance
-from geoblanket.mechanism.release_tables import ReleaseTable, ReleaseTables
+from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket.mechanism.bundle.release_tables import ReleaseTable, ReleaseTables
+from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.history_rule.history_table import HistoryTable
+from geoblanket.mechanism.history_rule.nearest import cosine, squared_distance
 
 __all__ = ["ReleaseRule"]
 

@@ -47,6 +47,11 @@ class Places:
         """SHA-256 of the road graph's identity and the choice of places."""
         return content_hash({"roads": self.roads_identity, "spacing_m": self.spacing_m}, {"nodes": self.nodes})
 
+    @cached_property
+    def coordinates_e7(self) -> Ints:
+        """Latitude and longitude of each place as a bundle holds them, in 1e-7 degrees, shape (P, 2)."""
+        return np.rint(np.column_stack([self.lat, self.lon]) * 1e7).astype(np.int32)
+
     def nearest(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> tuple[Ints, Floats]:
         """Return the nearest place of each point by great-circle distance; of equally near ones, the first.
 

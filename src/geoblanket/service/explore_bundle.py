@@ -14,11 +14,11 @@ import numpy.typing as npt
 from geoblanket._geodesy import Floats, haversine_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism._bundle_domain import Indices
-from geoblanket.mechanism.bundle import Bundle, BundledMechanism
-from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 from geoblanket.mechanism.costs import Costs
-from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.history_rule.history_table import HistoryTable
 
 __all__ = ["Conclusion", "ExploredBundle", "Outlook", "ZoneView"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.spatial import KDTree, Voronoi
 
 from geoblanket._geodesy import Floats, local_degrees, local_metres
-from geoblanket.mechanism._bundle_domain import Indices
+from geoblanket.mechanism.bundle.domain import Indices
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
 __all__ = ["PlaceCells", "roads_geojson"]

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from geoblanket._geodesy import Floats
-from geoblanket.build.reach import coordinates_e7
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
 from geoblanket.errors import InputError, MismatchError
@@ -117,7 +116,7 @@ class Explorer:
         _, about = scan_walks(path)
         self.places = choose_places(self._graph, spacing_m=float(about.get("spacing_m", 0.0)))
         check_walks(path, about, self.places)
-        if not np.array_equal(coordinates_e7(self.places), first.bundle.places_e7):
+        if not np.array_equal(self.places.coordinates_e7, first.bundle.places_e7):
             raise MismatchError(f"{path} has other places than the bundles. Give the walks that they were built from.")
         if about.get("interval_s") != first.bundle.clock.interval_s:
             raise MismatchError(f"{path} has another interval than the bundles. Match again with theirs.")

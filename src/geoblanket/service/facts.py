@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from geoblanket.mechanism.bundle import Bundle, BundledMechanism
-from geoblanket.mechanism.clock import Clock
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["bundle_facts", "guarantee_facts", "places_geojson", "zones_geojson"]

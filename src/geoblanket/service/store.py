@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Any
 
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
-from geoblanket.mechanism.bundle import LARGEST_BYTES, Bundle, load_bundle
-from geoblanket.mechanism.policy import DEFAULT_POLICY, Policy
-from geoblanket.mechanism.signing import signature_path
+from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.signing import signature_path
+from geoblanket.mechanism.bundle.storage import LARGEST_BYTES, Bundle, load_bundle
 from geoblanket.service.facts import bundle_facts, guarantee_facts, places_geojson, zones_geojson
 
 __all__ = ["BundleStore", "ServedBundle"]

@@ -1,0 +1,89 @@
+"""How private a mechanism is: what it spends, what reports leak, and what attackers make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.rows import ZoneRows
+from geoblanket.evaluate.city_data import ZoneData
+from geoblanket.evaluate.measures.attacker import Cases, attack_report, zone_distance_km
+from geoblanket.evaluate.measures.composition import compose
+from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
+from geoblanket.evaluate.measures.leakage import posterior_leakage, same_past
+from geoblanket.evaluate.measures.mobility_model import MobilityModel
+from geoblanket.evaluate.measures.tracking import track_over_time
+from geoblanket.evaluate.measures.values import HeldOut, Value
+from geoblanket.mechanism.mechanism import Mechanism
+
+__all__ = ["PrivacyMeter"]
+
+_PER_KM = "per km"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyMeter:
+    """Measures the privacy of mechanisms of one zone."""
+
+    data: ZoneData
+    model: MobilityModel
+    """What the tracking attacker knows of how vehicles move."""
+    seed: int
+
+    def values(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> Iterator[Value]:
+        """Yield what is spent, what leaks, and what attackers make of one report.
+
+        The context-free attacker knows how probable each place is; the other one knows where the vehicle was one step
+        before, too.
+
+        Parameters
+        ----------
+        reports
+            How many reports in a row the composed cost is for, the usual number first.
+        """
+        yield Value("epsilon_effective", effective_epsilon(mechanism).epsilon, _PER_KM)
+        for count, part in _counts(reports):
+            cost = compose(mechanism.epsilon, rows.history_weights, reports=count)
+            yield Value("composed_epsilon", cost.per_trajectory, _PER_KM, part=part)
+            if not part:
+                yield Value("epsilon_per_location", cost.per_location, _PER_KM)
+        leakage = posterior_leakage(
+            mechanism.probabilities,
+            rows.prior,
+            rows.distance_km,
+            eta_km=mechanism.eta_km,
+            pairs=same_past(rows.histories),
+        )
+        yield Value("leakage_max", leakage.maximum, _PER_KM)
+        yield Value("leakage_expected", leakage.expected, _PER_KM)
+        distance_km = zone_distance_km(rows)
+        for prefix, known_past in (("", 0), ("context_", 1)):
+            cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
+            found = attack_report(mechanism.probabilities, cases, distance_km)
+            yield Value(f"{prefix}inference_error", found.error_km, "km")
+            yield Value(f"{prefix}inference_success", found.success, "")
+            yield Value(f"{prefix}inference_error_prior", found.prior_error_km, "km")
+            yield Value(f"{prefix}inference_success_prior", found.prior_success, "")
+
+    def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> dict[HeldOut, VehicleLosses]:
+        """Return how well an attacker tracks held-out vehicles over several reports in a row."""
+        found = track_over_time(
+            mechanism.probabilities, rows, self.data.steps, self.model, lengths=reports, seed=self.seed
+        )
+        result: dict[HeldOut, VehicleLosses] = {}
+        for count, part in _counts(reports):
+            one = found[count]
+            result |= {
+                HeldOut("tracking_error", "km", part): one.smoothed.error_km,
+                HeldOut("tracking_success", "", part): one.smoothed.success,
+                HeldOut("tracking_error_prior", "km", part): one.prior.error_km,
+                HeldOut("tracking_success_prior", "", part): one.prior.success,
+            }
+        return result
+
+
+def _counts(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield numbers of reports, and how results tell them from the first, the usual one."""
+    for number, count in enumerate(reports):
+        yield count, "" if number == 0 else f"T = {count}"

@@ -1,0 +1,182 @@
+"""How the figures of a comparison look: one colour for each method, labels at the lines, quiet axes.
+
+Colours are those of Okabe and Ito, which every kind of eye tells apart; markers and dashes do so in grey.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from geoblanket._geodesy import Floats
+from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.report.panels import Panel
+
+__all__ = [
+    "FAINT",
+    "INK",
+    "Look",
+    "apart",
+    "draw_series",
+    "epsilon_axis",
+    "label_lines",
+    "label_of",
+    "look_of",
+    "quiet",
+    "say_beside",
+]
+
+INK = "#3c4048"
+FAINT = "#9aa2ae"
+_GRID = "#e3e5e8"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn."""
+
+    colour: str
+    marker: str = "o"
+    dashes: str | tuple[int, tuple[int, int]] = "-"
+    width: float = 1.6
+
+
+_LOOKS = {
+    "lp_cmdp": Look("#0072b2", "o", width=2.6),
+    "lp_true_mb": Look("#56b4e9", "s", (0, (4, 2))),
+    "lp_markov1": Look("#009e73", "^"),
+    "lp": Look("#22262d", "D"),
+    "constopt": Look("#e69f00", "v"),
+    "expmech": Look("#d55e00", "X"),
+    "expmech_published": Look("#d55e00", "X", (0, (1, 2))),
+    "expmech_remap": Look("#d55e00", "P", (0, (4, 2))),
+    "planar_laplace": Look("#cc79a7", "p"),
+    "planar_laplace_remap": Look("#cc79a7", "h", (0, (4, 2))),
+    "tight": Look("#8a6d3b", "*"),
+}
+
+
+def look_of(method: str) -> Look:
+    """Return how a method is drawn in every figure."""
+    return _LOOKS.get(method, Look(FAINT))
+
+
+def quiet(axes: Axes) -> None:
+    """Draw little besides the data."""
+    axes.grid(color=_GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8, colors=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+
+
+def epsilon_axis(axes: Axes, points: Sequence[float], *, label: bool = True) -> None:
+    """Let x be ε, each value as far from its double as from its half."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(list(points)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    if label:
+        axes.set_xlabel("ε per km (more: less private)", fontsize=8.5, color=INK)
+
+
+def draw_series(
+    axes: Axes, panel: Panel, method: str, measure: str, *, positions: Sequence[float] | None = None
+) -> float | None:
+    """Draw one measure of a method with its intervals; return its last value, None if there is nothing to draw.
+
+    Parameters
+    ----------
+    positions
+        Where each point of the panel is; by default at its own value.
+    """
+    where = dict(zip(panel.points, panel.points if positions is None else positions, strict=True))
+    series = panel.series(method, measure)
+    if not series:
+        return None
+    look = look_of(method)
+    x = np.array([float(where[point]) for point, _ in series])
+    y = np.array([value.value for _, value in series])
+    axes.plot(
+        x, y, color=look.colour, linestyle=look.dashes, linewidth=look.width, marker=look.marker, markersize=4.5,
+        zorder=4 if method == "lp_cmdp" else 3,
+    )  # fmt: skip
+    known = [
+        (at, value.low, value.high) for at, (_, value) in zip(x, series, strict=True) if _bounded(value.low, value.high)
+    ]
+    if known:
+        at, low, high = np.array(known, np.float64).T
+        axes.vlines(at, low, high, color=look.colour, linewidth=1.0, alpha=0.6, zorder=2)
+    return float(y[-1])
+
+
+def label_lines(axes: Axes, ends: Sequence[tuple[str, float, str]], *, height_in: float, font: float = 8.0) -> None:
+    """Write names at the right of lines, moved apart where they would cover each other.
+
+    Parameters
+    ----------
+    ends
+        Name, last value and colour of each line; call this after the limits of the axes are what they will be.
+    height_in
+        About how high the axes will be, inches: they are laid out later.
+    """
+    if not ends:
+        return
+    transform = axes.transData + axes.transAxes.inverted()
+    edge = axes.get_xlim()[1]
+    heights = np.array([transform.transform((edge, value))[1] for _, value, _ in ends])
+    spread = apart(heights, 1.25 * font / 72 / height_in)
+    for (name, _, colour), height, at in zip(ends, heights, spread, strict=True):
+        # A line and a text are drawn several times faster than an annotation with an arrow.
+        leader = Line2D(
+            (1.005, 1.04), (height, at), transform=axes.transAxes, color=colour, linewidth=0.6, clip_on=False
+        )  # fmt: skip
+        leader.set_in_layout(False)
+        axes.add_artist(leader)
+        axes.text(1.05, at, name, transform=axes.transAxes, fontsize=font, color=colour, va="center")
+
+
+def say_beside(axes: Axes, text: str, at: tuple[float, float], *, above: bool = True) -> None:
+    """Write what a reference line is, at the right end of it."""
+    axes.annotate(
+        text, at, (0, 2 if above else -2), textcoords="offset points", fontsize=7.5, color=INK, ha="right",
+        va="bottom" if above else "top", zorder=5,
+        bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75},
+    )  # fmt: skip
+
+
+def label_of(method: str) -> str:
+    """Return the name of a method."""
+    return METHODS[method].label if method in METHODS else method
+
+
+def apart(heights: Floats, least: float) -> Floats:
+    """Move heights apart to at least a distance, in their order, each as little as the others allow."""
+    order = np.argsort(heights, kind="stable")
+    placed = heights[order].astype(np.float64)
+    groups = [[height, 1] for height in placed]  # centre and number of neighbours that stand shoulder to shoulder
+    merged: list[list[float]] = []
+    for centre, count in groups:
+        merged.append([centre, count])
+        while len(merged) > 1 and merged[-1][0] - merged[-2][0] < least * (merged[-1][1] + merged[-2][1]) / 2:
+            (above, more), (below, fewer) = merged.pop(), merged.pop()
+            merged.append([(above * more + below * fewer) / (more + fewer), more + fewer])
+    result = np.empty(len(heights))
+    position = 0
+    for centre, count in merged:
+        for number in range(int(count)):
+            result[order[position]] = centre + least * (number - (count - 1) / 2)
+            position += 1
+    return result
+
+
+def _bounded(low: float | None, high: float | None) -> bool:
+    return low is not None and high is not None and math.isfinite(low) and math.isfinite(high)

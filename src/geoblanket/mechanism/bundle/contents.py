@@ -1,0 +1,319 @@
+"""The contents of a bundle: mechanisms by zone and regime, with what their rows and outputs stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.domain import Indices, Ints, Rows
+from geoblanket.mechanism.bundle.header import MechanismHeader
+from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
+from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import NEVER_MM
+
+__all__ = ["Bundle", "BundledMechanism", "whole_numbers"]
+
+_LISTED = 3
+_NO_INDICES: Indices = np.empty(0, np.int32)
+_NO_HISTORIES: Indices = np.empty((0, 1), np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class BundledMechanism:
+    """A mechanism with its place in a bundle. Make one with `BundledMechanism.of`."""
+
+    zone: str
+    regime: str
+    mechanism: Mechanism
+    """Over the outputs that are used: its column c is output `outputs[c]`."""
+    outputs: Indices
+    """The number of each column's output, increasing, shape (C,)."""
+    output_count: int
+    """How many outputs the problem has, used or not."""
+    history_weights_micro: tuple[int, ...] = ()
+    """What each earlier place of a history counts in distances, in millionths; `NEVER_MM` for a past that is known."""
+    histories: Indices = field(default_factory=lambda: _NO_HISTORIES)
+    """The places at t, t − 1, ... of each history, indices into the bundle's places, −1 for any; shape (N, 1 + Γ)."""
+    history_rows: Indices = field(default_factory=lambda: _NO_INDICES)
+    """The row that each history uses, shape (N,)."""
+    output_places: Indices = field(default_factory=lambda: _NO_INDICES)
+    """The place of each column's output, shape (C,); empty without coordinates."""
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: Mechanism,
+        *,
+        zone: str,
+        regime: str,
+        history_weights: Sequence[float] = (),
+        histories: npt.ArrayLike | None = None,
+        history_rows: npt.ArrayLike | None = None,
+        output_places: npt.ArrayLike | None = None,
+    ) -> BundledMechanism:
+        """Prepare a mechanism for a bundle; columns that no row uses are left out.
+
+        Parameters
+        ----------
+        zone, regime
+            The names by which a device asks for it.
+        history_weights
+            What each earlier place of a history counts in distances; `inf` for a past that is known.
+        histories
+            The places at t, t − 1, ... of each history, indices into the bundle's places, −1 for any; shape
+            (N, 1 + Γ), or (N,) without a past.
+        history_rows
+            The row that each history uses, shape (N,); by default history n uses row n.
+        output_places
+            The place of each output of the mechanism, used or not, shape (K,).
+        """
+        if (histories is None) != (output_places is None):
+            raise ParameterError("Give both histories and output_places, or neither.")
+        used = np.flatnonzero(mechanism.weights.any(axis=0))
+        compact = Mechanism.verified(
+            mechanism.weights[:, used],
+            distance_mm=mechanism.distance_mm,
+            epsilon_micro=mechanism.epsilon_micro,
+            eta_mm=mechanism.eta_mm,
+        )
+        places = _table(histories, columns=1 + len(history_weights))
+        rows = range(len(places)) if history_rows is None else history_rows
+        of_outputs = _NO_INDICES if output_places is None else whole_numbers(output_places)
+        if len(of_outputs) not in {0, mechanism.output_count}:
+            raise ParameterError(
+                f"output_places must have {mechanism.output_count} values, one for each output. Got {len(of_outputs)}."
+            )
+        return cls(
+            zone=zone,
+            regime=regime,
+            mechanism=compact,
+            outputs=used.astype(np.int32),
+            output_count=mechanism.output_count,
+            history_weights_micro=tuple(_micro(weight) for weight in history_weights),
+            histories=places,
+            history_rows=whole_numbers(rows),
+            output_places=of_outputs[used] if len(of_outputs) else _NO_INDICES,
+        )
+
+    @property
+    def weights(self) -> Ints:
+        """The weights over all outputs, used or not, shape (S, K)."""
+        weights = np.zeros((self.mechanism.row_count, self.output_count), np.int64)
+        weights[:, self.outputs] = self.mechanism.weights
+        return weights
+
+    @property
+    def epsilon_micro(self) -> int:
+        """ε in millionths per kilometre."""
+        return self.mechanism.epsilon_micro
+
+    @property
+    def eta_mm(self) -> int:
+        """η in millimetres."""
+        return self.mechanism.eta_mm
+
+    @property
+    def epsilon_per_location(self) -> float:
+        """What reporting all the time costs one location, ε·(1 + Σw) per km: as the present, and as the past of others.
+
+        A past that is known is not protected, and not counted.
+        """
+        counted = sum(weight for weight in self.history_weights_micro if weight != NEVER_MM)
+        return self.mechanism.epsilon * (1 + counted / 10**6)
+
+    def sample(self, row: int) -> int:
+        """Draw an output, by its number among all outputs, exactly and with the operating system's randomness."""
+        return int(self.outputs[self.mechanism.sample(row)])
+
+    def sample_many(self, rows: npt.ArrayLike) -> Indices:
+        """Draw an output for each of many rows, shape (N,), in the same way."""
+        return self.outputs[self.mechanism.sample_many(rows)]
+
+    def rows(self) -> Rows:
+        """Return what its rows and columns stand for."""
+        return Rows(
+            zone=self.zone,
+            regime=self.regime,
+            distance_mm=self.mechanism.distance_mm,
+            history_weights_micro=self.history_weights_micro,
+            histories=self.histories,
+            history_rows=self.history_rows,
+            output_places=self.output_places,
+        )
+
+    def header(self) -> MechanismHeader:
+        """Return what the file's header says of it."""
+        return MechanismHeader(
+            zone=self.zone,
+            regime=self.regime,
+            rows=self.mechanism.row_count,
+            outputs=self.output_count,
+            columns=len(self.outputs),
+            epsilon_micro=self.mechanism.epsilon_micro,
+            eta_mm=self.mechanism.eta_mm,
+            history_weights_micro=self.history_weights_micro,
+            histories=len(self.histories),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Verified mechanisms, by zone and regime. Read one with `load_bundle`."""
+
+    mechanisms: tuple[BundledMechanism, ...]
+    """In order of zone and regime."""
+    version: int
+    """The publisher's own number, which only grows: a device refuses to go back."""
+    domain: str
+    """Hash of the domain: places, histories, zones and regimes (hexadecimal)."""
+    disclosed: str
+    """What a report tells besides its output, in words."""
+    snapping_radius_mm: int
+    """How far a point of the roads can lie from the place that stands for it, millimetres, as the builder says."""
+    clock: Clock | None
+    """When which regime is used; None: whoever uses the bundle says which."""
+    places_e7: Indices
+    """Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates."""
+    sha256: str
+    """Hash of the file."""
+    signed: bool
+    """Whether a signature was asked for, and found right."""
+
+    def __iter__(self) -> Iterator[BundledMechanism]:
+        return iter(self.mechanisms)
+
+    def __len__(self) -> int:
+        return len(self.mechanisms)
+
+    @property
+    def located(self) -> bool:
+        """Whether the file has coordinates, from which the distances were computed again."""
+        return len(self.places_e7) > 0
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, how it was verified, and what is not covered, in words."""
+        found = [one.mechanism.certificate for one in self]
+        promises = sorted({(one.mechanism.epsilon, one.mechanism.eta_km) for one in self})
+        stated = "; ".join(
+            f"ε = {epsilon:.9g} per km for " + ("any d" if eta == np.inf else f"d ≤ η = {eta:.9g} km")
+            for epsilon, eta in promises[:_LISTED]
+        )
+        more = f"; and {len(promises) - _LISTED:,} more" if len(promises) > _LISTED else ""
+        lines = [
+            f"Disclosed by every report: {self.disclosed}. {self._zones_in_words()}",
+            "Within a zone and regime, whatever is reported is at most e^(ε·d) times as probable from one history as "
+            f"from another at distance d km: {stated}{more}.",
+            f"Verified exactly, in integers: {len(self):,} mechanism(s), {sum(one.rows for one in found):,} rows, "
+            f"{sum(one.pairs for one in found):,} pairs of rows, {sum(one.checks for one in found):,} inequalities. "
+            f"The largest ε found is {max(one.epsilon_effective for one in found):.6g} per km.",
+        ]
+        if pasts := sorted({one.history_weights_micro for one in self if one.history_weights_micro}):
+            counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED])
+            lines.append(f"Earlier places count in d, the latest first, times {counted}.")
+        if beyond := sum(one.pairs_beyond for one in found):
+            lines.append(
+                f"Only for d ≤ η: {beyond:,} pairs of rows are further apart. Along a chain of pairs within η the "
+                "bounds multiply."
+            )
+        if parted := sum(not one.connected for one in found):
+            lines.append(f"In {parted:,} mechanism(s) no chain joins all rows: between the parts nothing is promised.")
+        lines.append(
+            "Row distances were checked on the map, between all histories of the zone's present places with any past "
+            "among the bundle's places, listed or not: none is larger."
+            if self.located
+            else "The file has no coordinates: its distances are taken as they are stated."
+        )
+        lines.append(self._snapping_in_words())
+        lines.append(
+            f"Reports add up: each costs a location up to {max(self.costs) / 10**6:.9g} per km, as present and as past."
+        )
+        return "\n".join(lines)
+
+    @cached_property
+    def zone_facts(self) -> list[ZoneFacts]:
+        """What each zone is like and tells by itself, computed from the places; empty without coordinates."""
+        return zone_facts(self.mechanisms, self.places_e7) if self.located else []
+
+    @cached_property
+    def snapping_radius_m(self) -> float | None:
+        """How far a coordinate amid the places lies from the one it counts as, at most, metres; computed from them.
+
+        None without coordinates.
+        """
+        return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
+
+    def _zones_in_words(self) -> str:
+        if not self.located:
+            return "The file does not tell where its zones are."
+        facts = self.zone_facts
+        places = _range(min(zone.places for zone in facts), max(zone.places for zone in facts))
+        width = _range(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
+        error = np.average([zone.error_m for zone in facts], weights=[zone.places for zone in facts])
+        return (
+            f"A zone has {places} places and is {width} m wide; knowing it alone, one is {error:,.0f} m off on average "
+            "(all places of a zone equally probable). Across the border of two zones nothing is promised."
+        )
+
+    def _snapping_in_words(self) -> str:
+        if self.snapping_radius_m is None:
+            return "How far raw coordinates lie from their places is not known."
+        return (
+            "The promise is between places. Between raw coordinates amid them, add "
+            f"{2 * self.snapping_radius_m:,.0f} m to d: twice the largest distance from a place, computed from the "
+            f"places themselves (on the roads, says the builder, {self.snapping_radius_mm / 1000:,.0f} m at most)."
+        )
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs the location that it protects, in millionths per kilometre."""
+        return Costs.of(self, "" if self.clock is None else self.clock.start)
+
+    def get(self, zone: str, regime: str) -> BundledMechanism:
+        """Return the mechanism of a zone and regime."""
+        for mechanism in self.mechanisms:
+            if (mechanism.zone, mechanism.regime) == (zone, regime):
+                return mechanism
+        raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _weight_in_words(micro: int) -> str:
+    return "∞ (the past is taken as known)" if micro == NEVER_MM else f"{micro / 10**6:g}"
+
+
+def whole_numbers(values: npt.ArrayLike) -> Indices:
+    """Return places or rows as they are stored; raise unless they are whole numbers of 32 bits."""
+    array = np.asarray(values)
+    stored = array.astype(np.int32) if array.size == 0 or np.issubdtype(array.dtype, np.integer) else None
+    if stored is None or not np.array_equal(stored, array):
+        raise ParameterError("Places and rows of a bundle must be whole numbers of 32 bits.")
+    return stored
+
+
+def _table(histories: npt.ArrayLike | None, *, columns: int) -> Indices:
+    if histories is None:
+        return np.empty((0, columns), np.int32)
+    places = whole_numbers(histories)
+    if places.ndim == 1:
+        places = places[:, None]
+    if places.ndim != 2 or places.shape[1] != columns:
+        raise ParameterError(f"histories must have {columns} column(s), one more than there are history_weights.")
+    return places
+
+
+def _micro(weight: float) -> int:
+    """Return a weight in millionths, rounded down: histories are then nearer, and the promise stronger."""
+    if not weight >= 0:
+        raise ParameterError(f"history_weights must be 0 or more. Got {weight} instead.")
+    return NEVER_MM if weight == np.inf else int(weight * 10**6)

@@ -1,0 +1,220 @@
+"""What the rows of a bundle stand for: histories of places, from whose coordinates row distances are computed again.
+
+A file whose distances are too large passes every other check and protects nothing, so a device computes them itself,
+between all histories that it could ever be asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrayfile import content_hash
+from geoblanket.mechanism.bundle.header import MechanismHeader
+from geoblanket.mechanism.history_rule.history_verifier import PlacesOfCity, RuleTree, first_too_far
+from geoblanket.mechanism.problem import NEVER_MM
+
+__all__ = [
+    "LARGEST_WORK",
+    "DomainCheck",
+    "Rows",
+    "domain_hash",
+    "fits_32_bits",
+    "pack",
+    "triangle_breaks",
+    "triangle_size",
+    "unpack",
+]
+
+Ints = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32]
+
+_NEVER_32 = 2**32 - 1
+_LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
+LARGEST_WORK = 5 * 10**10
+"""Elementary steps of verification, by estimate: two minutes or so. All of Rome in zones takes two thirds of it."""
+_STEPS_PER_PAIR = 20
+"""What a pair of rows costs besides its outputs."""
+
+
+def triangle_size(rows: int) -> int:
+    """Return how many pairs there are of so many rows."""
+    return rows * (rows - 1) // 2
+
+
+def fits_32_bits(distance_mm: Ints) -> bool:
+    """Whether all distances but "never" are below 2^32 − 1 millimetres (4,295 km)."""
+    return bool(((distance_mm < _NEVER_32) | (distance_mm == NEVER_MM)).all())
+
+
+def pack(distance_mm: Ints, *, bits: int) -> npt.NDArray[np.uint32] | Ints:
+    """Return the distances above the diagonal, row by row: the rest says nothing new."""
+    packed = distance_mm[_above_diagonal(len(distance_mm))]
+    if bits == 64:
+        return packed
+    return np.where(packed == NEVER_MM, _NEVER_32, packed).astype(np.uint32)
+
+
+def unpack(packed: npt.NDArray[Any], rows: int) -> Ints:
+    """Return the whole symmetric matrix of distances, zero on its diagonal, read-only."""
+    memory = bytearray(8 * rows * rows)
+    result = np.frombuffer(memory, np.int64).reshape(rows, rows)
+    start = 0
+    for row in range(rows - 1):
+        values = packed[start : start + rows - 1 - row].astype(np.int64)
+        if packed.dtype == np.uint32:
+            values[values == _NEVER_32] = NEVER_MM
+        result[row, row + 1 :] = result[row + 1 :, row] = values
+        start += len(values)
+    return np.frombuffer(memoryview(memory).toreadonly(), np.int64).reshape(rows, rows)
+
+
+def triangle_breaks(distance_mm: Ints) -> int:
+    """Return how many pairs of rows are further apart than by way of a third (by more than rounding), in S³ steps.
+
+    The promise holds pair by pair and needs no triangle inequality; but a metric has it.
+    """
+    distance = distance_mm.astype(np.float64)
+    broken = sum(int(np.count_nonzero(row > (row[:, None] + distance).min(axis=0) + 2)) for row in distance)
+    return broken // 2
+
+
+def _above_diagonal(rows: int) -> npt.NDArray[np.bool_]:
+    return ~np.tri(rows, dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What the rows and columns of one mechanism stand for, and how far apart the rows are said to be."""
+
+    zone: str
+    regime: str
+    distance_mm: Ints
+    """Shape (S, S)."""
+    history_weights_micro: tuple[int, ...]
+    histories: Indices
+    history_rows: Indices
+    output_places: Indices
+
+
+def domain_hash(header: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Return the identity of what rows stand for, from the file's parts; a new ε or new weights do not change it."""
+    described = [[one.zone, one.regime, one.rows, one.histories, len(one.history_weights_micro)] for one in header]
+    parts = {name: arrays[name] for name in ("places_e7", "histories", "history_rows")}
+    return content_hash({"mechanisms": described}, parts)
+
+
+class DomainCheck:
+    """Whether the rows of a whole bundle stand for what its file says; made before anything is computed from it.
+
+    Parameters
+    ----------
+    header
+        Of all mechanisms.
+    arrays
+        The parts of the file.
+    places_e7
+        Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates.
+    largest_work
+        The most elementary steps that verification may take, by estimate.
+
+    Raises
+    ------
+    ValueError
+        If places, histories or zones are wrong, or verification would take too much work.
+    """
+
+    def __init__(
+        self,
+        header: Sequence[MechanismHeader],
+        histories: Sequence[tuple[Indices, Indices]],
+        places_e7: Indices,
+        *,
+        largest_work: int,
+    ) -> None:
+        work = sum(one.rows * one.rows * (one.columns + _STEPS_PER_PAIR) for one in header)
+        _check_work(work, largest_work)
+        if not len(places_e7):
+            return
+        if places_e7.shape[1:] != (2,) or (np.abs(places_e7.astype(np.int64)) > _LARGEST_E7).any():
+            raise ValueError("places must be latitudes and longitudes in 1e-7 degrees")
+        self._city = PlacesOfCity(places_e7)
+        self._trees = [
+            _tree(one, *listed, place_count=len(places_e7)) for one, listed in zip(header, histories, strict=True)
+        ]
+        self._stand_in = {
+            regime: self._stand_ins(
+                [(one, tree) for one, tree in zip(header, self._trees, strict=True) if one.regime == regime]
+            )
+            for regime in sorted({one.regime for one in header})
+        }
+        for one, tree in zip(header, self._trees, strict=True):
+            work += tree.work(int(np.isin(self._stand_in[one.regime], tree.present).sum()))
+            _check_work(work, largest_work)
+        if any(one.history_weights_micro for one in header):
+            work += len(places_e7) ** 2
+        _check_work(work, largest_work)
+
+    def _stand_ins(self, regime: list[tuple[MechanismHeader, RuleTree]]) -> Indices:
+        """Return the place that each one counts as at present: itself, or the nearest in a zone."""
+        zone_of = np.full(self._city.count, -1)
+        for number, (one, tree) in enumerate(regime):
+            if (shared := tree.present[zone_of[tree.present] >= 0]).size:
+                raise ValueError(
+                    f"the zones '{regime[zone_of[shared[0]]][0].zone}' and '{one.zone}' share {shared.size} place(s) "
+                    f"in the regime '{one.regime}', so that it does not say which to use"
+                )
+            zone_of[tree.present] = number
+        inside, outside = np.flatnonzero(zone_of >= 0), np.flatnonzero(zone_of < 0)
+        result = np.arange(self._city.count, dtype=np.int32)
+        if len(outside):
+            result[outside] = inside[self._city.nearest_of(inside, outside)]
+        return result
+
+    def check(self, number: int, rows: Rows) -> None:
+        """Raise ValueError if a mechanism's rows are stated to be further apart than some two histories of theirs."""
+        if not len(rows.histories):
+            return
+        where = f"zone '{rows.zone}', regime '{rows.regime}'"
+        if not _is_within(rows.output_places, 0, self._city.count):
+            raise ValueError(f"{where}: the places of its outputs are wrong")
+        too_far = first_too_far(
+            self._trees[number],
+            self._city,
+            weights_micro=rows.history_weights_micro,
+            stated_mm=rows.distance_mm,
+            stand_in=self._stand_in[rows.regime],
+        )
+        if too_far is not None:
+            raise ValueError(
+                f"{where}: rows {too_far[0]} and {too_far[1]} are said to be further apart than some two histories "
+                "that use them, so that these would be protected less than promised (what versions before 0.2 built "
+                "with a past must be built again)"
+            )
+
+
+def _tree(header: MechanismHeader, histories: Indices, rows: Indices, *, place_count: int) -> RuleTree:
+    where = f"zone '{header.zone}', regime '{header.regime}'"
+    if not _is_within(histories, -1, place_count):
+        raise ValueError(f"{where}: the places of its histories are wrong")
+    if len(rows) != len(histories) or not np.array_equal(np.unique(rows), np.arange(header.rows)):
+        raise ValueError(f"{where}: the rows of its histories are wrong")
+    try:
+        return RuleTree(histories, rows, place_count)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _check_work(work: int, largest_work: int) -> None:
+    if work > largest_work:
+        raise ValueError(
+            f"to verify it would take about {work:.1e} steps, more than the {largest_work:.1e} that are allowed"
+        )
+
+
+def _is_within(indices: Indices, least: int, end: int) -> bool:
+    return bool(indices.size and indices.min() >= least and indices.max() < end)

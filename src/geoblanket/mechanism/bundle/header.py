@@ -1,0 +1,180 @@
+"""The header of a bundle, read strictly: known keys only, whole numbers that are whole numbers, bounded text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import Any, Final
+
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
+from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
+
+__all__ = ["DISCLOSED", "LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
+
+DISCLOSED: Final = "the zone, the regime, and when a report was made"
+"""What a report tells besides its output."""
+_DISCLOSED_BEFORE: Final = "the zone and the regime of each report"
+"""The same in older files."""
+
+LARGEST_ROWS: Final = 5000
+"""Rows of a mechanism: their distances take 200 MB of memory."""
+LARGEST_HISTORIES: Final = 1 << 14
+"""Histories of a mechanism: row distances are computed from all pairs of them, in seconds."""
+
+_LARGEST_OUTPUTS: Final = 1 << 24
+_LARGEST_COLUMNS: Final = 1 << 16
+_LONGEST_NAME: Final = 200
+_LONGEST_HISTORY: Final = 8
+_LARGEST_VERSION: Final = 1 << 53
+_LARGEST_RADIUS_MM: Final = 10**9
+_LARGEST_INTERVAL_MS: Final = 86_400_000
+_HOURS: Final = 24
+
+
+@dataclass(frozen=True)
+class MechanismHeader:
+    """What the header says of one mechanism."""
+
+    zone: str
+    regime: str
+    rows: int
+    outputs: int
+    """Outputs of the problem, used or not."""
+    columns: int
+    """Outputs that some row may give."""
+    epsilon_micro: int
+    eta_mm: int
+    history_weights_micro: tuple[int, ...]
+    histories: int
+    """Histories whose places are in the file; 0 without coordinates."""
+
+    @classmethod
+    def parsed(cls, values: Any) -> MechanismHeader:
+        """Return the header of one mechanism; raise ValueError unless all of it is in order."""
+        _check_keys(values, {field.name for field in fields(cls)})
+        weights = values["history_weights_micro"]
+        if type(weights) is not list or len(weights) > _LONGEST_HISTORY:
+            raise ValueError(f"'history_weights_micro' must be a list of at most {_LONGEST_HISTORY} values")
+        outputs = _integer(values, "outputs", 1, _LARGEST_OUTPUTS)
+        return cls(
+            zone=_text(values, "zone", _LONGEST_NAME),
+            regime=_text(values, "regime", _LONGEST_NAME),
+            rows=_integer(values, "rows", 1, LARGEST_ROWS),
+            outputs=outputs,
+            columns=_integer(values, "columns", 1, min(outputs, _LARGEST_COLUMNS)),
+            epsilon_micro=_integer(values, "epsilon_micro", 0, MAX_EPSILON_MICRO),
+            eta_mm=_integer(values, "eta_mm", 0, INFINITE_ETA_MM),
+            history_weights_micro=tuple(
+                _integer({"history_weights_micro": weight}, "history_weights_micro", 0, NEVER_MM) for weight in weights
+            ),
+            histories=_integer(values, "histories", 0, LARGEST_HISTORIES),
+        )
+
+
+@dataclass(frozen=True)
+class BundleHeader:
+    """What the header says of the whole bundle."""
+
+    version: int
+    domain: str
+    disclosed: str
+    snapping_radius_mm: int
+    clock: Clock | None
+    """When which regime is used; None where the file does not say."""
+    mechanisms: tuple[MechanismHeader, ...]
+
+    @classmethod
+    def parsed(cls, values: Any) -> BundleHeader:
+        """Return the header; raise ValueError unless all of it is in order."""
+        _check_keys(values, {field.name for field in fields(cls)})
+        mechanisms = values["mechanisms"]
+        if type(mechanisms) is not list or not mechanisms:
+            raise ValueError("there must be at least one mechanism")
+        domain = _text(values, "domain", 64)
+        if len(domain) != 64 or not set(domain) <= set("0123456789abcdef"):
+            raise ValueError("'domain' must be a SHA-256 in hexadecimal")
+        header = cls(
+            version=_integer(values, "version", 0, _LARGEST_VERSION),
+            domain=domain,
+            disclosed=_disclosed(values["disclosed"]),
+            snapping_radius_mm=_integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
+            clock=None if values["clock"] is None else _clock(values["clock"]),
+            mechanisms=tuple(MechanismHeader.parsed(mechanism) for mechanism in mechanisms),
+        )
+        names = [(mechanism.zone, mechanism.regime) for mechanism in header.mechanisms]
+        if any(first >= second for first, second in pairwise(names)):
+            raise ValueError("no two mechanisms may have the same zone and regime, and they must be in order")
+        if header.clock is not None:
+            _check_regimes(header.clock, names)
+        return header
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        result = asdict(self)
+        if self.clock is not None:
+            result["clock"]["regimes"] = [[name, list(hours)] for name, hours in self.clock.regimes]
+        result["mechanisms"] = list(result["mechanisms"])
+        for mechanism in result["mechanisms"]:
+            mechanism["history_weights_micro"] = list(mechanism["history_weights_micro"])
+        return result
+
+
+def _disclosed(text: Any) -> str:
+    """Return what is disclosed; raise ValueError if a file says so in words of its own, which nobody has checked."""
+    if text not in (DISCLOSED, _DISCLOSED_BEFORE):
+        raise ValueError(f"'disclosed' must be '{DISCLOSED}'")
+    return DISCLOSED
+
+
+def _clock(values: Any) -> Clock:
+    _check_keys(values, {field.name for field in fields(Clock)})
+    regimes = values["regimes"]
+    if type(regimes) is not list or not all(type(one) is list and len(one) == 2 for one in regimes):
+        raise ValueError("'regimes' must be a list of names with their hours")
+    if not all(type(hours) is list and len(hours) <= _HOURS for _, hours in regimes):
+        raise ValueError(f"the hours of a regime must be a list of at most {_HOURS}")
+    try:
+        return Clock(
+            interval_ms=_integer(values, "interval_ms", 1, _LARGEST_INTERVAL_MS),
+            time_zone=_text(values, "time_zone", _LONGEST_NAME),
+            regimes=tuple(
+                (
+                    _text({"regime": name}, "regime", _LONGEST_NAME),
+                    tuple(_integer({"hour": hour}, "hour", 0, _HOURS - 1) for hour in hours),
+                )
+                for name, hours in regimes
+            ),
+            start=_text(values, "start", _LONGEST_NAME),
+        )
+    except ParameterError as error:
+        raise ValueError(str(error).rstrip(".")) from error
+
+
+def _check_regimes(clock: Clock, names: list[tuple[str, str]]) -> None:
+    """Raise ValueError unless each zone has one mechanism for each regime of the clock."""
+    wanted = {(zone, regime) for zone in {zone for zone, _ in names} for regime in clock.names}
+    if wanted != set(names):
+        raise ValueError("each zone must have one mechanism for each regime of the clock, and no others")
+
+
+def _check_keys(values: Any, names: set[str]) -> None:
+    if type(values) is not dict or set(values) != names:
+        raise ValueError(f"there must be the keys {', '.join(sorted(names))}, and no others")
+
+
+def _integer(values: dict[str, Any], name: str, least: int, most: int) -> int:
+    value = values[name]
+    # Neither True nor 1.0 is a whole number here.
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"'{name}' must be a whole number from {least} to {most}")
+    return value
+
+
+def _text(values: dict[str, Any], name: str, longest: int) -> str:
+    value = values[name]
+    # What is not printable could steer a terminal.
+    if type(value) is not str or not 1 <= len(value) <= longest or not value.isprintable():
+        raise ValueError(f"'{name}' must be printable text of 1 to {longest} characters")
+    return value

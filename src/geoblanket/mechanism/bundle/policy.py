@@ -1,0 +1,167 @@
+"""What a device accepts of a bundle.
+
+A bundle can keep its promise to the letter and still give a vehicle away: a zone of one place, an ε of a million, an η
+of 0 beyond which nothing is promised. So a device states what it accepts, and refuses a file that promises less,
+whoever made it. All of it is computed from the file; none of the author's words count.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket.errors import InputError, ParameterError, PolicyError
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
+from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.problem import NEVER_MM
+
+__all__ = ["ANYTHING", "DEFAULT_POLICY", "Policy"]
+
+_MICRO: Final = 10**6
+_LISTED: Final = 3
+
+
+class _Table(ZoneTable, Protocol):
+    @property
+    def epsilon_micro(self) -> int:
+        """ε in millionths per kilometre."""
+
+    @property
+    def history_weights_micro(self) -> Sequence[int]:
+        """What earlier places count, in millionths."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The least that a bundle must promise.
+
+    Parameters
+    ----------
+    largest_epsilon
+        The largest ε of a mechanism, per kilometre.
+    largest_cost
+        The largest cost of one report, per kilometre.
+    smallest_eta_km
+        The smallest η, kilometres.
+    fewest_places
+        How many places must share a zone, at least, joined by chains of steps of at most η.
+    smallest_extent_m
+        How wide they must be spread, at least: the largest distance between two of them, metres.
+    largest_weight
+        The most that an earlier place may count in distances; infinite weights, for a past that is taken as known, are
+        allowed only with `inf`.
+    """
+
+    largest_epsilon: float = 20.0
+    largest_cost: float = 100.0
+    smallest_eta_km: float = 1.0
+    fewest_places: int = 4
+    smallest_extent_m: float = 400.0
+    largest_weight: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not value >= 0:
+                raise ParameterError(
+                    f"The {name.replace('_', ' ')} of a policy must be 0 or more. Got {value} instead."
+                )
+
+    @classmethod
+    def read(cls, path: str | Path) -> Policy:
+        """Read a policy from a TOML file with some of the parameters; the others keep their defaults.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or holds something else.
+        """
+        try:
+            with Path(path).open("rb") as file:
+                values = tomllib.load(file)
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError("is not a TOML file", path=path) from error
+        names = [field.name for field in fields(cls)]
+        if unknown := sorted(set(values) - set(names)):
+            raise InputError(f"has the unknown key '{unknown[0]}'", path=path, hint=f"Use {', '.join(names)}")
+        if wrong := sorted(name for name, value in values.items() if type(value) not in (int, float)):
+            raise InputError(f"'{wrong[0]}' must be a number", path=path)
+        try:
+            return cls(**values)
+        except ParameterError as error:
+            raise InputError(str(error).rstrip("."), path=path) from error
+
+    def check(self, tables: Iterable[_Table], places_e7: npt.NDArray[np.int32], clock: Clock | None) -> None:
+        """Raise PolicyError unless the mechanisms of a bundle promise enough.
+
+        Parameters
+        ----------
+        tables
+            The mechanisms of all zones and regimes.
+        places_e7
+            Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); without them nothing is known of zones.
+        clock
+            When which regime is used.
+        """
+        tables = list(tables)
+        problems = [problem for table in tables for problem in self._of_table(table)]
+        if not len(places_e7):
+            problems.append("it has no places, so that nothing is known of its zones")
+        else:
+            problems += [problem for facts in zone_facts(tables, places_e7) for problem in self._of_zone(facts)]
+        costs = Costs.of(tables, "" if clock is None else clock.start)
+        if max(costs) > self.largest_cost * _MICRO:
+            problems.append(f"a report costs up to {max(costs) / _MICRO:g} per km, more than {self.largest_cost:g}")
+        if problems:
+            problems = list(dict.fromkeys(problems))
+            more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
+            raise PolicyError(
+                f"The bundle promises less than the policy asks for: {'; '.join(problems[:_LISTED])}{more}. "
+                "Get another bundle, or state a policy that allows it."
+            )
+
+    def _of_table(self, table: _Table) -> Iterable[str]:
+        epsilon = table.epsilon_micro / _MICRO
+        if epsilon > self.largest_epsilon:
+            yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g}"
+        if not table.epsilon_micro:
+            yield "its ε is 0, so that reports cost nothing and a budget never ends"
+        if table.eta_mm < self.smallest_eta_km * _MICRO:
+            yield f"its η is {table.eta_mm / _MICRO:g} km, less than {self.smallest_eta_km:g} km"
+        for micro in table.history_weights_micro:
+            weight = np.inf if micro == NEVER_MM else micro / _MICRO
+            if weight > self.largest_weight:
+                yield f"an earlier place counts {weight:g} times, more than {self.largest_weight:g}"
+
+    def _of_zone(self, facts: ZoneFacts) -> Iterable[str]:
+        if facts.fewest_sharing < self.fewest_places:
+            yield (
+                f"in zone '{facts.zone}' only {facts.fewest_sharing} place(s) are hidden among each other, fewer than "
+                f"{self.fewest_places}"
+            )
+        if facts.smallest_part_m < self.smallest_extent_m:
+            yield (
+                f"in zone '{facts.zone}' these are at most {facts.smallest_part_m:.0f} m apart, less than "
+                f"{self.smallest_extent_m:g} m"
+            )
+
+
+DEFAULT_POLICY: Final = Policy()
+
+ANYTHING: Final = Policy(
+    largest_epsilon=np.inf,
+    largest_cost=np.inf,
+    smallest_eta_km=0.0,
+    fewest_places=1,
+    smallest_extent_m=0.0,
+    largest_weight=np.inf,
+)
+"""Whatever verifies, except an ε of 0: for experiments."""

@@ -1,0 +1,167 @@
+"""A bundle: verified mechanisms for the zones and regimes of a city, in one file.
+
+The file is a strict container (`_arrayfile`) of whole numbers only. It holds, for each mechanism, the columns of
+outputs that are used, and each row distance once. Where it has coordinates, row distances are computed from them again,
+for a file with distances that are too large verifies and protects nothing. What was read is a copy: nothing that is
+done to the file afterwards changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrayfile import write_arrays
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, whole_numbers
+from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, Indices, domain_hash, fits_32_bits, pack
+from geoblanket.mechanism.bundle.file import LARGEST_BYTES, MAGIC, BundleFile, check_layout
+from geoblanket.mechanism.bundle.header import DISCLOSED, BundleHeader
+
+__all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle", "stored_bytes"]
+
+
+def save_bundle(
+    path: str | Path,
+    mechanisms: Iterable[BundledMechanism],
+    *,
+    version: int,
+    snapping_radius_mm: int = 0,
+    places_e7: npt.ArrayLike | None = None,
+    domain: str | None = None,
+    clock: Clock | None = None,
+) -> str:
+    """Write mechanisms to one file, wholly or not at all, and return the hash of their domain.
+
+    The same mechanisms give the same bytes, in whatever order they come.
+
+    Parameters
+    ----------
+    version
+        A number that grows with every bundle published, so that a device can refuse an older one.
+    snapping_radius_mm
+        How far a point of the roads can lie from the place that stands for it, millimetres, as the builder measured.
+    places_e7
+        Latitude and longitude of all places in 1e-7 degrees, whole numbers, shape (P, 2). Row distances must not be
+        larger than those between these places. None: no coordinates, and no check by those who read it.
+    domain
+        Without coordinates: SHA-256 (hexadecimal) of whatever fixes the domain. With them it is computed.
+    clock
+        When which regime is used, for a device to choose by itself: every zone then needs a mechanism for each regime
+        of it. None: whoever uses the bundle says which regime.
+    """
+    ordered = sorted(mechanisms, key=lambda mechanism: (mechanism.zone, mechanism.regime))
+    places = np.empty((0, 2), np.int32) if places_e7 is None else whole_numbers(places_e7)
+    if (len(places) > 0) == (domain is not None):
+        raise ParameterError("Give either places_e7, from which the domain's hash is computed, or domain.")
+    if not ordered:
+        raise ParameterError("A bundle needs at least one mechanism.")
+    described = tuple(mechanism.header() for mechanism in ordered)
+    try:
+        arrays = _arrays(ordered, places)
+        header = BundleHeader(
+            version=version,
+            domain=domain or domain_hash(described, arrays),
+            disclosed=DISCLOSED,
+            snapping_radius_mm=snapping_radius_mm,
+            clock=clock,
+            mechanisms=described,
+        )
+        BundleHeader.parsed(header.as_fields())
+        check_layout(header, arrays)
+        listed = [(mechanism.histories, mechanism.history_rows) for mechanism in ordered]
+        domain_check = DomainCheck(described, listed, places, largest_work=LARGEST_WORK)
+        for number, mechanism in enumerate(ordered):
+            domain_check.check(number, mechanism.rows())
+    except ValueError as error:
+        raise ParameterError(f"This is not a bundle that can be written: {error}.") from error
+    write_arrays(path, magic=MAGIC, fields=header.as_fields(), arrays=arrays)
+    return header.domain
+
+
+def load_bundle(
+    path: str | Path,
+    *,
+    public_key: str | Path | None = None,
+    allow_unsigned: bool = False,
+    domain: str | None = None,
+    minimum_version: int = 0,
+    largest_bytes: int = LARGEST_BYTES,
+    largest_work: int = LARGEST_WORK,
+    content: bytes | None = None,
+) -> Bundle:
+    """Read a bundle and verify every mechanism in it, exactly, before anything is returned.
+
+    Parameters
+    ----------
+    public_key
+        A PEM file with an Ed25519 public key: the signature beside the file (`.sig`) must be by this key. None: no
+        signature is looked for. What is promised never rests on it.
+    allow_unsigned
+        With a public key: take a file without a right signature too; `Bundle.signed` tells.
+    domain
+        The hash of the domain that is expected; another one is refused.
+    minimum_version
+        Older bundles are refused.
+    largest_bytes
+        Larger files are refused before they are read.
+    largest_work
+        Files that would take more elementary steps to verify, by estimate, are refused before it begins.
+    content
+        The bytes of the file, where it was read already: what is verified is then these bytes, whatever becomes of the
+        file.
+
+    Raises
+    ------
+    GuaranteeViolation
+        A mechanism does not keep its promise.
+    InputError
+        The file is damaged, hostile, too old, not rightly signed, or its distances are larger than on the map.
+    MismatchError
+        It is for another domain.
+    """
+    file = BundleFile.read(
+        path,
+        public_key=public_key,
+        allow_unsigned=allow_unsigned,
+        domain=domain,
+        minimum_version=minimum_version,
+        largest_bytes=largest_bytes,
+        content=content,
+    )
+    return Bundle(
+        mechanisms=tuple(file.verified(largest_work=largest_work)),
+        version=file.header.version,
+        domain=file.header.domain,
+        disclosed=file.header.disclosed,
+        snapping_radius_mm=file.header.snapping_radius_mm,
+        clock=file.header.clock,
+        places_e7=file.places_e7,
+        sha256=file.sha256,
+        signed=file.signed,
+    )
+
+
+def stored_bytes(mechanisms: Sequence[BundledMechanism], places_e7: Indices) -> int:
+    """Return how many bytes the arrays of mechanisms and places take in a file."""
+    return sum(array.nbytes for array in _arrays(mechanisms, places_e7).values())
+
+
+def _arrays(mechanisms: Sequence[BundledMechanism], places: Indices) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of the file: those of all mechanisms one after the other."""
+    small = all(fits_32_bits(one.mechanism.distance_mm) for one in mechanisms)
+    packed = [pack(one.mechanism.distance_mm, bits=32 if small else 64) for one in mechanisms]
+    return {
+        "places_e7": places,
+        "distances_mm": np.concatenate(packed),
+        "weights": np.concatenate([one.mechanism.weights.ravel() for one in mechanisms]),
+        "outputs": np.concatenate([one.outputs for one in mechanisms]),
+        "histories": np.concatenate([one.histories.ravel() for one in mechanisms]),
+        "history_rows": np.concatenate([one.history_rows for one in mechanisms]),
+        "output_places": np.concatenate([one.output_places for one in mechanisms]),
+    }

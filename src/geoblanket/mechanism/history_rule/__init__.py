@@ -1,0 +1,1 @@
+"""The public rule from histories to rows, the distances between rows, and the check of both."""

@@ -1,0 +1,186 @@
+"""The public rule from histories to rows: a table of histories, and for any other one the nearest in it.
+
+The table is all there is to the rule, and a bundle holds it, so that a device needs nothing else. Every history has a
+row: whatever places it holds, at each lag those of the table compete, and the nearest wins. So the histories of a row
+are a product of *cells*, one for each lag: all places that are nearer to its listed place than to the others that the
+table lists there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._geodesy import Floats
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.history_rule.nearest import HALF_TURN_E7, NOWHERE_E7, cosine, squared_distance
+
+__all__ = ["HistoryTable", "Indices", "Nodes"]
+
+Indices = npt.NDArray[np.int32]
+Nodes = npt.NDArray[np.int64]
+
+_BLOCK = 1 << 20
+"""Distances that are computed at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """The nodes of the tree at one lag: the different beginnings of histories up to it.
+
+    Nodes are numbered such that the children of a node come one after the other, by their places.
+    """
+
+    first: Nodes
+    """The first child of each node of the level above."""
+    lat: Floats
+    """Latitudes of the places that these children list, 1e-7 degrees, shape (nodes above, most children)."""
+    lon: Floats
+
+
+class HistoryTable:
+    """Which row a history uses.
+
+    The present place decides first, then the one before it, and so on. Of the histories of the table that agree so far,
+    those with the nearest place count (of equally near ones, the first); where they list −1, any place will do.
+
+    Parameters
+    ----------
+    places_e7
+        Latitude and longitude of each place in 1e-7 degrees, shape (P, 2).
+    histories
+        The place at t, t − 1, ... of each history, −1 for any, shape (N, 1 + Γ); no two are the same.
+    rows
+        The row that each of them uses, shape (N,).
+    """
+
+    def __init__(self, places_e7: Indices, histories: Indices, rows: Indices) -> None:
+        order = np.lexsort(histories.T[::-1])
+        histories = histories[order]
+        self.rows: Indices = rows[order]
+        """The row of each leaf: each history of the table, in order of its places, shape (N,)."""
+        self._lat, self._lon = (np.ascontiguousarray(column) for column in places_e7.astype(np.float64).T)
+        self._cosine = cosine(self._lat)
+        self._around = bool(np.ptp(self._lon) > HALF_TURN_E7)
+        starts = [_starts(histories[:, : lag + 1]) for lag in range(histories.shape[1])]
+        self.paths: list[Nodes] = [start.cumsum() - 1 for start in starts]
+        """For each lag the node that each leaf lies below, ascending, shape (N,)."""
+        self.present: Indices = histories[starts[0], 0]
+        """The present place of each node of lag 0."""
+        self._node_of_present = np.full(len(places_e7), -1, np.int64)
+        self._node_of_present[self.present] = np.arange(len(self.present))
+        self._present_list: list[int] = self._node_of_present.tolist()
+        self._levels = [
+            self._level(histories[starts[lag], lag], self.paths[lag - 1][starts[lag]])
+            for lag in range(1, histories.shape[1])
+        ]
+
+    def _level(self, places: Indices, parents: Nodes) -> _Level:
+        first = np.flatnonzero(np.diff(parents, prepend=-1))
+        children = np.diff(first, append=len(parents))
+        position = np.arange(len(parents)) - first[parents]
+        lat = np.full((len(first), int(children.max())), NOWHERE_E7)
+        lon = np.zeros(lat.shape)
+        known = np.where(places >= 0, places, 0)
+        lat[parents, position], lon[parents, position] = self._lat[known], self._lon[known]
+        return _Level(first, lat, lon)
+
+    def row_of(self, histories: npt.ArrayLike) -> Indices:
+        """Return the rows of many histories.
+
+        Parameters
+        ----------
+        histories
+            Places at t, t − 1, ..., shape (n, 1 + at least 0). Earlier places that are missing, or −1, are taken as
+            the oldest one that is known; older ones than the table looks at do not matter.
+
+        Raises
+        ------
+        ParameterError
+            If a present place is not one of the zone, or an earlier one not a place at all.
+        """
+        filled = self._filled(np.asarray(histories))
+        node = self._node_of_present[filled[:, 0]]
+        if filled.size and (min(node.min(), filled[:, 0].min()) < 0):
+            raise ParameterError("Some histories are not in the zone at present, so that it has no row for them.")
+        for level, places in zip(self._levels, filled.T[1:], strict=True):
+            pairs, which = np.unique(node * len(self._lat) + places, return_inverse=True)
+            node = self._nearest(level, pairs // len(self._lat), pairs % len(self._lat))[which]
+        return self.rows[node]
+
+    def row_of_one(self, history: Sequence[int]) -> int:
+        """Return the row of one history, as `row_of` does, in some microseconds.
+
+        The work is the same for every history: the time does not tell whether the table lists it.
+
+        Parameters
+        ----------
+        history
+            The present place, which must be one of the zone, and as many earlier ones as are known.
+        """
+        place = history[0]
+        node = self._present_list[place]
+        if node < 0:
+            raise ParameterError("The history is not in the zone at present, so that it has no row for it.")
+        for lag, level in enumerate(self._levels, start=1):
+            place = history[lag] if lag < len(history) else place
+            squared = squared_distance(
+                level.lat[node] - self._lat[place],
+                level.lon[node] - self._lon[place],
+                self._cosine[place],
+                around=self._around,
+            )
+            node = int(level.first[node]) + int(squared.argmin())
+        return int(self.rows[node])
+
+    def cells(self, lag: int) -> Iterator[tuple[int, Nodes]]:
+        """Yield the nodes of lag − 1 below which places are told apart, each with the child of every place, shape (P,).
+
+        Nodes with a single child are left out: all places belong to it.
+        """
+        level = self._levels[lag - 1]
+        places = np.arange(len(self._lat))
+        for node in np.flatnonzero(level.lat[:, 1:2] != NOWHERE_E7).tolist() if level.lat.shape[1] > 1 else ():
+            yield node, self._nearest(level, np.full(len(places), node), places)
+
+    def children(self, lag: int) -> Nodes:
+        """Return the first child of each node of lag − 1 among the nodes of `lag`, and after them how many there are.
+
+        Shape (nodes of lag − 1, plus 1).
+        """
+        return np.append(self._levels[lag - 1].first, self.paths[lag][-1] + 1)
+
+    def _nearest(self, level: _Level, nodes: Nodes, places: Nodes) -> Nodes:
+        """Return the child, of each of many nodes of the level above, that is nearest to a place."""
+        result = np.empty(len(nodes), np.int64)
+        step = max(1, _BLOCK // level.lat.shape[1])
+        for start in range(0, len(nodes), step):
+            some = slice(start, start + step)
+            node, place = nodes[some], places[some, None]
+            squared = squared_distance(
+                level.lat[node] - self._lat[place], level.lon[node] - self._lon[place], self._cosine[place]
+            )
+            result[some] = level.first[node] + squared.argmin(axis=1)
+        return result
+
+    def _filled(self, asked: npt.NDArray[np.integer]) -> Nodes:
+        if asked.ndim != 2 or not asked.shape[1] or not np.issubdtype(asked.dtype, np.integer):
+            raise ParameterError("Histories must be a table of whole numbers, one history a row.")
+        if asked.size and (asked.max() >= len(self._lat) or asked.min() < -1):
+            raise ParameterError("Some histories hold places that do not exist.")
+        width = 1 + len(self._levels)
+        filled = np.full((len(asked), width), -1, np.int64)
+        filled[:, : asked.shape[1]] = asked[:, :width]
+        for lag in range(1, width):
+            filled[:, lag] = np.where(filled[:, lag] < 0, filled[:, lag - 1], filled[:, lag])
+        return filled
+
+
+def _starts(histories: Indices) -> npt.NDArray[np.bool_]:
+    """Return which histories, in order, differ from the one before."""
+    starts = np.ones(len(histories), np.bool_)
+    starts[1:] = (histories[1:] != histories[:-1]).any(axis=1)
+    return starts

@@ -1,0 +1,106 @@
+"""Beyond some 2,000 rows: bounds from both sides by way of clusters.
+
+From above, smooth mechanisms (`reduced`) are searched, with the constraints of all rows. From below, the multipliers of
+the clustered problem are carried to the rows, where every output is priced: whatever they are, that gives a bound.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from geoblanket.mechanism.solver.bounds import with_slack
+from geoblanket.mechanism.solver.cone import Floats, Ints
+from geoblanket.mechanism.solver.incumbent import Incumbent
+from geoblanket.mechanism.solver.interior_point import Iterate
+from geoblanket.mechanism.solver.newton import Pool
+from geoblanket.mechanism.solver.pricing import Pricer, push
+from geoblanket.mechanism.solver.reduced import ReducedSearch
+from geoblanket.mechanism.solver.rows import Clusters, Rows
+
+__all__ = ["search_coarsely"]
+
+_SEARCH_SHARE = 0.1
+_PRICING_SHARE = 0.05
+_PRICES_AT_ONCE = 16
+_LEAST_GAIN = 0.03
+
+
+def search_coarsely(
+    clusters: Clusters, kept: Ints, solved: Iterate, incumbent: Incumbent, *, gap: float, threads: Pool
+) -> None:
+    """Improve the incumbent by mechanisms and a bound from a clustered problem.
+
+    Parameters
+    ----------
+    clusters
+        The clusters of the problem's rows.
+    kept, solved
+        Outputs, and the clustered problem's solution with these alone.
+    incumbent, gap, threads
+        As for `selection.search`.
+    """
+    fine = clusters.fine
+    basis = clusters.smooth_weights(np.arange(fine.cone.size))
+    search = ReducedSearch(
+        fine.cone,
+        fine.cost[kept],
+        clusters.evened(solved.columns, basis, fine.cone),
+        basis,
+        threads=threads,
+        original_rows=fine.original_rows,
+    )
+    search.run(gap=_SEARCH_SHARE * gap, stop=_Watch(incumbent, kept, gap))
+    _prove(fine, clusters.lift_duals(solved.duals, solved.columns, kept), incumbent, gap=gap, threads=threads)
+
+
+class _Watch:
+    """Offers each mechanism to the incumbent, and ends the search when the last step gained next to nothing.
+
+    It also ends when half of the time is gone: without a bound, a mechanism is only half an answer.
+    """
+
+    def __init__(self, incumbent: Incumbent, kept: Ints, gap: float) -> None:
+        self.incumbent, self.kept, self.gap = incumbent, kept, gap
+        self.last = np.inf
+        now = time.perf_counter()
+        self.until = now + 0.5 * (incumbent.deadline - now)
+
+    def __call__(self, iterate: Iterate) -> bool:
+        gained, self.last = self.last - iterate.loss, iterate.loss
+        self.incumbent.offer(iterate.loss, self.kept, iterate.columns)
+        self.incumbent.report("smooth mechanisms")
+        enough = 0.0 <= gained < _LEAST_GAIN * self.gap * iterate.loss or self.incumbent.reached(self.gap)
+        return enough or time.perf_counter() > self.until
+
+
+def _prove(rows: Rows, duals: Floats, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
+    """Prove as much of the gap as these multipliers can: first with near pairs only, then the worst with more."""
+    outputs = np.arange(len(rows.cost))
+    reduced = rows.reduced_cost(outputs, duals)
+    target = ((1.0 - gap) * incumbent.loss - float(duals.sum())) / float(rows.weight.sum())
+    tolerance = _PRICING_SHARE * gap * incumbent.loss
+    below = push(rows.cone, reduced, rows.weight, target, original_rows=rows.original_rows)
+    pricer = Pricer(rows.cone, rows.weight, original_rows=rows.original_rows)
+
+    def improve(chosen: Ints, *, wide: bool) -> None:
+        def one(output: int) -> float:
+            return pricer.price_sharply(reduced[output], target, tolerance, wide=wide)
+
+        found = list(threads.each(one, chosen.tolist()))
+        below[chosen] = np.maximum(below[chosen], found)
+        incumbent.report("bound from clusters")
+
+    unsettled = outputs[below < target]
+    for first in range(0, len(unsettled), _PRICES_AT_ONCE):
+        improve(unsettled[first : first + _PRICES_AT_ONCE], wide=False)
+    final = np.zeros(len(outputs), bool)
+    while True:
+        incumbent.prove(with_slack(duals, float(below.min()), rows.weight))
+        incumbent.report("bound from clusters")
+        worst = np.argsort(below, kind="stable")[:2]
+        if below[worst[0]] >= target or final[worst[0]]:
+            return
+        improve(worst[~final[worst]], wide=True)
+        final[worst] = True

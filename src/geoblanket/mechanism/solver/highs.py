@@ -1,0 +1,137 @@
+"""The whole linear program, given to HiGHS as it is: for small problems, and as the reference in tests.
+
+Its answer is not trusted: the mechanism is repaired and verified like any other, and the bound is computed here from
+the multipliers that HiGHS returns, with the true ratios, whatever HiGHS thinks of its own accuracy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import highspy
+import numpy as np
+
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.solver.bounds import slack_below, sum_below
+from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Floats
+from geoblanket.mechanism.solver.rows import Rows
+
+__all__ = ["HighsAnswer", "HighsStatus", "solve_with_highs"]
+
+_RATIO_CAP = 1e9
+"""Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
+_MOST_CONSTRAINTS = 20_000_000
+
+
+class HighsStatus(Enum):
+    """How HiGHS ended."""
+
+    OPTIMAL = "optimal"
+    TIME_LIMIT = "time limit"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, eq=False)
+class HighsAnswer:
+    """What HiGHS returned.
+
+    Parameters
+    ----------
+    status
+        How it ended.
+    columns
+        Shape (outputs, rows), not to be trusted; None if there is no answer.
+    bound
+        A proven lower bound, from its multipliers; 0 if there are none.
+    """
+
+    status: HighsStatus
+    columns: Floats | None
+    bound: float
+
+
+def solve_with_highs(rows: Rows, *, time_limit_s: float, solver: str = "choose") -> HighsAnswer:
+    """Solve the plain linear program.
+
+    Parameters
+    ----------
+    rows
+        The problem.
+    time_limit_s
+        Seconds that HiGHS may take.
+    solver
+        HiGHS's own option: "choose", "simplex" or "ipm".
+
+    Raises
+    ------
+    ParameterError
+        The linear program has more than 20 million constraints.
+    """
+    outputs, size = rows.cost.shape
+    low, high = np.nonzero(rows.cone.constrained)
+    constraints = len(low) * outputs
+    if constraints > _MOST_CONSTRAINTS:
+        raise ParameterError(
+            f"The plain linear program has {constraints:,} constraints, more than {_MOST_CONSTRAINTS:,}. "
+            "Use the method 'structured'."
+        )
+    model = highspy.Highs()
+    model.setOptionValue("output_flag", False)
+    model.setOptionValue("time_limit", max(0.0, time_limit_s))
+    model.setOptionValue("solver", solver)
+    model.setOptionValue("threads", 1)
+    scale = 1.0 / max(float(np.abs(rows.cost).mean()), 1e-250)
+    model.passModel(_linear_program(rows, low, high, scale))
+    model.run()
+    status = {
+        highspy.HighsModelStatus.kOptimal: HighsStatus.OPTIMAL,
+        highspy.HighsModelStatus.kTimeLimit: HighsStatus.TIME_LIMIT,
+    }.get(model.getModelStatus(), HighsStatus.FAILED)
+    solution = model.getSolution()
+    columns = np.array(solution.col_value, dtype=np.float64)
+    duals = np.array(solution.row_dual, dtype=np.float64)
+    return HighsAnswer(
+        status,
+        columns.reshape(outputs, size) if columns.size == outputs * size else None,
+        _bound(rows, low, high, duals[:constraints] / scale) if duals.size == constraints + size else 0.0,
+    )
+
+
+def _linear_program(rows: Rows, low: np.ndarray, high: np.ndarray, scale: float) -> highspy.HighsLp:
+    outputs, size = rows.cost.shape
+    pairs = len(low)
+    ratio = np.minimum(rows.cone.ratio[low, high], _RATIO_CAP)
+    first = size * np.arange(outputs)[:, None]
+    # a·q_j − q_i ≥ 0 for each output and pair, then Σ_k q_k = 1 for each row.
+    index = np.concatenate(
+        [
+            np.stack([first + high, first + low], axis=-1).ravel(),
+            (np.arange(size)[:, None] + size * np.arange(outputs)).ravel(),
+        ]
+    )
+    value = np.concatenate(
+        [np.tile(np.stack([ratio, -np.ones(pairs)], axis=-1).ravel(), outputs), np.ones(size * outputs)]
+    )
+    starts = np.concatenate([2 * np.arange(pairs * outputs), 2 * pairs * outputs + outputs * np.arange(size + 1)])
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = outputs * size, pairs * outputs + size
+    program.col_cost_ = rows.cost.ravel() * scale
+    program.col_lower_, program.col_upper_ = np.zeros(outputs * size), np.ones(outputs * size)
+    program.row_lower_ = np.concatenate([np.zeros(pairs * outputs), np.ones(size)])
+    program.row_upper_ = np.concatenate([np.full(pairs * outputs, np.inf), np.ones(size)])
+    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = starts, index, value
+    return program
+
+
+def _bound(rows: Rows, low: np.ndarray, high: np.ndarray, duals: Floats) -> float:
+    """Return the bound that any multipliers give, negative or wrong ones counted as 0."""
+    outputs, size = rows.cost.shape
+    usable = rows.cone.exponent[low, high] <= EXPONENT_CAP
+    multiplier = np.where(np.isfinite(duals), np.maximum(duals, 0.0), 0.0).reshape(outputs, -1) * usable
+    ratio = rows.cone.ratio[low, high]
+    gained = np.array([np.bincount(high, ratio * own, size) for own in multiplier])
+    given = np.array([np.bincount(low, own, size) for own in multiplier])
+    slack = slack_below(rows.cost, gained, given, rows=rows.original_rows)
+    return max(0.0, sum_below(slack.min(axis=0)))

@@ -1,0 +1,166 @@
+"""One problem, coarse or fine, with the outputs that are kept in it; the others are priced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoblanket.mechanism.solver.cone import Bools, Floats, Ints
+from geoblanket.mechanism.solver.incumbent import Incumbent
+from geoblanket.mechanism.solver.interior_point import Iterate, Search
+from geoblanket.mechanism.solver.newton import Pool
+from geoblanket.mechanism.solver.pricing import Price, Pricer, push
+from geoblanket.mechanism.solver.rows import Rows
+
+__all__ = ["Level", "Prices", "price_outputs"]
+
+_PRICES_AT_ONCE = 16
+_DROP_BELOW_GAP = 0.03
+_WORTH_DROPPING = 0.8
+_USED = 16.0
+_BAD_START = 0.1
+"""A search that stalls with a larger gap did not come to the end of what floating-point numbers can do."""
+_FROM_THE_MIDDLE = 10.0
+"""The barrier to begin with where every output is equally likely."""
+_WORTH_CHOOSING = 500_000
+"""With fewer rows² × outputs all outputs are kept: dropping them saves less than pricing them costs."""
+
+
+class Level:
+    """One problem, coarse or fine, with the outputs that are kept in it."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        kept: Ints,
+        incumbent: Incumbent,
+        threads: Pool,
+        *,
+        phase: str,
+        fine: bool = False,
+        columns: Floats | None = None,
+    ) -> None:
+        self.rows, self.kept, self.incumbent, self.threads = rows, kept, incumbent, threads
+        self.settled = np.empty(0, np.intp)
+        self.phase, self.fine = phase, fine
+        self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else 0.1)
+
+    def solve(self, gap: float) -> Iterate:
+        """Solve for the kept outputs; those without mass are dropped on the way."""
+        solved = self.search.run(gap=gap, stop=self._watch)
+        if self.search.stalled and solved.gap > _BAD_START:
+            # The start was too near the edge of the cone for long steps: once more, from its middle.
+            self.search = self._search(None, None, barrier=_FROM_THE_MIDDLE)
+            solved = self.search.run(gap=gap, stop=self._watch)
+        self._watch(solved)
+        return self.search.iterate()
+
+    def used(self, solved: Iterate) -> Bools:
+        """Tell which kept outputs carry mass.
+
+        On the central path the mass of an output that the optimum does not use is about
+        gap·loss / (outputs·t), where t > 0 is its reduced cost: it shrinks with the gap, that of the others does not.
+        """
+        mass = solved.columns @ self.rows.prior
+        used: Bools = mass > _USED * min(solved.gap, _DROP_BELOW_GAP) / len(self.kept) * mass.sum()
+        used[mass.argmax()] = True
+        return used | np.isin(self.kept, self.settled)
+
+    def _watch(self, iterate: Iterate) -> bool:
+        if self.fine:
+            self.incumbent.offer(iterate.loss, self.kept, iterate.columns)
+            if len(self.kept) == len(self.rows.cost):
+                self.incumbent.prove(iterate.bound)
+        self.incumbent.report(self.phase)
+        if iterate.gap < _DROP_BELOW_GAP and self.rows.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
+            used = self.used(iterate)
+            if np.count_nonzero(used) < _WORTH_DROPPING * len(used):
+                self.search.drop(used)
+                self.kept = self.kept[used]
+        return False
+
+    def price_others(self, solved: Iterate, target: float) -> Prices:
+        """Bound what each output that is not kept could still gain."""
+        return price_outputs(self.rows, self.kept, solved.duals, target, incumbent=self.incumbent, threads=self.threads)
+
+    def exchange(self, solved: Iterate, worse: Ints) -> None:
+        """Drop outputs without mass, add the first of those that pricing found, and start again, well inside the cone.
+
+        The cone is closed under sums, so the dropped columns can go to the new ones.
+        """
+        used = self.used(solved)
+        new = worse[: max(4, len(self.kept) // 2)]
+        gift = solved.columns[~used].sum(axis=0) / len(new)
+        columns = np.concatenate([solved.columns[used], np.repeat(gift[None], len(new), axis=0)])
+        columns = 0.9 * columns + 0.1 / len(columns)
+        active = [own for own, stays in zip(self.search.active, used, strict=True) if stays]
+        self.kept = np.concatenate([self.kept[used], new])
+        # What pricing brought back is not dropped again: so the rounds come to an end.
+        self.settled = np.concatenate([self.settled, new])
+        self.search = self._search(columns / columns.sum(axis=0), [*active, *[None] * len(new)], barrier=1.0)
+
+    def _search(self, columns: Floats | None, active: list[Bools | None] | None, *, barrier: float) -> Search:
+        return Search(
+            self.rows.cone,
+            self.rows.cost[self.kept],
+            threads=self.threads,
+            columns=columns,
+            active=active,
+            barrier=barrier,
+            original_rows=self.rows.original_rows,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Bounds on t for every output: 0 for those that are kept."""
+
+    below: Floats
+    above: Floats
+
+    def violated(self, target: float) -> Ints:
+        """Return the outputs seen to have t < target, the worst first."""
+        found = np.flatnonzero(self.above < target)
+        return found[np.argsort(self.above[found], kind="stable")]
+
+
+def price_outputs(
+    rows: Rows,
+    kept: Ints,
+    duals: Floats,
+    target: float,
+    *,
+    incumbent: Incumbent,
+    threads: Pool,
+) -> Prices:
+    """Bound t for every output not kept; leave off when as many are found to have t < target as are kept."""
+    weight = rows.weight
+    below, above = np.zeros(len(rows.cost)), np.full(len(rows.cost), np.inf)
+    others = np.setdiff1d(np.arange(len(rows.cost)), kept)
+    if not len(others):
+        return Prices(below, above)
+    reduced = rows.reduced_cost(others, duals)
+    below[others] = push(rows.cone, reduced, weight, target, original_rows=rows.original_rows)
+    # The worst bounds first: there the outputs that matter are found soon.
+    open_others = np.flatnonzero(below[others] < _nearly(target))
+    open_others = open_others[np.argsort(below[others][open_others], kind="stable")]
+
+    pricer = Pricer(rows.cone, weight, original_rows=rows.original_rows)
+
+    def one(position: int) -> Price:
+        return pricer.price(reduced[position], target)
+
+    for first in range(0, len(open_others), _PRICES_AT_ONCE):
+        part = open_others[first : first + _PRICES_AT_ONCE].tolist()
+        for position, found in zip(part, threads.each(one, part), strict=True):
+            output = others[position]
+            below[output], above[output] = max(below[output], found.below), found.above
+        incumbent.report("pricing")
+        if np.count_nonzero(above < target) >= max(6, len(kept)):
+            break
+    return Prices(below, above)
+
+
+def _nearly(target: float) -> float:
+    return target * (1.0 + 1e-6)

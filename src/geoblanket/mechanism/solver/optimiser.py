@@ -1,0 +1,253 @@
+"""The mechanism of least expected loss, with a proof of how far from the optimum it can be at most."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+import numpy as np
+
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import Problem
+from geoblanket.mechanism.solver.cone import Cone, Floats, Ints
+from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
+from geoblanket.mechanism.solver.newton import pool
+from geoblanket.mechanism.solver.rows import Rows
+from geoblanket.mechanism.solver.selection import begin, search
+
+__all__ = ["Event", "Method", "OptimiseResult", "Outcome", "Progress", "optimise"]
+
+_SEARCH_SHARE = 0.95
+"""Of the gap, for the search: the exact repair, which comes after it, costs a little too."""
+
+Method = Literal["structured", "highs"]
+Progress = Callable[[str, float, float, float, float], object]
+"""Called with the phase, the best loss and bound so far, the gap, and the seconds since the start. To end the search
+with the best so far it returns False or raises KeyboardInterrupt."""
+
+
+class Outcome(Enum):
+    """Why a search ended."""
+
+    REACHED = "the gap asked for is reached"
+    TIME_LIMIT = "the time limit"
+    INTERRUPTED = "interrupted"
+    NO_PROGRESS = "no further progress: the rest of the gap is rounding, of floats or of the exact repair"
+
+
+@dataclass(frozen=True)
+class Event:
+    """How far a search was: its phase, the best loss and bound, (loss − bound) / loss, seconds since the start."""
+
+    phase: str
+    loss: float
+    lower_bound: float
+    gap: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class OptimiseResult:
+    """A verified mechanism and how good it is proven to be: lower_bound ≤ optimum ≤ loss.
+
+    The optimum is that of the problem in its whole numbers (ε in millionths per km, distances in mm), which is what the
+    mechanism is verified for.
+    """
+
+    mechanism: Mechanism
+    loss: float
+    """Expected loss of the mechanism, after exact repair, rounded up."""
+    lower_bound: float
+    """No mechanism for this problem has a smaller expected loss."""
+    gap: float
+    """(loss − lower_bound) / loss."""
+    seconds: float
+    """Wall-clock time, repair and verification included."""
+    outputs_used: int
+    """How many outputs carry more than a thousandth of the probability."""
+    outcome: Outcome
+    log: tuple[Event, ...]
+    """How loss and bound came closer; losses here are before the repair."""
+
+
+def optimise(
+    problem: Problem,
+    *,
+    gap: float = 1e-3,
+    time_limit_s: float = 60.0,
+    method: Method = "structured",
+    progress: Progress | None = None,
+) -> OptimiseResult:
+    """Find a mechanism whose expected loss is proven to be near the least possible.
+
+    Parameters
+    ----------
+    problem
+        Rows, outputs, prior, loss, distances, ε and η.
+    gap
+        The relative gap to reach: (loss − lower bound) / loss. Losses below 1e-12 of that of the best single output
+        count as 0.
+    time_limit_s
+        Seconds that the search may take; repair and verification come on top. When the time is up, the result is the
+        best mechanism so far, with its honest gap.
+    method
+        "structured": the interior-point method of this package, for any size. "highs": the plain linear program by
+        HiGHS, for small problems.
+    progress
+        See `Progress`.
+
+    Raises
+    ------
+    ParameterError
+        An option is out of range, or the problem is too large for the method.
+    """
+    _check(gap, time_limit_s, method)
+    run = _Run(problem, gap, time_limit_s, progress)
+    outcome = run.structured() if method == "structured" else run.highs()
+    mechanism = Mechanism.from_probabilities(run.probabilities(), problem)
+    loss = mechanism.expected_loss(problem)
+    lower_bound = min(run.bound, loss)
+    relative = _relative(loss, lower_bound)
+    if outcome is Outcome.REACHED and relative > gap:
+        outcome = Outcome.NO_PROGRESS
+    mass = problem.prior @ mechanism.probabilities
+    return OptimiseResult(
+        mechanism=mechanism,
+        loss=loss,
+        lower_bound=lower_bound,
+        gap=relative,
+        seconds=time.perf_counter() - run.started,
+        outputs_used=int(np.count_nonzero(mass > 1e-3)),
+        outcome=outcome,
+        log=tuple(run.log),
+    )
+
+
+def _check(gap: float, time_limit_s: float, method: str) -> None:
+    if not 0.0 < gap < 1.0:
+        raise ParameterError(f"gap must be between 0 and 1. Got {gap} instead.")
+    if not time_limit_s > 0.0:
+        raise ParameterError(f"time_limit_s must be a positive number of seconds. Got {time_limit_s} instead.")
+    if method not in ("structured", "highs"):
+        raise ParameterError(f"method must be 'structured' or 'highs'. Got {method!r} instead.")
+
+
+def _relative(loss: float, bound: float) -> float:
+    return 0.0 if loss <= bound else (loss - bound) / loss
+
+
+def _distributions(columns: Floats) -> Floats:
+    """Return an untrusted answer with rows that sum to 1 and nothing negative; the repair does the rest."""
+    usable = np.where(np.isfinite(columns), np.maximum(columns, 0.0), 0.0)
+    total = usable.sum(axis=0)
+    return np.where(total > 0.0, usable / np.where(total > 0.0, total, 1.0), 1.0 / len(columns))
+
+
+@dataclass(eq=False)
+class _Part:
+    """One connected part of the rows, which is a problem of its own."""
+
+    classes: Ints
+    rows: Rows
+    incumbent: Incumbent
+
+
+class _Run:
+    """One call of `optimise`: the parts of the problem, the clock and the log."""
+
+    def __init__(self, problem: Problem, gap: float, time_limit_s: float, progress: Progress | None) -> None:
+        self.started = time.perf_counter()
+        self.problem, self.gap, self.progress = problem, gap, progress
+        self.deadline = self.started + time_limit_s
+        self.log: list[Event] = []
+        self.asked_to_stop = False
+        self.merged = problem.merged()
+        # Sums of w, not means times sums: fewer roundings, which the bounds account for.
+        cost = np.zeros((self.merged.row_count, problem.output_count))
+        np.add.at(cost, problem.row_class, problem.prior[:, None] * problem.loss)
+        component = self.merged.component
+        self.parts = [
+            self._part(cost, np.flatnonzero(component == number)) for number in range(int(component.max()) + 1)
+        ]
+
+    def _part(self, cost: Floats, classes: Ints) -> _Part:
+        exponent = self.merged.log_bound[np.ix_(classes, classes)]
+        rows = Rows(
+            Cone(exponent), np.ascontiguousarray(cost[classes].T), self.merged.prior[classes], self.problem.row_count
+        )
+        part = _Part(classes, rows, Incumbent(math.inf, self._listen))
+        begin(rows, part.incumbent)
+        return part
+
+    @property
+    def loss(self) -> float:
+        return math.fsum(part.incumbent.loss for part in self.parts)
+
+    @property
+    def bound(self) -> float:
+        if len(self.parts) == 1:
+            return self.parts[0].incumbent.bound
+        return max(0.0, math.nextafter(math.fsum(part.incumbent.bound for part in self.parts), -math.inf))
+
+    def structured(self) -> Outcome:
+        """Search part after part, each with a share of the time that is left."""
+        work = [len(part.classes) ** 2 for part in self.parts]
+        timed_out = False
+        try:
+            with pool() as threads:
+                for number, part in enumerate(self.parts):
+                    left = self.deadline - time.perf_counter()
+                    part.incumbent.deadline = time.perf_counter() + left * work[number] / sum(work[number:])
+                    try:
+                        search(part.rows, part.incumbent, gap=_SEARCH_SHARE * self.gap, threads=threads)
+                    except Stopped:
+                        timed_out = True
+                        if self.asked_to_stop:
+                            return Outcome.INTERRUPTED
+        except KeyboardInterrupt:
+            return Outcome.INTERRUPTED
+        if all(part.incumbent.reached(self.gap) for part in self.parts):
+            return Outcome.REACHED
+        return Outcome.TIME_LIMIT if timed_out else Outcome.NO_PROGRESS
+
+    def highs(self) -> Outcome:
+        """Give every part to HiGHS as it is."""
+        from geoblanket.mechanism.solver.highs import HighsStatus, solve_with_highs
+
+        statuses = []
+        for part in self.parts:
+            if part.incumbent.reached(self.gap):
+                continue
+            answer = solve_with_highs(part.rows, time_limit_s=self.deadline - time.perf_counter())
+            statuses.append(answer.status)
+            part.incumbent.prove(answer.bound)
+            if answer.columns is not None:
+                columns = _distributions(answer.columns)
+                part.incumbent.offer(float(np.vdot(part.rows.cost, columns)), np.arange(len(columns)), columns)
+        if all(part.incumbent.reached(self.gap) for part in self.parts):
+            return Outcome.REACHED
+        return Outcome.TIME_LIMIT if HighsStatus.TIME_LIMIT in statuses else Outcome.NO_PROGRESS
+
+    def probabilities(self) -> Floats:
+        """Return the best mechanism so far, shape (rows, outputs)."""
+        table = np.zeros((self.merged.row_count, self.problem.output_count))
+        for part in self.parts:
+            table[np.ix_(part.classes, part.incumbent.outputs)] = part.incumbent.columns.T
+        return table[self.problem.row_class]
+
+    def _listen(self, phase: str, incumbent: Incumbent) -> None:  # noqa: ARG002 (all parts count)
+        event = Event(
+            phase, self.loss, self.bound, _relative(self.loss, self.bound), time.perf_counter() - self.started
+        )
+        if not self.log or (event.loss, event.lower_bound) != (self.log[-1].loss, self.log[-1].lower_bound):
+            self.log.append(event)
+        if self.progress is not None:
+            answer = self.progress(event.phase, event.loss, event.lower_bound, event.gap, event.seconds)
+            if answer is False:
+                self.asked_to_stop = True
+                raise Stopped

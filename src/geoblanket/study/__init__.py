@@ -1,0 +1,1 @@
+"""The paper, examined: its empirical study of Markov blankets and its evaluation."""

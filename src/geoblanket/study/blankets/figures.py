@@ -1,0 +1,333 @@
+"""The study's figures: p-values and effects by region, speed and hour, sizes of blankets, correlations, density.
+
+Blue means rejected and orange not, a pair that every kind of eye tells apart; the number of samples is in each figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from geoblanket._picture import new_figure
+from geoblanket.study.blankets.correlations import FEATURES, OUTCOMES
+from geoblanket.study.blankets.density import Density
+from geoblanket.study.blankets.wording import count
+
+__all__ = [
+    "correlation_figure",
+    "density_figure",
+    "profile_figure",
+    "rejection_figure",
+    "size_effect_figure",
+    "sizes_figure",
+]
+
+INK = "#3c4048"
+REJECTED = "#1f5f9e"
+KEPT = "#e08a1e"
+_GRID = "#e3e5e8"
+_FLOOR = 1e-4
+"""Smaller p-values are drawn here, as a triangle."""
+
+_SERIES = ("#1f5f9e", "#e08a1e", "#5a5f69", "#7fb2dd", "#8a4f08")
+_MARKERS = ("o", "s", "^", "D", "v")
+_DRAWN_GROUPINGS = ("hour", "speed", "region", "hour+region", "hour+speed+region")
+
+
+def profile_figure(rows: pl.DataFrame, *, x: str, label: str, width: float, alpha: float) -> Figure:
+    """Draw p-values (above) and effects (below) of the groups of one feature, a column for each order.
+
+    Parameters
+    ----------
+    rows
+        Tested findings of one grouping.
+    x
+        The column of the feature.
+    label
+        What it is called, with its unit.
+    width
+        Of a bin of it; points are drawn in the middle.
+    alpha
+        The level, drawn as a line.
+    """
+    orders = rows["m"].unique().sort().to_list()
+    figure = new_figure(width_in=2.3 * len(orders) + 0.9, height_in=4.9)
+    axes = figure.subplots(2, len(orders), sharex=True, sharey="row", squeeze=False)
+    for column, m in enumerate(orders):
+        part = rows.filter(pl.col("m") == m).sort(x)
+        where = part[x].to_numpy() + width / 2
+        top, bottom = axes[:, column]
+        _draw_p(top, where, part, alpha)
+        top.set_title(f"|B| = {m}", fontsize=10)
+        _draw_effect(bottom, where, part)
+        bottom.set_xlabel(label, fontsize=8)
+    axes[0, 0].set_ylabel("p-value", fontsize=9)
+    axes[1, 0].set_ylabel("effect: partial R²", fontsize=9)
+    _legend(figure, rows["n"], alpha)
+    return figure
+
+
+def _draw_p(axes: Axes, where: np.ndarray, part: pl.DataFrame, alpha: float) -> None:
+    p_value = part["p_value"].to_numpy()
+    colour = np.where(p_value <= alpha, REJECTED, KEPT)
+    size = _areas(part["n"])
+    tiny = p_value < _FLOOR
+    for marker, some in (("o", ~tiny), ("v", tiny)):
+        axes.scatter(
+            where[some], np.maximum(p_value[some], _FLOOR), s=size[some], c=colour[some], marker=marker,
+            linewidths=0.4, edgecolors="white", alpha=0.85, zorder=3,
+        )  # fmt: skip
+    axes.axhline(alpha, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=2)
+    axes.set_yscale("log")
+    axes.set_ylim(_FLOOR / 1.6, 1.6)
+    _quiet(axes)
+
+
+def _draw_effect(axes: Axes, where: np.ndarray, part: pl.DataFrame) -> None:
+    rejected = part["rejected"].to_numpy()
+    axes.vlines(where, 0, part["effect_size"].to_numpy(), color=np.where(rejected, REJECTED, KEPT), linewidth=1.2)
+    axes.scatter(
+        where, part["effect_size"].to_numpy(), s=_areas(part["n"]), c=np.where(rejected, REJECTED, KEPT),
+        linewidths=0.4, edgecolors="white", zorder=3,
+    )  # fmt: skip
+    axes.axhline(0, color=INK, linewidth=0.8)
+    _quiet(axes)
+
+
+def _areas(n: pl.Series) -> np.ndarray:
+    """Return marker areas, points², that grow with the number of samples."""
+    return np.asarray(8 + 52 * np.clip(n.to_numpy() / 2000, 0, 1))
+
+
+def _quiet(axes: Axes) -> None:
+    axes.grid(color=_GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.minorticks_off()
+    axes.tick_params(labelsize=7, colors=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _legend(figure: Figure, n: pl.Series, alpha: float) -> None:
+    def dot(colour: str, area: float, marker: str = "o") -> Line2D:
+        return Line2D([], [], linestyle="", marker=marker, color=colour, markersize=np.sqrt(area))
+
+    sizes = sorted({int(one) for one in np.quantile(n.to_numpy(), [0, 1])})
+    handles = [dot(REJECTED, 36), dot(KEPT, 36), dot(REJECTED, 36, "v")]
+    labels = [f"rejected (p ≤ {alpha:g})", "not rejected", f"p < {_FLOOR:g}"]
+    for size in sizes:
+        handles.append(dot("#9aa0a8", float(_areas(pl.Series([size]))[0])))
+        labels.append(f"n = {size:,} samples")
+    figure.legend(handles=handles, labels=labels, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+
+
+def size_effect_figure(rows: pl.DataFrame, *, alpha: float) -> Figure:
+    """Draw p-values against the number of samples used, a panel for each order: what group size does by itself."""
+    orders = rows["m"].unique().sort().to_list()
+    figure = new_figure(width_in=2.3 * len(orders) + 0.9, height_in=2.9)
+    axes = figure.subplots(1, len(orders), sharex=True, sharey=True, squeeze=False)[0]
+    for panel, m in zip(axes, orders, strict=True):
+        part = rows.filter(pl.col("m") == m)
+        _draw_p(panel, part["n"].to_numpy(), part.with_columns(n=pl.lit(400)), alpha)
+        panel.set_title(f"|B| = {m}, {part.height} groups", fontsize=10)
+        panel.set_xlabel("samples used, n", fontsize=8)
+    axes[0].set_ylabel("p-value", fontsize=9)
+    return figure
+
+
+def rejection_figure(tables: Mapping[str, pl.DataFrame], *, alpha: float) -> Figure:
+    """Draw the share of rejected hypotheses by order, with 95 % intervals, a panel for each of `tables`.
+
+    Parameters
+    ----------
+    tables
+        By title, tables of `rejection_table`.
+    """
+    figure = new_figure(width_in=4.4 * len(tables) + 0.4, height_in=3.8)
+    axes = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
+    for panel, (title, table) in zip(axes, tables.items(), strict=True):
+        for number, by in enumerate(_DRAWN_GROUPINGS):
+            part = table.filter(pl.col("by") == by).sort("m")
+            at = part["m"].to_numpy() + 0.08 * (number - (len(_DRAWN_GROUPINGS) - 1) / 2)
+            share = part["share"].to_numpy()
+            reach = np.abs(np.stack([part["low"].to_numpy(), part["high"].to_numpy()]) - share)
+            groups = max(part["tested"].to_list(), default=0)
+            panel.errorbar(
+                at, share, yerr=reach, color=_SERIES[number], linewidth=1.2, elinewidth=0.9, marker=_MARKERS[number],
+                markersize=5, label=f"{by}: up to {groups} groups",
+            )  # fmt: skip
+        panel.axhline(alpha, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        panel.set_title(title, fontsize=10)
+        panel.set_xlabel("|B|: past locations given", fontsize=9)
+        panel.set_xticks(table["m"].unique().sort().to_list())
+        panel.set_ylim(-0.03, 1.03)
+        _quiet(panel)
+    axes[0].set_ylabel("share of hypotheses rejected", fontsize=9)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return figure
+
+
+def sizes_figure(sizes: pl.DataFrame) -> Figure:
+    """Draw which share of the groups of each grouping has a blanket of each size (table of `size_table`)."""
+    groupings = sorted(sizes["by"].unique(maintain_order=True), key=lambda by: (by != "all", by.count("+")))
+    orders = sizes["order"].unique().sort().to_list()
+    figure = new_figure(width_in=7.2, height_in=0.42 * len(groupings) + 1.4)
+    axes = figure.add_subplot()
+    shades = ("#e8eef4", "#b5d0e8", "#74a9d6", "#2f75b5", "#12395f", "#0a2038")
+    for row, by in enumerate(groupings):
+        part = sizes.filter(pl.col("by") == by)
+        start = 0.0
+        for order, groups, share in part.select("order", "groups", "share").iter_rows():
+            shade = orders.index(order)
+            axes.barh(row, share, left=start, color=shades[shade % len(shades)], edgecolor="white", height=0.75)
+            if share > 0.03:
+                dark = shade >= 3
+                axes.text(
+                    start + share / 2,
+                    row,
+                    f"{groups}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if dark else INK,
+                )
+            start += share
+    axes.set_yticks(
+        range(len(groupings)),
+        [f"{by} ({count(int(sizes.filter(pl.col('by') == by)['groups'].sum()), 'group')})" for by in groupings],
+    )
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share of tested groups (numbers: groups)", fontsize=9)
+    largest = max(orders)
+    handles = [
+        Line2D(
+            [],
+            [],
+            marker="s",
+            linestyle="",
+            color=shades[i % len(shades)],
+            markeredgecolor=INK,
+            markeredgewidth=0.4,
+            markersize=8,
+        )
+        for i in range(len(orders))
+    ]
+    labels = [f"{order}{' or more' if order == largest and largest > 1 else ''}" for order in orders]
+    figure.legend(
+        handles=handles,
+        labels=labels,
+        title="size of the blanket",
+        title_fontsize=8,
+        fontsize=8,
+        ncols=len(orders),
+        loc="outside upper center",
+        frameon=False,
+    )
+    _quiet(axes)
+    return figure
+
+
+def correlation_figure(table: pl.DataFrame, *, paper: Mapping[str, float]) -> Figure:
+    """Draw Spearman's correlations of p and of the effect with each feature by order, with 95 % intervals.
+
+    Parameters
+    ----------
+    table
+        Rows of `correlation_table`, one grouping for each feature.
+    paper
+        The paper's coefficient with p by feature; empty to compare with none.
+    """
+    some = table.filter(pl.col("measure") == "spearman")
+    features = [feature for feature in FEATURES if feature in some["feature"].unique()]
+    names = [None, *some["m"].drop_nulls().unique().sort().to_list()]
+    figure = new_figure(width_in=2.6 * max(len(features), 2) + 0.8, height_in=5.6)
+    axes = figure.subplots(2, len(features), sharex=True, sharey=True, squeeze=False)
+    for column, feature in enumerate(features):
+        for panel, outcome in zip(axes[:, column], OUTCOMES, strict=True):
+            part = some.filter((pl.col("feature") == feature) & (pl.col("outcome") == outcome))
+            _draw_correlations(panel, part, names)
+            if outcome == "p_value" and feature in paper:
+                panel.axvline(paper[feature], color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="the paper")
+        part = some.filter(pl.col("feature") == feature)
+        axes[0, column].set_title(f"{feature}\n{max(part['groups'].to_list())} groups by {part['by'][0]}", fontsize=8.5)
+        axes[1, column].set_xlabel("Spearman's correlation", fontsize=8)
+    axes[0, 0].set_yticks(range(len(names)), ["mean" if m is None else str(m) for m in names])
+    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_ylabel("with p;  |B|", fontsize=9)
+    axes[1, 0].set_ylabel("with the effect;  |B|", fontsize=9)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_correlations(axes: Axes, part: pl.DataFrame, names: list[int | None]) -> None:
+    at = np.array([names.index(m) for m in part["m"]])
+    for column, shift, colour, filled, label in (
+        ("coefficient", -0.14, REJECTED, True, "raw"),
+        ("given_n", 0.14, KEPT, False, "given the number of samples"),
+    ):
+        value = part[column].cast(pl.Float64).to_numpy()
+        axes.errorbar(
+            value, at + shift, xerr=_interval(value, part["groups"].to_numpy()), linestyle="", color=colour, marker="o",
+            markersize=5, markerfacecolor=colour if filled else "white", elinewidth=1.0, label=label,
+        )  # fmt: skip
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_xlim(-1.05, 1.05)
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
+    _quiet(axes)
+
+
+def _interval(value: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the reach to both sides of a rank correlation's 95 % interval (Fisher's z, with Fieller's factor)."""
+    middle = np.arctanh(np.clip(value, -0.999999, 0.999999))
+    reach = 1.96 * 1.03 / np.sqrt(np.maximum(groups - 3, 1))
+    return np.asarray(np.abs(np.stack([np.tanh(middle - reach), np.tanh(middle + reach)]) - value))
+
+
+def density_figure(densities: Mapping[str, Density]) -> Figure:
+    """Draw the paper's three views of density: distances to neighbours, how many there are, and their mean distance.
+
+    Parameters
+    ----------
+    densities
+        By name, what was measured.
+    """
+    figure = new_figure(width_in=11.0, height_in=3.4)
+    near, many, mean = figure.subplots(1, 3)
+    for (name, one), colour in zip(densities.items(), _SERIES, strict=False):
+        label = f"{name} (n = {one.locations:,})"
+        near.stairs(one.pdf, one.edges_m, baseline=None, color=colour, linewidth=1.4, label=label)
+        neighbours, times = np.unique(one.count, return_counts=True)
+        many.step(
+            np.maximum(neighbours, 0.7),
+            times[::-1].cumsum()[::-1] / len(one.count),
+            where="pre",
+            color=colour,
+            label=label,
+        )
+        ordered = np.sort(one.mean_m)
+        mean.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", color=colour, label=label)
+    first = next(iter(densities.values()))
+    near.set_xlabel(f"distance to one of the {first.neighbours} nearest, m", fontsize=9)
+    near.set_ylabel("density, per metre", fontsize=9)
+    near.set_yscale("log")
+    many.set_xscale("log")
+    many.set_xlabel(f"k neighbours within {first.radius_m:g} m", fontsize=9)
+    many.set_ylabel("share with at least k", fontsize=9)
+    mean.set_xscale("symlog", linthresh=10)
+    mean.set_xlim(left=0)
+    mean.axvline(100, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    mean.set_xlabel(f"mean distance to the {first.neighbours} nearest, m", fontsize=9)
+    mean.set_ylabel("share with at most that", fontsize=9)
+    for axes in (near, many, mean):
+        _quiet(axes)
+    handles, labels = near.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return figure

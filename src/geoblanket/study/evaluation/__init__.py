@@ -1,0 +1,1 @@
+"""The paper's evaluation: its cities, its numbers, and ours beside them."""

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from geoblanket import _lapack
+from geoblanket.mechanism.solver.cone import Cone
+from geoblanket.mechanism.solver.interior_point import Iterate, Search
+from geoblanket.mechanism.solver.newton import pool
+from tests.mechanism.problems import Floats, grid_problem
+
+
+def grid(side: int) -> tuple[Cone, Floats]:
+    problem = grid_problem(side)
+    return Cone(problem.log_bound), np.ascontiguousarray((problem.prior[:, None] * problem.loss).T)
+
+
+def test_every_iterate_is_private_and_every_bound_holds() -> None:
+    cone, cost = grid(5)
+    seen: list[Iterate] = []
+
+    def keep(iterate: Iterate) -> bool:
+        seen.append(iterate)
+        return False
+
+    with pool() as threads:
+        last = Search(cone, cost, threads=threads).run(gap=1e-6, stop=keep)
+    assert len(seen) > 5
+    for iterate in seen:
+        assert iterate.columns.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
+        assert all((column[:, None] < cone.ratio * column).all() for column in iterate.columns)
+        assert iterate.bound <= last.loss
+        assert iterate.loss >= last.bound
+    assert last.gap <= 1e-6
+
+
+def test_dropping_outputs_keeps_rows_whole_and_the_search_going() -> None:
+    cone, cost = grid(5)
+    with pool() as threads:
+        search = Search(cone, cost, threads=threads)
+        before = search.run(gap=5e-3)
+        kept = before.columns.sum(axis=1) > 0.05
+        assert 0 < kept.sum() < len(kept)
+        search.drop(kept)
+        dropped = search.iterate()
+        assert dropped.columns.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
+        assert all((column[:, None] < cone.ratio * column).all() for column in dropped.columns)
+        after = search.run(gap=1e-5)
+        alone = Search(cone, cost[kept], threads=threads).run(gap=1e-5)
+    assert after.gap <= 1e-5
+    assert after.columns.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
+    assert max(after.bound, alone.bound) <= min(after.loss, alone.loss)
+
+
+def test_factors_solve_and_invert() -> None:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(30, 30))
+    matrix = root @ root.T + np.eye(30)
+    factored = np.triu(matrix)
+    assert _lapack.factor(factored)
+    vector = rng.normal(size=30)
+    solution = vector.copy()
+    _lapack.solve(factored, solution)
+    assert matrix @ solution == pytest.approx(vector)
+    _lapack.inverse(factored)
+    assert np.triu(factored) == pytest.approx(np.triu(np.linalg.inv(matrix)))
+    assert not _lapack.factor(-np.eye(3))
