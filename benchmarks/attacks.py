@@ -16,18 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from benchmarks._measure import measure, show
+from geoblanket._arrays import Floats, Ints
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.roads.places import Places
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 PITCH_M = 400.0
 SEQUENCES = 2_000

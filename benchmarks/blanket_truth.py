@@ -19,11 +19,11 @@ import polars as pl
 
 from benchmarks._measure import show
 from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
+from geoblanket._arrays import Indices
 from geoblanket.blanket.discovery import discover
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.city.plan import DISTRICTS
-from geoblanket.roads.graph import Ints
 
 TRIPS = 150_000
 SAMPLES = 1000
@@ -54,7 +54,7 @@ def prepare(folder: Path, *, trips: int, size: str, matched: bool, seed: int = 0
     return walks
 
 
-def compare(folder: Path, walks: Path, by: tuple[str, ...], regions: Ints) -> tuple[pl.DataFrame, float]:
+def compare(folder: Path, walks: Path, by: tuple[str, ...], regions: Indices) -> tuple[pl.DataFrame, float]:
     """Discover blankets; return the groups with enough samples beside the truth, and the seconds it took."""
     start = time.perf_counter()
     found = discover(walks, folder / "city.roads", by=by, regions=regions)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._measure import Measured, measure, show
+from geoblanket._arrays import Floats, Ints
 from geoblanket.roads.graph import RoadGraph
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -41,7 +41,7 @@ def prepare(out: Path) -> str:
     return f"{city}, {graph.node_count:,} nodes"
 
 
-def some_nodes(graph: RoadGraph, count: int) -> npt.NDArray[np.int64]:
+def some_nodes(graph: RoadGraph, count: int) -> Ints:
     """Return `count` different nodes, the same each time."""
     return np.random.default_rng(0).permutation(graph.node_count)[:count]
 
@@ -116,7 +116,7 @@ def near_scipy(path: Path, sources: int) -> tuple[float, float]:
     return time.perf_counter() - start, float(np.concatenate(found).mean())
 
 
-def points(graph: RoadGraph, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def points(graph: RoadGraph, count: int) -> tuple[Floats, Floats]:
     """Return GPS-like points: near nodes, in no order."""
     rng = np.random.default_rng(1)
     node = rng.integers(0, graph.node_count, count)

@@ -10,9 +10,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._measure import measure, show
+from geoblanket._arrays import Floats
 
 ROWS = (50, 100, 200, 400)
 OUTPUTS = (25, 50, 100, 200)
@@ -39,9 +39,9 @@ def solve(rows: int, outputs: int, epsilon: float) -> tuple[float, float, int, f
     return result.seconds, result.gap, result.outputs_used, float(epsilon * distance_km.max())
 
 
-def between(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def between(one: Floats, other: Floats) -> Floats:
     """Return the distances between two sets of points in the plane."""
-    distances: npt.NDArray[np.float64] = np.linalg.norm(one[:, None] - other[None, :], axis=2)
+    distances: Floats = np.linalg.norm(one[:, None] - other[None, :], axis=2)
     return distances
 
 

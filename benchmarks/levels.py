@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchmarks._measure import show
+from geoblanket._arrays import Floats
 
 if TYPE_CHECKING:
-    from geoblanket._geodesy import Floats
+    from geoblanket._arrays import Floats
 
 ALPHA = 0.05
 Kinds = Literal["families", "fields"]

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from benchmarks._measure import Measured, measure, show
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.roads.graph import RoadGraph
 
 TRIPS = 10_000
@@ -32,20 +32,20 @@ RADIUS_M, SIGMA_M, CANDIDATES = 50.0, 8.0, 8
 class Truth:
     """Points and the edges by which the vehicle came to each and went on."""
 
-    trip: npt.NDArray[np.int64]
-    time_us: npt.NDArray[np.int64]
-    lat: npt.NDArray[np.float64]
-    lon: npt.NDArray[np.float64]
-    true_lat: npt.NDArray[np.float64]
-    true_lon: npt.NDArray[np.float64]
-    edge_in: npt.NDArray[np.int32]
-    edge_out: npt.NDArray[np.int32]
-    jump: npt.NDArray[np.bool_]
+    trip: Ints
+    time_us: Ints
+    lat: Floats
+    lon: Floats
+    true_lat: Floats
+    true_lon: Floats
+    edge_in: Indices
+    edge_out: Indices
+    jump: Bools
 
     @property
-    def is_known(self) -> npt.NDArray[np.bool_]:
+    def is_known(self) -> Bools:
         """Whether both edges are known: not at the ends of trips, where vehicles stand at a junction, nor for jumps."""
-        known: npt.NDArray[np.bool_] = (self.edge_in >= 0) & (self.edge_out >= 0) & ~self.jump
+        known: Bools = (self.edge_in >= 0) & (self.edge_out >= 0) & ~self.jump
         return known
 
     @classmethod
@@ -105,13 +105,13 @@ def match_edges(folder: Path, trips: int) -> tuple[float, dict[str, float]]:
     }
 
 
-def is_true_edge(truth: Truth, edge: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def is_true_edge(truth: Truth, edge: Indices) -> Bools:
     """Return whether the vehicle was on the edge at the very time of the point."""
-    right: npt.NDArray[np.bool_] = (edge == truth.edge_in) | (edge == truth.edge_out)
+    right: Bools = (edge == truth.edge_in) | (edge == truth.edge_out)
     return right
 
 
-def is_driven_edge(graph: RoadGraph, truth: Truth, edge: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def is_driven_edge(graph: RoadGraph, truth: Truth, edge: Indices) -> Bools:
     """Return whether the vehicle drove the edge, in its direction, between the points before and after.
 
     Near a junction, noise moves a point to the edge before or after; nobody can tell. This measure forgives that, and

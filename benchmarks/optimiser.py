@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._measure import machine, measure, show
-
-Floats = npt.NDArray[np.float64]
+from geoblanket._arrays import Floats
 
 PEER_LIMIT_S = 300.0
 

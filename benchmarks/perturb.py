@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from benchmarks._measure import machine, measure, show
+from geoblanket._arrays import Indices
 from geoblanket.roads.graph import RoadGraph
 
 SIDE = 45
@@ -111,7 +111,7 @@ def _grid() -> RoadGraph:
     )
 
 
-def _places(rng: np.random.Generator, count: int) -> npt.NDArray[np.int32]:
+def _places(rng: np.random.Generator, count: int) -> Indices:
     """Return the places of random walks on the grid, one after the other."""
     move = rng.integers(-1, 2, (count, WALK_STEPS, 2))
     move[:, 0] = rng.integers(0, SIDE, (count, 2))

@@ -23,9 +23,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._measure import machine, show
+from geoblanket._arrays import Floats
 
 REPORTS = 20_000
 DURABLE_REPORTS = 2_000
@@ -38,7 +38,6 @@ ANY_TIME_S = 1e9
 WRITTEN = 3 * 4120
 IN_MEMORY = "/dev/shm"  # noqa: S108 - a folder of its own is made there
 
-Floats = npt.NDArray[np.float64]
 
 OPEN = """
 import sys, time

@@ -8,20 +8,20 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._measure import measure, show
+from geoblanket._arrays import Ints
 
 OUTPUTS = 400
 DRAWS = 10_000_000
 ONE_BY_ONE = 50_000
 
 
-def weights(rows: int) -> npt.NDArray[np.int64]:
+def weights(rows: int) -> Ints:
     """Return random rows of weights that sum to 2^62."""
     rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.ones(OUTPUTS), rows)
-    table: npt.NDArray[np.int64] = np.floor(shares * 2**62).astype(np.int64)
+    table: Ints = np.floor(shares * 2**62).astype(np.int64)
     table[:, 0] += 2**62 - table.sum(axis=1)
     return table
 

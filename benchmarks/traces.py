@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from benchmarks._measure import measure, show
+from geoblanket._arrays import Floats
 
 FULL_TRIPS = 1_700_000
 POINTS_PER_TRIP = 48
@@ -63,10 +63,10 @@ def _porto_rows(rng: np.random.Generator, trips: int, start_s: int) -> pl.DataFr
     sizes = rng.poisson(POINTS_PER_TRIP, trips)
     first = np.repeat(np.cumsum(sizes) - sizes, sizes)
 
-    def walk(centre: float, step: float) -> npt.NDArray[np.float64]:
+    def walk(centre: float, step: float) -> Floats:
         steps = np.cumsum(rng.normal(0.0, step, int(sizes.sum())))
         origin = np.repeat(rng.normal(centre, 0.02, trips), sizes)
-        rounded: npt.NDArray[np.float64] = np.round(origin + steps - steps[first], 6)
+        rounded: Floats = np.round(origin + steps - steps[first], 6)
         return rounded
 
     points = pl.DataFrame(

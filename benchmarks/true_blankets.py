@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Floats, Indices, Octets
 from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket.blanket.findings import blanket_sizes
@@ -18,7 +18,7 @@ from geoblanket.city.plan import DISTRICTS
 from geoblanket.city.routes import TICK_S
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from geoblanket.roads.zones import partition_zones
 
@@ -53,7 +53,7 @@ def write_true_walks(city: str | Path, roads: str | Path, out: str | Path) -> No
     write_table(walks, out, kind="walks", about=about)
 
 
-def district_regions(city: str | Path, roads: str | Path, *, max_places: int | None = None) -> Ints:
+def district_regions(city: str | Path, roads: str | Path, *, max_places: int | None = None) -> Indices:
     """Return a region for each node of the city's roads that lies in one district.
 
     Parameters
@@ -144,7 +144,7 @@ def _true_steps(city: str | Path) -> pl.LazyFrame:
     return pl.scan_parquet(path)
 
 
-def _step_orders(walks: str | Path, city: str | Path) -> npt.NDArray[np.uint8]:
+def _step_orders(walks: str | Path, city: str | Path) -> Octets:
     """Return the order by which each step of the walks was drawn, 0 where it is not known."""
     truth = _true_steps(city).select("vehicle", "time", "order")
     steps = scan_walks(walks)[0].select("vehicle", "time")
@@ -153,11 +153,9 @@ def _step_orders(walks: str | Path, city: str | Path) -> npt.NDArray[np.uint8]:
     return joined["order"].fill_null(0).to_numpy().astype(np.uint8)
 
 
-def _share_above(
-    step_order: npt.NDArray[np.uint8], walks: LaggedWalks, grouping: Grouping, m: int
-) -> npt.NDArray[np.float64]:
+def _share_above(step_order: Octets, walks: LaggedWalks, grouping: Grouping, m: int) -> Floats:
     """Return for each group the share of the samples of order m that were drawn by a higher order; 0 if it is empty."""
     samples = find_samples(walks, grouping, m=m, length=m + 2)
     above = np.append(0, np.cumsum(step_order[samples.steps] > m))
-    share: npt.NDArray[np.float64] = np.diff(above[samples.offsets]) / np.maximum(samples.available, 1)
+    share: Floats = np.diff(above[samples.offsets]) / np.maximum(samples.available, 1)
     return share

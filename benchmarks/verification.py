@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._measure import Measured, measure, show
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.problem import Problem
 
 SIZES = ((100, 100), (400, 400), (1000, 1000), (3000, 60))
@@ -20,7 +20,7 @@ SLICE = 300_000
 EPSILON = 1.0
 
 
-def made(rows: int, outputs: int) -> tuple[Problem, npt.NDArray[np.float64]]:
+def made(rows: int, outputs: int) -> tuple[Problem, Floats]:
     """Return a city of 5 km and an exponential mechanism for it."""
     rng = np.random.default_rng(0)
     places, targets = rng.random((rows, 2)) * 5, rng.random((outputs, 2)) * 5

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket._arrays import Octets
 from geoblanket.errors import InputError
 
 MAGIC = b"GBTESTS1"
@@ -69,7 +70,7 @@ def test_a_file_that_shrinks_while_it_is_checked_is_read_as_it_was(tmp_path: Pat
     path = tmp_path / "large.arrays"
     write_arrays(path, magic=MAGIC, fields={}, arrays={"a": np.ones(1 << 17)})
 
-    def shrink(_: npt.NDArray[np.uint8]) -> None:
+    def shrink(_: Octets) -> None:
         os.truncate(path, 100)
 
     _, arrays = read_arrays(path, magic=MAGIC, kind="a test", check=shrink)

@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Octets
 from geoblanket._files import atomic_output
 from geoblanket.errors import InputError, OutputError
 
@@ -68,7 +69,7 @@ def read_arrays(
     kind: str,
     hint: str = "Import it again",
     largest_bytes: int = LARGEST_BYTES,
-    check: Callable[[npt.NDArray[np.uint8]], None] | None = None,
+    check: Callable[[Octets], None] | None = None,
     content: bytes | None = None,
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read what `write_arrays` wrote; the arrays are read-only views of one copy of the file in memory.

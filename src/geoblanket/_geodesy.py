@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EARTH_RADIUS_M", "Floats", "haversine_m", "local_degrees", "local_metres", "unit_vectors"]
+from geoblanket._arrays import Floats
 
-Floats = npt.NDArray[np.float64]
+__all__ = ["EARTH_RADIUS_M", "haversine_m", "local_degrees", "local_metres", "unit_vectors"]
+
 
 EARTH_RADIUS_M = 6_371_008.8
 """Mean radius of the Earth (IUGG), metres."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cython_lapack
+
+from geoblanket._arrays import Floats
 
 __all__ = ["banded_factor", "banded_solve", "factor", "inverse", "solve"]
 
-Floats = npt.NDArray[np.float64]
 
 _get_name = ctypes.pythonapi.PyCapsule_GetName
 _get_name.restype, _get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]

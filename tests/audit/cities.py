@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.zone_task import ZoneTask, build_zone
 from geoblanket.loss.straight_line import StraightLine
@@ -116,7 +117,7 @@ class City:
         )
         return build_zone(task).bundled
 
-    def _zone_of(self) -> npt.NDArray[np.int32]:
+    def _zone_of(self) -> Indices:
         """The number of the zone of every place, −1 for none."""
         result = np.full(len(self.places), -1, np.int32)
         for number, places in enumerate(self.zones.values()):

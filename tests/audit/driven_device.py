@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from unittest import mock
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Indices, Ints
 from geoblanket.mechanism import Bundle, sampling
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.release import Budget, Device
@@ -52,9 +52,9 @@ class DrivenDevice:
     def _next(self, place: int) -> Draw:
         self._slot += 1
         lat, lon = self.contents.places[place]
-        caught: list[npt.NDArray[np.int64]] = []
+        caught: list[Ints] = []
 
-        def catch(cumulative: npt.NDArray[np.int64]) -> int:
+        def catch(cumulative: Ints) -> int:
             caught.append(np.array(cumulative))
             return self._slot % len(cumulative)  # every output in its turn
 
@@ -85,11 +85,11 @@ def every_window(symbols: int, length: int) -> list[int]:
     return [*walk, *walk[: length - 1]]
 
 
-def drawn_in_bulk(rule: ReleaseRule, histories: npt.NDArray[np.int32], regime: str) -> list[bytes]:
+def drawn_in_bulk(rule: ReleaseRule, histories: Indices, regime: str) -> list[bytes]:
     """Return the cumulative weights by which the rule of many vehicles draws for histories of one zone."""
     caught: list[bytes] = []
 
-    def catch(weights: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def catch(weights: Ints, rows: Ints) -> Ints:
         caught.extend(weights[row].cumsum().tobytes() for row in rows.tolist())
         return np.zeros(len(rows), np.int64)
 
@@ -102,7 +102,7 @@ def drawn_one_by_one(rule: ReleaseRule, histories: Sequence[History], regime: st
     """Return the cumulative weights by which the rule of one vehicle draws."""
     caught: list[bytes] = []
 
-    def catch(cumulative: npt.NDArray[np.int64]) -> int:
+    def catch(cumulative: Ints) -> int:
         caught.append(cumulative.tobytes())
         return 0
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, f, ncx2
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket import analytic
 from geoblanket.blanket.analytic import _given, _mean_wald, _support, analytic_test, shortened
 from geoblanket.blanket.families import HELD_BACK, TUNING, simulate_family

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import TESTS, CIResult, find_test, partial_r_squared
 from geoblanket.blanket.processes import simulate_windows

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket import processes
 from geoblanket.blanket.processes import CITY_SIDE_M, LARGEST_ORDER, simulate_windows
 from geoblanket.errors import ParameterError

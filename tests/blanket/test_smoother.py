@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket import smoother
 from geoblanket.blanket.smoother import Basis, affine_basis, fit_ridge, kernel_basis, leverage, median_distance, traces
 

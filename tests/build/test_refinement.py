@@ -4,19 +4,17 @@ from typing import Any
 
 import cvxpy
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from geoblanket._arrays import Ints
 from geoblanket.build.refinement import coarse_rows, refine
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism import Mechanism, Problem, optimise
 from tests.build.worlds import counted, grid, straight_on
 
-Floats = npt.NDArray[np.float64]
 
-
-def a_split(seed: int, *, coarse_count: int = 5, outputs: int = 4) -> tuple[Mechanism, Problem, npt.NDArray[np.int64]]:
+def a_split(seed: int, *, coarse_count: int = 5, outputs: int = 4) -> tuple[Mechanism, Problem, Ints]:
     """Coarse rows on a line, each split in one to three fine ones whose losses differ."""
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(coarse_count), rng.integers(1, 4, coarse_count))
@@ -35,7 +33,7 @@ def a_split(seed: int, *, coarse_count: int = 5, outputs: int = 4) -> tuple[Mech
     return optimise(coarse, gap=1e-3).mechanism, fine, rows
 
 
-def least_loss(problem: Problem, *, kept: tuple[Mechanism, npt.NDArray[np.int64]] | None) -> float:
+def least_loss(problem: Problem, *, kept: tuple[Mechanism, Ints] | None) -> float:
     """The optimum as CVXPY and Clarabel see it, written as in the paper; `kept`: with the marginals of a mechanism."""
     cp: Any = cvxpy
     table = cp.Variable(problem.loss.shape, nonneg=True)

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
+from geoblanket._arrays import Indices
 from geoblanket.blanket.discovery import discover
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import City
@@ -16,7 +17,7 @@ from geoblanket.city.moves import BANDS, ORDERS
 from geoblanket.city.plan import DISTRICTS
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from tests.roads.graphs import grid_graph
 
 BY = ("speed", "region")
@@ -36,7 +37,7 @@ def compared(folder: Path) -> pl.DataFrame:
     return comparison(folder, district_regions(folder, folder / "roads"))
 
 
-def comparison(folder: Path, regions: Ints) -> pl.DataFrame:
+def comparison(folder: Path, regions: Indices) -> pl.DataFrame:
     walks, roads = folder / "walks.parquet", folder / "roads"
     found = discover(walks, roads, by=BY, regions=regions, workers=1, largest=4)
     return compare_blankets(found.findings, walks=walks, roads=roads, city=folder, by=BY, regions=regions)

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from geoblanket._arrays import Indices, Ints
 from geoblanket.build.blanket_lengths import FixedLengths
 from geoblanket.build.problems import make_problem
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.loss.straight_line import StraightLine
-from geoblanket.roads.graph import Ints
 from tests.build.worlds import counted, grid, straight_on
 
 PLACES = grid(5, 4)
@@ -18,7 +17,7 @@ STEPS = straight_on(PLACES, 4000, past=3)
 SETTING = Setting(methods=("lp",), epsilon=2.0, max_rows=120)
 
 
-def by_speed(now: Ints, before: Ints) -> npt.NDArray[np.int64]:
+def by_speed(now: Indices, before: Indices) -> Ints:
     return np.where(np.asarray(now) == np.asarray(before), 1, 2)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.roads.places import Places
 from tests.build.worlds import counted, grid
-
-Floats = npt.NDArray[np.float64]
 
 TOWN = grid(5, 4)
 ZONE = np.array([6, 7, 8, 11, 12, 13], np.int32)
@@ -43,7 +41,7 @@ TRAINING = wandering(TOWN, vehicles=300, length=30)
 COUNTS: HistoryCounts = counted(TRAINING)
 
 
-def rows_of(context: str, *, places: Places = TOWN, zone: npt.NDArray[np.int32] = ZONE) -> ZoneRows:
+def rows_of(context: str, *, places: Places = TOWN, zone: Indices = ZONE) -> ZoneRows:
     """Rows of the zone."""
     return make_rows(places, zone, COUNTS, reach_m=700.0, context=context, max_rows=60)
 
@@ -53,6 +51,6 @@ def random_channel(rows: int, outputs: int, *, seed: int, sharpness: float = 1.0
     return np.random.default_rng(seed).dirichlet(np.full(outputs, 1 / sharpness), rows)
 
 
-def present(rows: ZoneRows) -> npt.NDArray[np.int64]:
+def present(rows: ZoneRows) -> Ints:
     """The position in the zone of each row's present place."""
     return np.searchsorted(rows.zone, rows.histories[:, 0]).astype(np.int64)

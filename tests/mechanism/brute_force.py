@@ -7,9 +7,8 @@ from functools import cache
 from typing import Any
 
 import mpmath
-import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Ints
 from geoblanket.mechanism.problem import Problem
 
 __all__ = ["exponential_interval", "violations"]
@@ -33,7 +32,7 @@ def _fraction(end: Any) -> Fraction:
     return Fraction(int(-mantissa if sign else mantissa)) * (Fraction(2) ** int(exponent))
 
 
-def violations(weights: npt.NDArray[np.int64], problem: Problem) -> list[tuple[int, int, int]]:
+def violations(weights: Ints, problem: Problem) -> list[tuple[int, int, int]]:
     """Return every (row, other row, output) whose ratio is not proven to be at most e^(ε·d)."""
     table = weights.tolist()
     if any(sum(row) != 2**62 or min(row) < 0 for row in table):

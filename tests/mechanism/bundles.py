@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.mechanism.baselines.tight import tight_constraints
 from geoblanket.mechanism.bundle.domain import domain_hash
@@ -28,7 +29,7 @@ Fields = dict[str, Any]
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def distance_km(scale: float = 1.0) -> npt.NDArray[np.float64]:
+def distance_km(scale: float = 1.0) -> Floats:
     lat, lon = PLACES_E7.T / 1e7
     return haversine_m(lat[:, None], lon[:, None], lat, lon) / 1000 * scale
 

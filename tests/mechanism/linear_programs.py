@@ -6,13 +6,11 @@ from typing import Any
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.problem import Problem
 
 __all__ = ["make_problem", "random_problem", "solve"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def make_problem(**arguments: Any) -> Problem:

@@ -6,11 +6,9 @@ from typing import Any
 
 import cvxpy
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.problem import Problem
-
-Floats = npt.NDArray[np.float64]
 
 
 def whole_mm(distance_km: Floats) -> Floats:

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.repairer import Repaired, repair
 from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 from tests.mechanism.brute_force import violations
 from tests.mechanism.linear_programs import make_problem, random_problem, solve
-
-Floats = npt.NDArray[np.float64]
 
 EPSILONS = (0.1, 0.25, 1.0, 3.0, 8.0, 20.0)
 TWINS_KM = (None, 1e-3, 1e-5, 1e-6, 0.0)

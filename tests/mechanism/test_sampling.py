@@ -10,15 +10,14 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.stats import chi2
 
+from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 from geoblanket.mechanism import _testing, sampling
 from geoblanket.mechanism.sampling import draw, draw_many, outputs_of_words, random_words
 
-Ints = npt.NDArray[np.int64]
 Draw = Callable[[Ints, Ints], Ints]
 
 SMALL = 2**16

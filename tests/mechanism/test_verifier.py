@@ -4,12 +4,12 @@ import pickle
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
+from geoblanket._arrays import Ints
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism import verifier
 from geoblanket.mechanism.exponential_bounds import ExponentialBounds, exp_lower
@@ -18,8 +18,6 @@ from geoblanket.mechanism.repairer import repair
 from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 from tests.mechanism.brute_force import violations
 from tests.mechanism.linear_programs import random_problem, solve
-
-Ints = npt.NDArray[np.int64]
 
 
 def check(weights: Ints, problem: Problem) -> Certificate:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket._tables import write_table
 from geoblanket.mobility.edge_lines import EdgeLines
 from geoblanket.roads.graph import RoadGraph
@@ -25,18 +26,18 @@ START_US = 1_700_000_000_000_000
 
 @dataclass(frozen=True)
 class Drives:
-    trip: npt.NDArray[np.int64]
-    time_us: npt.NDArray[np.int64]
+    trip: Ints
+    time_us: Ints
     lat: Floats
     lon: Floats
-    edge: npt.NDArray[np.int32]
+    edge: Indices
     """The true edge of each point."""
     offset_m: Floats
     """The true offset along it."""
     routes: list[list[int]]
     """All edges of each trip, in driving order."""
 
-    def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> Drives:
+    def take(self, which: Positions | Bools | slice) -> Drives:
         return replace(
             self,
             trip=self.trip[which],
@@ -47,7 +48,7 @@ class Drives:
             offset_m=self.offset_m[which],
         )
 
-    def points(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats, Floats]:
+    def points(self) -> tuple[Ints, Ints, Floats, Floats]:
         return self.trip, self.time_us, self.lat, self.lon
 
 
@@ -117,7 +118,7 @@ def drive(
     return Drives(numbers, times, lats, lons, edges, offsets, routes)
 
 
-def _random_route(graph: RoadGraph, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+def _random_route(graph: RoadGraph, rng: np.random.Generator) -> Indices:
     """The best way between far nodes for a driver who misjudges lengths."""
     weights = graph.length_m * rng.lognormal(0.0, 0.3, graph.edge_count)
     network = nx.DiGraph()

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoblanket._arrays import Bools
 from geoblanket._geodesy import haversine_m
 from geoblanket.mobility.map_matcher import MapMatcher
 from geoblanket.mobility.resampling import clock_ticks, positions_between, positions_on_roads
@@ -13,7 +13,7 @@ from tests.mobility.simulator import METRE, drive, town
 S = 1_000_000
 
 
-def flags(*values: int) -> npt.NDArray[np.bool_]:
+def flags(*values: int) -> Bools:
     return np.array(values, dtype=bool)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket._arrays import Indices
 from geoblanket.release.nearest import NearestPlace
 from geoblanket.release.place_raster import PlaceRaster
 from tests.release.worlds import PLACES

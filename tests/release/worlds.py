@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Indices
 from geoblanket._tables import write_table
 from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
 from geoblanket.mechanism.bundle.clock import Clock
@@ -23,7 +23,7 @@ STEP_DEG = 0.012
 GRAPH = grid_graph(4, 6, step_deg=STEP_DEG)
 """Places a kilometre or more apart."""
 PLACES = choose_places(GRAPH)
-ZONES: Mapping[str, npt.NDArray[np.int32]] = {
+ZONES: Mapping[str, Indices] = {
     "east": np.array([place for place in range(24) if place % 6 in (3, 4)], np.int32),
     "west": np.array([place for place in range(24) if place % 6 < 3], np.int32),
 }

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket._arrays import Indices
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from tests.service.living import Live, live

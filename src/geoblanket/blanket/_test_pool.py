@@ -9,7 +9,7 @@ from typing import NamedTuple
 import joblib
 from threadpoolctl import ThreadpoolController
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import UntestableError

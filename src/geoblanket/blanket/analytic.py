@@ -30,11 +30,10 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial.distance import cdist
 from scipy.stats import beta, ncf
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Positions
 from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
 from geoblanket.blanket.smoother import (
     Basis,
@@ -196,7 +195,7 @@ def _cleaned(fit: Fit, targets: Floats) -> Floats:
 
 
 def _mean_wald(
-    products: Floats, inflation: Floats, draws: npt.NDArray[np.intp], *, bias: float = 0.0
+    products: Floats, inflation: Floats, draws: Positions, *, bias: float = 0.0
 ) -> tuple[float, float, float]:
     """Return the mean over draws of the Wald statistics of mean products that should be zero, and two p-values.
 

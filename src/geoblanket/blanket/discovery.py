@@ -15,11 +15,11 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from scipy.stats import false_discovery_control
 
 from geoblanket import __version__
+from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
 from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
@@ -267,15 +267,15 @@ class _Board:
     def label(self, group: int) -> tuple[object, ...]:
         return (self.grouping.name, *self.labels.row(group))
 
-    def kept_before(self, m: int) -> npt.NDArray[np.bool_]:
+    def kept_before(self, m: int) -> Bools:
         """Return in which groups a smaller order was tested and not rejected."""
         earlier = self.status[:, : m - 1] == STATUSES.index("tested")
-        result: npt.NDArray[np.bool_] = (earlier & ~self.rejected[:, : m - 1]).any(axis=1)
+        result: Bools = (earlier & ~self.rejected[:, : m - 1]).any(axis=1)
         return result
 
-    def unresolved_before(self, m: int) -> npt.NDArray[np.bool_]:
+    def unresolved_before(self, m: int) -> Bools:
         """Return in which groups a smaller order could not be resolved."""
-        result: npt.NDArray[np.bool_] = (self.status[:, : m - 1] == STATUSES.index("unresolved")).any(axis=1)
+        result: Bools = (self.status[:, : m - 1] == STATUSES.index("unresolved")).any(axis=1)
         return result
 
     def put(self, outcome: Outcome, *, alpha: float) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket.processes import BURN_IN, CITY_SIDE_M, LARGEST_ORDER, STEP_M, Waves, rotated, simulate_windows
 from geoblanket.errors import ParameterError
 

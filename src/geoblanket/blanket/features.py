@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
+
+from geoblanket._arrays import Bools, Floats, Ints
 
 __all__ = ["HOURS", "LARGEST_ORDER", "LARGEST_REGIONS", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
 
@@ -25,26 +26,23 @@ LARGEST_ORDER: Final = 20
 LARGEST_REGIONS: Final = 1 << 17
 """No findings and no predictor tell more regions apart: tables have a column for each."""
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Inputs:
     """Hypotheses to judge, one for each element; a feature that does not define the groups is -1 throughout."""
 
-    hour: Integers
+    hour: Ints
     """0 to 23, in the time zone of the findings."""
-    speed_mph: Integers
+    speed_mph: Ints
     """Lower edge of the bin."""
-    region: Integers
-    m: Integers
+    region: Ints
+    m: Ints
     """The order: how many of the latest locations are in the blanket that is judged."""
 
     def __len__(self) -> int:
         return len(self.m)
 
-    def where(self, chosen: npt.NDArray[np.bool_] | Integers) -> Inputs:
+    def where(self, chosen: Bools | Ints) -> Inputs:
         """Return some of the hypotheses."""
         return Inputs(self.hour[chosen], self.speed_mph[chosen], self.region[chosen], self.m[chosen])
 
@@ -107,7 +105,7 @@ class Encoding:
         of_region = np.vstack([parts[2] - centres[2] @ parts[2], np.zeros(weights.shape[1])])
         return of_hour[:, None] + of_speed, of_region, parts[3] - centres[3] @ parts[3]
 
-    def region_columns(self, region: Integers) -> Integers:
+    def region_columns(self, region: Ints) -> Ints:
         """Return the position of each region among `regions`; their number for any other region."""
         if not self.regions:
             return np.zeros(len(region), np.int64)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Ints
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.blanket.lagged_walks import LaggedWalks
 from geoblanket.blanket.place_regions import PlaceRegions
@@ -57,7 +56,7 @@ class Grouping:
     def __len__(self) -> int:
         return math.prod(self.shape)
 
-    def numbers(self, walks: LaggedWalks, some: slice, m: int) -> npt.NDArray[np.int64]:
+    def numbers(self, walks: LaggedWalks, some: slice, m: int) -> Ints:
         """Return the group of each step for the hypothesis of order m, -1 where it belongs to none."""
         number = np.zeros(some.stop - some.start, np.int64)
         outside = np.zeros(len(number), np.bool_)
@@ -68,7 +67,7 @@ class Grouping:
         number[outside] = -1
         return number
 
-    def _values(self, feature: Feature, walks: LaggedWalks, some: slice, m: int) -> npt.NDArray[np.int64]:
+    def _values(self, feature: Feature, walks: LaggedWalks, some: slice, m: int) -> Ints:
         if feature == "hour":
             return walks.hour[some].astype(np.int64)
         if feature == "region":
@@ -111,9 +110,9 @@ def check_features(by: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[Fe
 class Samples:
     """Which steps can serve as X_t in each group, for the hypothesis of one order."""
 
-    steps: npt.NDArray[np.int64]
+    steps: Ints
     """Steps, those of a group together and ascending."""
-    offsets: npt.NDArray[np.int64]
+    offsets: Ints
     """Where each group's steps start, shape (groups + 1,)."""
     lat: Floats
     """Mean latitude of X_t in each group, degrees; not a number where a group is empty."""
@@ -123,11 +122,11 @@ class Samples:
     """Steps with enough of a past that belong to no group: outside all regions, or faster than all bins."""
 
     @property
-    def available(self) -> npt.NDArray[np.int64]:
+    def available(self) -> Ints:
         """Number of samples in each group."""
         return np.diff(self.offsets)
 
-    def draw(self, group: int, *, most: int, seed: int) -> npt.NDArray[np.int64]:
+    def draw(self, group: int, *, most: int, seed: int) -> Ints:
         """Return the steps of a group, or `most` of them drawn at random, ascending."""
         steps = self.steps[self.offsets[group] : self.offsets[group + 1]]
         if len(steps) <= most:

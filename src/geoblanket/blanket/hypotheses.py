@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 
 __all__ = ["lagged"]

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError, UntestableError
 
 __all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test", "partial_r_squared"]

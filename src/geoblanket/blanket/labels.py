@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Bools, Ints
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, Inputs
 from geoblanket.errors import InputError, ParameterError
 
@@ -17,29 +17,26 @@ __all__ = ["LEAST_GROUPS", "Labels", "Parts", "choose_grouping", "read_labels", 
 LEAST_GROUPS = 10
 """With fewer, a part of a fifth would have one group: too few to stop by, and none to judge by."""
 
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Labels:
     """Hypotheses with a decision, one for each element."""
 
-    group: Integers
+    group: Ints
     inputs: Inputs
-    kept: Booleans
+    kept: Bools
     """The label: true is "fail to reject" (the paper's positive class), false is "reject"."""
-    tested: Booleans
+    tested: Bools
     """False where the decision is imputed from that on a smaller blanket."""
 
     def __len__(self) -> int:
         return len(self.group)
 
-    def where(self, chosen: Booleans) -> Labels:
+    def where(self, chosen: Bools) -> Labels:
         """Return some of the hypotheses."""
         return Labels(self.group[chosen], self.inputs.where(chosen), self.kept[chosen], self.tested[chosen])
 
-    def of_groups(self, groups: Integers) -> Labels:
+    def of_groups(self, groups: Ints) -> Labels:
         """Return the hypotheses of some groups."""
         return self.where(np.isin(self.group, groups))
 

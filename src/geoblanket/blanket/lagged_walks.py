@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import Floats, haversine_m, local_metres
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
+from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 
 __all__ = ["LaggedWalks", "load_walks"]
@@ -35,9 +36,9 @@ class LaggedWalks:
     """The steps of all walks, one after the other; made by `load_walks`."""
 
     places: Places
-    place: Ints
+    place: Indices
     """Place at each step, shape (N,)."""
-    depth: npt.NDArray[np.uint8]
+    depth: Octets
     """How many earlier steps of the same walk there are (at most 255), shape (N,); 0 in walks that are left out."""
     hour: npt.NDArray[np.int8]
     """Hour of the day of each step in the time zone asked for, 0 to 23, shape (N,)."""
@@ -71,7 +72,7 @@ class LaggedWalks:
             total += self.moved_m[np.maximum(step - lag, 0)]
         return total / (m * self.interval_s)
 
-    def windows(self, steps: npt.NDArray[np.int64], length: int) -> Floats:
+    def windows(self, steps: Ints, length: int) -> Floats:
         """Return X_t, X_{t-1}, ..., X_{t-length+1} of some steps t with that many earlier ones.
 
         Returns
@@ -195,7 +196,7 @@ class _Loading:
             if batch[name].null_count():
                 self._check(batch[name].is_not_null().to_numpy(), f"has no {'time' if name == 'hour' else name}")
 
-    def _check(self, good: npt.NDArray[np.bool_], problem: str) -> None:
+    def _check(self, good: Bools, problem: str) -> None:
         if not good.all():
             row = self.filled + int(np.argmin(good)) + 1
             raise InputError(f"step {row} of the table {problem}", path=self._path, hint="Match the traces again")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
+from geoblanket._arrays import Bools, Floats
 from geoblanket._progress import Progress, silent
 from geoblanket.blanket.features import Encoding, Inputs
 from geoblanket.blanket.labels import Parts
@@ -21,7 +21,6 @@ from geoblanket.blanket.scores import log_losses
 
 __all__ = ["FittedNetwork", "Model", "NetworkOptions", "fit_boosting", "fit_network", "fit_rate_by_order"]
 
-Floats = npt.NDArray[np.float64]
 Model = Callable[[Inputs], Floats]
 """Returns P("fail to reject") of each hypothesis."""
 
@@ -176,5 +175,5 @@ def _has_one_class(parts: Parts) -> bool:
     return bool(parts.train.kept.all() or not parts.train.kept.any())
 
 
-def _mean_loss(network: Network, rows: Floats, kept: npt.NDArray[np.bool_]) -> float:
+def _mean_loss(network: Network, rows: Floats, kept: Bools) -> float:
     return float(log_losses(kept, network.probabilities(rows)).mean())

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from geoblanket._arrays import Bools, Floats, Ints
 
 __all__ = ["LARGEST_LAYER", "LAYERS", "Network", "blanket_lengths", "sigmoid"]
 
 LAYERS = 3
 LARGEST_LAYER = 256
 """Units of a hidden layer; more are refused."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def sigmoid(logits: Floats) -> Floats:
     return probabilities
 
 
-def blanket_lengths(kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def blanket_lengths(kept: Bools) -> Ints:
     """Return the blanket's length by Algorithm 2: the first m that is not rejected, and Γ where all are.
 
     Parameters
@@ -47,5 +46,5 @@ def blanket_lengths(kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     kept
         Whether "fail to reject" is predicted for m = 1, ..., Γ, along the last axis.
     """
-    lengths: npt.NDArray[np.int64] = np.where(kept.any(axis=-1), kept.argmax(axis=-1) + 1, kept.shape[-1])
+    lengths: Ints = np.where(kept.any(axis=-1), kept.argmax(axis=-1) + 1, kept.shape[-1])
     return lengths

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Indices
 from geoblanket.errors import ParameterError
-from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
 from geoblanket.roads.zones import Zones, read_zones
 
 __all__ = ["PlaceRegions", "Regions", "find_regions"]
 
-Regions = str | RegionGrid | Zones | Ints
+Regions = str | RegionGrid | Zones | Indices
 """How regions can be given: as a text (`porto`, `rome`, `zones:FILE`, `grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS`), a
 grid, zones, or the region of each place (-1 for none)."""
 
@@ -30,7 +30,7 @@ _DEFAULT_ROWS = _DEFAULT_COLUMNS = 4
 class PlaceRegions:
     """The region of each place."""
 
-    region: Ints
+    region: Indices
     """Number of the region, from 0, or -1 outside all regions, shape (P,)."""
     count: int
     """Number of regions; some may hold no place."""

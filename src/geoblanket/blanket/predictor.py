@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Ints, Octets
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import Network, blanket_lengths, sigmoid
 from geoblanket.errors import ParameterError
@@ -27,9 +28,6 @@ _RULES = {
     "hour": "'hour' must be a whole number from 0 to 23.",
     "speed_mph": "'speed_mph' must be a finite number, not negative.",
 }
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,7 @@ class Predictor:
         The lengths over the grid, shape (24, 24, regions + 1), if they are known already.
     """
 
-    def __init__(
-        self, encoding: Encoding, network: Network, origin: Origin, *, table: npt.NDArray[np.uint8] | None = None
-    ) -> None:
+    def __init__(self, encoding: Encoding, network: Network, origin: Origin, *, table: Octets | None = None) -> None:
         self.encoding = encoding
         self.network = network
         self.origin = origin
@@ -121,7 +117,7 @@ class Predictor:
         hour: npt.ArrayLike | None = None,
         speed_mph: npt.ArrayLike | None = None,
         region: npt.ArrayLike | None = None,
-    ) -> Integers:
+    ) -> Ints:
         """Return the lengths for many locations at once, from the table; arrays are broadcast against each other."""
         hours = _checked("hour", hour, self.encoding.hours)
         speeds = _checked("speed_mph", speed_mph, self.encoding.speeds_mph)
@@ -169,7 +165,7 @@ class Predictor:
         speed_bin = min(int(speed_mph) // SPEED_BIN_MPH, SPEED_BINS - 1)
         return row, speed_bin, self._columns.get(region, self._width - 1)
 
-    def _predicted_table(self) -> npt.NDArray[np.uint8]:
+    def _predicted_table(self) -> Octets:
         """Return Algorithm 2's length in every cell; region by region, so that memory stays small."""
         units = self._of_others.shape[-1]
         lengths = []

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket._arrays import Octets
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
 from geoblanket.blanket.predictor import Origin, Predictor
@@ -148,7 +149,7 @@ def _network(arrays: Arrays, width: int) -> Network:
     return Network(tuple(weights), tuple(biases))
 
 
-def _table(values: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[np.uint8]:
+def _table(values: npt.NDArray[Any], encoding: Encoding) -> Octets:
     if values.shape != (HOURS, SPEED_BINS, len(encoding.regions) + 1):
         raise ValueError("its table does not fit its features")
     if values.min() < 1 or values.max() > encoding.largest:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 
 __all__ = ["CITY_SIDE_M", "LARGEST_ORDER", "simulate_windows"]

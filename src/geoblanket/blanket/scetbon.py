@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import chi2
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
 from geoblanket.errors import ParameterError
 

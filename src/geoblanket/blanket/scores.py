@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.metrics import precision_recall_fscore_support
+
+from geoblanket._arrays import Bools, Floats
 
 __all__ = ["CALIBRATION_BINS", "CalibrationBin", "Scores", "calibration_bins", "log_losses", "score"]
 
@@ -50,7 +51,7 @@ class CalibrationBin:
     """Share of "fail to reject"; None in an empty bin."""
 
 
-def score(kept: npt.NDArray[np.bool_], probability: npt.NDArray[np.float64]) -> Scores:
+def score(kept: Bools, probability: Floats) -> Scores:
     """Return the measures of predictions.
 
     Parameters
@@ -84,16 +85,14 @@ def score(kept: npt.NDArray[np.bool_], probability: npt.NDArray[np.float64]) -> 
     )
 
 
-def log_losses(kept: npt.NDArray[np.bool_], probability: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def log_losses(kept: Bools, probability: Floats) -> Floats:
     """Return the cross-entropy of each prediction, nats; a probability of 0 is taken as the smallest step from 1."""
     least = np.finfo(np.float64).eps
-    losses: npt.NDArray[np.float64] = -np.log(np.where(kept, probability, 1 - probability).clip(least, 1 - least))
+    losses: Floats = -np.log(np.where(kept, probability, 1 - probability).clip(least, 1 - least))
     return losses
 
 
-def calibration_bins(
-    kept: npt.NDArray[np.bool_], probability: npt.NDArray[np.float64], *, bins: int = CALIBRATION_BINS
-) -> list[CalibrationBin]:
+def calibration_bins(kept: Bools, probability: Floats, *, bins: int = CALIBRATION_BINS) -> list[CalibrationBin]:
     """Return how often "fail to reject" was right in each bin of its probability."""
     place = np.minimum((probability * bins).astype(int), bins - 1)
     found = []

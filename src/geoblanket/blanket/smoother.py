@@ -20,7 +20,7 @@ import scipy.linalg
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import cdist, pdist
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 
 __all__ = ["Basis", "Fit", "affine_basis", "fit_ridge", "kernel_basis", "leverage", "median_distance", "traces"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Floats
 from geoblanket._progress import Progress, silent
 from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group
@@ -24,7 +24,6 @@ from geoblanket.errors import ParameterError
 __all__ = ["Evaluation", "TrainResult", "train"]
 
 LabelKind = Literal["all", "tested"]
-Floats = npt.NDArray[np.float64]
 _KINDS: tuple[LabelKind, ...] = ("all", "tested")
 _PARTS = ("train", "validation", "test")
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Indices, Ints
 from geoblanket._geodesy import haversine_m
 from geoblanket.blanket.features import HOURS, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.blanket.findings import blanket_sizes, read_findings
@@ -17,7 +18,6 @@ from geoblanket.blanket.groups import MPH_M_S
 from geoblanket.blanket.place_regions import find_regions
 from geoblanket.build.typed_values import read_dataclass
 from geoblanket.errors import InputError, MismatchError
-from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import Zones
@@ -61,7 +61,7 @@ class LengthSource(Protocol):
     def origin(self) -> SourceOrigin:
         """What it was made for."""
 
-    def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> Ints:
         """Return how many earlier places the blanket has; arrays are broadcast against each other."""
 
 
@@ -71,7 +71,7 @@ class FixedLengths:
 
     order: int
 
-    def __call__(self, now: Ints, before: Ints) -> npt.NDArray[np.int64]:  # noqa: ARG002 - one signature for all
+    def __call__(self, now: Indices, before: Indices) -> Ints:  # noqa: ARG002 - one signature for all
         """Return the length for each pair of the place at t and the place at t − 1."""
         return np.full(len(now), self.order)
 
@@ -86,17 +86,17 @@ class KnownLengths:
 
     source: LengthSource
     places: Places
-    region: Ints
+    region: Indices
     """The source's region of each place, −1 for none, shape (P,)."""
     hours: tuple[int, ...]
     interval_s: float
 
-    def __call__(self, now: Ints, before: Ints) -> npt.NDArray[np.int64]:
+    def __call__(self, now: Indices, before: Indices) -> Ints:
         """Return the length for each pair of the place at t and the place at t − 1."""
         lat, lon = self.places.lat, self.places.lon
         speed_mph = haversine_m(lat[now], lon[now], lat[before], lon[before]) / (self.interval_s * MPH_M_S)
         lengths = [self.source.lengths(hour=hour, speed_mph=speed_mph, region=self.region[now]) for hour in self.hours]
-        result: npt.NDArray[np.int64] = np.max(np.broadcast_arrays(*lengths), axis=0)
+        result: Ints = np.max(np.broadcast_arrays(*lengths), axis=0)
         return np.broadcast_to(result, now.shape)
 
 
@@ -114,16 +114,16 @@ class FoundOrigin:
 class FoundBlankets:
     """Blankets as they were found, group by group; 1 where nothing was found."""
 
-    table: npt.NDArray[np.int64]
+    table: Ints
     """Lengths by hour, speed bin and region, the last of which is any other; shape (24, 24, regions + 1)."""
     origin: FoundOrigin
 
-    def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> Ints:
         """Return how many earlier places the blanket has; arrays are broadcast against each other."""
         speed = np.minimum(np.asarray(speed_mph) // SPEED_BIN_MPH, SPEED_BINS - 1).astype(np.intp)
         numbers, other = np.asarray(region), self.table.shape[2] - 1
         column = np.where((numbers >= 0) & (numbers < other), numbers, other)
-        result: npt.NDArray[np.int64] = self.table[np.asarray(hour), speed, column]
+        result: Ints = self.table[np.asarray(hour), speed, column]
         return result
 
 
@@ -170,7 +170,7 @@ def check_source(source: LengthSource, *, interval_s: float, time_zone: str) -> 
         )
 
 
-def regions_of_source(source: LengthSource, places: Places, zones: Zones) -> Ints:
+def regions_of_source(source: LengthSource, places: Places, zones: Zones) -> Indices:
     """Return the source's region of each place, −1 for none, shape (P,).
 
     Raises

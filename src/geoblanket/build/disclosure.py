@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats, Indices
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import HistoryCounts
-from geoblanket.roads.graph import Ints
 
 __all__ = ["Disclosure", "zone_disclosure"]
 
@@ -39,7 +39,7 @@ class Disclosure:
     """At these, who knows both zones and the report."""
 
 
-def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts, zone_of: Ints) -> Disclosure:
+def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts, zone_of: Indices) -> Disclosure:
     """Measure what the zone gives away.
 
     Parameters

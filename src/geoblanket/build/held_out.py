@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import t as student
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket.build.record import Measured
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps
-from geoblanket.roads.graph import Ints
 
 __all__ = ["VehicleLosses", "by_vehicle", "measure", "ratio_interval", "step_losses", "vehicle_losses"]
 
@@ -28,7 +26,7 @@ _LEVEL = 0.95
 class VehicleLosses:
     """Losses summed over the steps of each vehicle: what is needed for means with honest intervals."""
 
-    vehicle: Ints
+    vehicle: Indices
     """A number for each vehicle, ascending, shape (V,)."""
     steps: Floats
     """How many steps each has, shape (V,)."""
@@ -114,7 +112,7 @@ def measure(losses: VehicleLosses) -> Measured | None:
     )
 
 
-def ratio_interval(above: npt.NDArray[np.float64], below: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+def ratio_interval(above: Floats, below: Floats) -> tuple[float, float, float]:
     """Return Σ above / Σ below over independent units, with its 95 % confidence interval (of one unit: all numbers)."""
     ratio = float(above.sum() / below.sum())
     units = len(above)

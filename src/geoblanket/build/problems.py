@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats
 from geoblanket.build.rows import ZoneRows
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.problem import Problem
@@ -14,7 +14,7 @@ from geoblanket.mechanism.problem import Problem
 __all__ = ["make_problem", "row_loss"]
 
 
-def row_loss(rows: ZoneRows, loss: PlaceLoss) -> npt.NDArray[np.float64]:
+def row_loss(rows: ZoneRows, loss: PlaceLoss) -> Floats:
     """Return what each output costs where each row is true, shape (S, K): the mean over where the vehicle is then."""
     used = np.unique(rows.next_place.indices).astype(np.int32)
     values = loss(used, rows.zone).values

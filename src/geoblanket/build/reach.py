@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats, Indices
+from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.history_rule.history_table import Indices
 
 __all__ = ["MAX_SPEED_M_S", "Reach", "reach_radius_m"]
 

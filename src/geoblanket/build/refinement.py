@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron, vstack
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import GuaranteeViolation, MismatchError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
@@ -23,8 +24,6 @@ from geoblanket.mechanism.problem import Problem
 
 __all__ = ["Refined", "coarse_rows", "refine"]
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 
 _MOST_CONSTRAINTS = 2_000_000
 _RATIO_CAP = 1e9
@@ -45,7 +44,7 @@ class Refined:
     moves it by a hair."""
 
 
-def coarse_rows(fine: ZoneRows, coarse: ZoneRows) -> Indices:
+def coarse_rows(fine: ZoneRows, coarse: ZoneRows) -> Ints:
     """Return the coarse row of each fine one, shape (fine rows,).
 
     Raises
@@ -107,7 +106,7 @@ def refine(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike, *, tim
     )
 
 
-def _checked(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike) -> Indices:
+def _checked(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike) -> Ints:
     rows = np.asarray(coarse)
     if rows.shape != (problem.row_count,) or not np.issubdtype(rows.dtype, np.integer):
         raise ParameterError(f"There must be a coarse row for each of the {problem.row_count} fine rows.")
@@ -123,7 +122,7 @@ def _checked(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike) -> I
     return rows.astype(np.int64)
 
 
-def _copy(mechanism: Mechanism, problem: Problem, rows: Indices) -> Mechanism:
+def _copy(mechanism: Mechanism, problem: Problem, rows: Ints) -> Mechanism:
     """Return the mechanism whose fine rows report as their coarse ones: where the second stage starts."""
     try:
         return Mechanism.verified(
@@ -139,9 +138,7 @@ def _copy(mechanism: Mechanism, problem: Problem, rows: Indices) -> Mechanism:
         ) from error
 
 
-def _solve(
-    problem: Problem, rows: Indices, used: Indices, marginal: Floats, time_limit_s: float
-) -> npt.NDArray[np.float64] | None:
+def _solve(problem: Problem, rows: Ints, used: Ints, marginal: Floats, time_limit_s: float) -> Floats | None:
     """Return the best fine rows over the used outputs, not to be trusted; None if there is no answer in time."""
     size, outputs = problem.row_count, len(used)
     low, high = np.nonzero(problem.constrained)
@@ -171,7 +168,7 @@ def _solve(
     return None if answer.x is None else np.asarray(answer.x, np.float64).reshape(size, outputs)
 
 
-def _means(prior: Floats, rows: Indices) -> tuple[csr_array[np.float64, tuple[int, int]], Indices]:
+def _means(prior: Floats, rows: Ints) -> tuple[csr_array[np.float64, tuple[int, int]], Ints]:
     """Return the weights by which fine rows make up coarse ones, and which these are; improbable ones are left out."""
     probable = np.flatnonzero(prior > 0)
     used, position = np.unique(rows[probable], return_inverse=True)
@@ -180,6 +177,6 @@ def _means(prior: Floats, rows: Indices) -> tuple[csr_array[np.float64, tuple[in
     return csr_array((share, (position, probable)), shape=(len(used), len(prior))), used
 
 
-def _marginal_error(fine: Floats, coarse: Floats, prior: Floats, rows: Indices) -> float:
+def _marginal_error(fine: Floats, coarse: Floats, prior: Floats, rows: Ints) -> float:
     means, used = _means(prior, rows)
     return float(np.abs(means @ fine - coarse[used]).max())

@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from geoblanket._arrays import Indices
 from geoblanket._picture import new_figure
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import map_figure
 from geoblanket.roads.places import Places
 from geoblanket.roads.zone_picture import draw_zones
@@ -31,7 +32,7 @@ _PLAIN = "#9aa2ae"
 def zones_of_bundle(bundle: Bundle, record: BuildRecord, places: Places) -> Zones:
     """Return the zones that the bundle has mechanisms for, numbered as in the record; places in none have −1."""
     number = {zone.zone: zone.number for zone in record.zones}
-    zone: Ints = np.full(len(places), -1, np.int32)
+    zone: Indices = np.full(len(places), -1, np.int32)
     for one in bundle:
         zone[np.unique(one.histories[:, 0])] = number[one.zone]
     names = {position: name for name, position in number.items()}

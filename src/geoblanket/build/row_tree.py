@@ -19,14 +19,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Bools, Indices, Ints, Positions
 from geoblanket.build.reach import Reach
-from geoblanket.mechanism.history_rule.history_table import Indices
 from geoblanket.mobility.histories import HistoryCounts
 
 __all__ = ["Branches", "Lengths", "choose_branches", "every_branch", "list_histories"]
 
-Counts = npt.NDArray[np.int64]
-Chosen = npt.NDArray[np.bool_]
 Lengths = Callable[[Indices, Indices], npt.ArrayLike]
 """How long the blanket is, 1 to Γ, for many pairs of the place at t and the place at t − 1."""
 
@@ -43,8 +41,8 @@ class _Level:
     """Different beginnings (x_t, ..., x_{t-k}) of the histories that were seen."""
 
     prefixes: Indices
-    count: Counts
-    parent: npt.NDArray[np.intp]
+    count: Ints
+    parent: Positions
     """The position of each one's own beginning in the level above."""
 
 
@@ -126,7 +124,7 @@ def _levels(counts: HistoryCounts, largest: int) -> list[_Level]:
 
 
 def _frequent(
-    levels: list[_Level], allowed: list[Chosen], more_rows: int, min_count: int
+    levels: list[_Level], allowed: list[Bools], more_rows: int, min_count: int
 ) -> dict[tuple[int, ...], list[int]]:
     """Return the places at t − 2 and before with rows of their own, for at most `more_rows` rows more than before."""
     allowed = [allowed[0], *allowed[1:]]
@@ -145,7 +143,7 @@ def _frequent(
     return below
 
 
-def _more_rows(levels: list[_Level], allowed: list[Chosen], least: int) -> int:
+def _more_rows(levels: list[_Level], allowed: list[Bools], least: int) -> int:
     """Return how many rows come on top if histories seen so often have rows of their own."""
     rows = np.ones(len(levels[-1].count), np.int64)
     for upper, level, ok in zip(levels[-2::-1], levels[:0:-1], allowed[:0:-1], strict=True):

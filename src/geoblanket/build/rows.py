@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
@@ -20,7 +21,7 @@ from geoblanket.build.row_tree import (
     list_histories,
 )
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.history_rule.history_table import HistoryTable, Indices
+from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import HistoryCounts
@@ -29,8 +30,6 @@ from geoblanket.roads.places import Places
 
 __all__ = ["MAX_ROWS", "RowsReport", "ZoneRows", "make_rows"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MAX_ROWS = 900
 """Rows of a zone, by default: more make the loss smaller, and the search longer."""
@@ -264,7 +263,7 @@ def _next_places(
     return result
 
 
-def _chosen(which: npt.NDArray[np.bool_], one: Distributions, other: Distributions) -> Distributions:
+def _chosen(which: Bools, one: Distributions, other: Distributions) -> Distributions:
     """Return the rows of `one` where `which`, else those of `other`."""
     pick = which.astype(np.float64)
     return csr_array(one.multiply(pick[:, None]) + other.multiply(1 - pick[:, None]))

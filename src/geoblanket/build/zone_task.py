@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.disclosure import zone_disclosure
 from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
@@ -28,7 +29,6 @@ from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps
-from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 
 __all__ = ["ZoneResult", "ZoneTask", "build_zone", "leave_ctrl_c_to", "peak_memory_mb"]
@@ -46,9 +46,9 @@ class ZoneTask:
     regime: str
     context: str
     """None for reports without history, whatever the build's context is."""
-    members: Ints
+    members: Indices
     """The places of the zone, ascending."""
-    zone_of: Ints
+    zone_of: Indices
     """The number of the zone of every place."""
     places: Places
     counts: HistoryCounts

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Bools, Indices, Ints, Octets
 from geoblanket.city.model import City
 from geoblanket.city.moves import BANDS, STRENGTH
 from geoblanket.city.plan import DISTRICTS
@@ -53,8 +54,6 @@ _ATTRACTORS = 6
 # A Weibull hazard: trips of 24 ticks (12 minutes) on average, half of them under 10 minutes or so.
 _HAZARD_SHAPE, _HAZARD_SCALE = 1.6, 27.0
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
@@ -62,9 +61,9 @@ class Schedule:
 
     start_s: Ints
     """Seconds since 1970, a multiple of 30: all taxis tick together."""
-    vehicle: npt.NDArray[np.int32]
+    vehicle: Indices
     """Index of the taxi."""
-    most_steps: npt.NDArray[np.int32]
+    most_steps: Indices
     """Ticks that the trip may last at most: it ends before the taxi's next one."""
     seed: int
 
@@ -82,20 +81,20 @@ class Walks:
     trip: Ints
     """Number of each trip, shape (trips,)."""
     start_s: Ints
-    vehicle: npt.NDArray[np.int32]
-    call_type: npt.NDArray[np.uint8]
+    vehicle: Indices
+    call_type: Octets
     """Index into `CALL_TYPES`."""
-    stand: npt.NDArray[np.int32]
+    stand: Indices
     """Index of the stand at which the trip began, -1 for none."""
     offsets: Ints
-    node: npt.NDArray[np.int32]
-    route: npt.NDArray[np.int32]
+    node: Indices
+    route: Indices
     """Route taken, -1 for a stop."""
-    alternative: npt.NDArray[np.uint8]
+    alternative: Octets
     """Which of the route's two roads."""
-    band: npt.NDArray[np.uint8]
+    band: Octets
     """Speed band, an index into `moves.BANDS`."""
-    order: npt.NDArray[np.uint8]
+    order: Octets
     """Markov order by which this step was drawn."""
 
     @property
@@ -125,7 +124,7 @@ def make_schedule(trips: int, *, seed: int = 0) -> Schedule:
     return Schedule(start_s, vehicle, most, seed)
 
 
-def _assign_vehicles(start_s: Ints, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+def _assign_vehicles(start_s: Ints, rng: np.random.Generator) -> Indices:
     """Give each trip a taxi that is on duty: those of a shift take turns."""
     bounds = np.round(np.cumsum(np.append(0.0, _SHIFT_SHARES)) * VEHICLES).astype(np.int64)
     taxis = rng.permutation(VEHICLES)
@@ -219,7 +218,7 @@ def _walk(driver: _Driver, schedule: Schedule, trips: Ints, rng: np.random.Gener
     here = node.astype(np.int64)
     past = np.zeros((len(trips), 2, 2), np.float32)
     active = np.arange(len(trips))
-    record: list[tuple[Ints, _Step, npt.NDArray[np.bool_]]] = []
+    record: list[tuple[Ints, _Step, Bools]] = []
     for number in range(1, _MOST_STEPS + 1):
         # Numbers are drawn for all trips, so that those of one do not depend on when others end.
         draw = rng.random((5, len(trips)), np.float32)[:, active]
@@ -259,9 +258,7 @@ def _walk(driver: _Driver, schedule: Schedule, trips: Ints, rng: np.random.Gener
     return walks
 
 
-def _origins(
-    city: City, start_s: Ints, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+def _origins(city: City, start_s: Ints, rng: np.random.Generator) -> tuple[Indices, Octets, Indices]:
     """Return where trips start, how they were called, and at which stand."""
     count = len(start_s)
     period = _PERIOD_BY_HOUR[start_s // 3600 % 24]

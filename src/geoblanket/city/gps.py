@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket.city.fleet import Walks, make_schedule, walk_blocks
 from geoblanket.city.model import City
 from geoblanket.city.routes import TICK_S, WAYPOINTS_S
@@ -44,9 +45,6 @@ _LOST_CHANCE, _REPEATED_CHANCE, _LATE_CHANCE = 0.01, 0.004, 0.003
 _IRREGULAR_S, _IRREGULAR_JITTER_S = 11.0, 2.0
 _LATE_S = 25.0
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, eq=False)
 class RegularPoints:
@@ -58,17 +56,17 @@ class RegularPoints:
 
     walks: Walks
     offsets: Ints
-    index: npt.NDArray[np.int32]
+    index: Indices
     """Number of the point on the trip's clock: the time is start + 15 s × index. Lost points leave holes."""
     lat: Floats
     lon: Floats
     true_lat: Floats
     true_lon: Floats
-    edge_in: npt.NDArray[np.int32]
-    edge_out: npt.NDArray[np.int32]
-    jump: Flags
+    edge_in: Indices
+    edge_out: Indices
+    jump: Bools
     """Whether the point is a wild jump."""
-    missing_data: Flags
+    missing_data: Bools
     """Trips that lost points in the middle, shape (trips,)."""
     faults: Counter[str]
 
@@ -88,7 +86,7 @@ class IrregularPoints:
     """Points every 7 to 15 s in the order in which they arrive within their trip."""
 
     trip: Ints
-    vehicle: npt.NDArray[np.int32]
+    vehicle: Indices
     time_us: Ints
     """Microseconds since 1970."""
     arrival_us: Ints
@@ -175,7 +173,7 @@ def _every_half_tick(city: City, walks: Walks) -> Floats:
     return _interleave(walks, half, at_tick)
 
 
-def _edges_every_half_tick(city: City, walks: Walks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _edges_every_half_tick(city: City, walks: Walks) -> tuple[Indices, Indices]:
     """Return the edges by which a vehicle comes and goes at ticks and half-way between; -1 for none."""
     edges = city.moves.routes.edges[walks.route, walks.alternative]
     moved = walks.route >= 0
@@ -234,7 +232,7 @@ def _way_point(city: City, walks: Walks, start: Ints, end: Ints, number: Ints) -
     return result
 
 
-def _add_noise(true: Floats, rng: np.random.Generator) -> tuple[Floats, Flags]:
+def _add_noise(true: Floats, rng: np.random.Generator) -> tuple[Floats, Bools]:
     noisy = true + rng.normal(0.0, NOISE_M, true.shape)
     jump = rng.random(len(true)) < _JUMP_CHANCE
     count = int(jump.sum())
@@ -244,8 +242,8 @@ def _add_noise(true: Floats, rng: np.random.Generator) -> tuple[Floats, Flags]:
 
 
 def _lose_points(
-    count: Ints, trip: Ints, index: npt.NDArray[np.int32], rng: np.random.Generator
-) -> tuple[Flags, Flags, Counter[str]]:
+    count: Ints, trip: Ints, index: Indices, rng: np.random.Generator
+) -> tuple[Bools, Bools, Counter[str]]:
     """Return which points are kept, which trips have a gap, and what was lost."""
     draw = rng.random(len(count))
     empty = draw < _EMPTY_TRIPS

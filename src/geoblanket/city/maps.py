@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import osmium
 import polars as pl
 from osmium.osm import mutable
 
+from geoblanket._arrays import Ints
 from geoblanket._files import atomic_output
 from geoblanket.city.model import City
 from geoblanket.city.streets import to_degrees
@@ -107,7 +107,7 @@ def _ways(city: City) -> Iterator[list[int]]:
         yield from _chain(city, groups[key], back)
 
 
-def _opposite_edges(city: City) -> npt.NDArray[np.int64]:
+def _opposite_edges(city: City) -> Ints:
     """Return for each edge the one in the other direction, -1 for one-way streets."""
     graph = city.graph
     key = graph.sources.astype(np.int64) * graph.node_count + graph.targets
@@ -116,7 +116,7 @@ def _opposite_edges(city: City) -> npt.NDArray[np.int64]:
     return np.where(key[at] == wanted, at, -1)
 
 
-def _chain(city: City, edges: list[int], back: npt.NDArray[np.int64]) -> Iterator[list[int]]:
+def _chain(city: City, edges: list[int], back: Ints) -> Iterator[list[int]]:
     sources, targets = city.graph.sources, city.graph.targets
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for edge in edges:
@@ -139,7 +139,7 @@ def _chain(city: City, edges: list[int], back: npt.NDArray[np.int64]) -> Iterato
                 yield chain
 
 
-def _inner_node_ids(city: City) -> npt.NDArray[np.int64]:
+def _inner_node_ids(city: City) -> Ints:
     """Return a node id for each inner geometry point; the two directions of a street share theirs."""
     graph = city.graph
     back = _opposite_edges(city)
@@ -152,7 +152,7 @@ def _inner_node_ids(city: City) -> npt.NDArray[np.int64]:
     return np.where(mirrored, _FIRST_INNER_ID + other, ids)
 
 
-def _way_nodes(city: City, way: list[int], inner_ids: npt.NDArray[np.int64]) -> list[int]:
+def _way_nodes(city: City, way: list[int], inner_ids: Ints) -> list[int]:
     graph = city.graph
     nodes = [int(graph.node_ids[graph.sources[way[0]]])]
     for edge in way:

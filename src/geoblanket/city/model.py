@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Bools, Indices, Octets
 from geoblanket._progress import Progress, silent
 from geoblanket.city.moves import Moves, build_moves
 from geoblanket.city.plan import DISTRICTS, Plan, make_plan
@@ -27,10 +27,10 @@ class City:
     seed: int
     plan: Plan
     streets: Streets
-    district: npt.NDArray[np.uint8]
+    district: Octets
     """District of each node, an index into `plan.DISTRICTS`, shape (N,)."""
     moves: Moves
-    stands: npt.NDArray[np.int32]
+    stands: Indices
     """Nodes of the taxi stands, those of the same district together."""
 
     @property
@@ -62,14 +62,14 @@ def make_city(size: str = "medium", *, seed: int = 0, progress: Progress = silen
     return City(size, seed, plan, streets, district, moves, _place_stands(plan, district, moves.usable))
 
 
-def _junctions(graph: RoadGraph) -> npt.NDArray[np.bool_]:
+def _junctions(graph: RoadGraph) -> Bools:
     """Return which nodes have more than one neighbour."""
     ends = np.unique(np.sort(np.stack([graph.sources, graph.targets], 1), axis=1), axis=0)
-    result: npt.NDArray[np.bool_] = np.bincount(ends.ravel(), minlength=graph.node_count) > 1
+    result: Bools = np.bincount(ends.ravel(), minlength=graph.node_count) > 1
     return result
 
 
-def _place_stands(plan: Plan, district: npt.NDArray[np.uint8], usable: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+def _place_stands(plan: Plan, district: Octets, usable: Bools) -> Indices:
     rng = np.random.default_rng([plan.seed, 6])
     stands = [
         np.sort(

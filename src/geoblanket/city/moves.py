@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
 from geoblanket.city.plan import DISTRICTS, Plan
 from geoblanket.city.routes import BIN_EDGES_M, TICK_S, Routes
 from geoblanket.city.streets import Streets
@@ -66,9 +66,6 @@ _LEAST_WEIGHT = 1e-9
 _ROWS_AT_ONCE = 2048
 _MOVING = len(BANDS) - 1
 
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
 class Moves:
@@ -80,22 +77,22 @@ class Moves:
     """w of each slot, shape (rows, K), zero where there is no candidate."""
     step: npt.NDArray[np.float32]
     """d of each slot, east and north, in strides, shape (2, rows, K)."""
-    route: npt.NDArray[np.int32]
+    route: Indices
     """Index of each slot's route in `routes`, shape (rows, K), -1 where there is none."""
     stay_chance: npt.NDArray[np.float32]
     """Chance to stay in the district, shape (rows,)."""
-    stay_slots: npt.NDArray[np.uint8]
+    stay_slots: Octets
     """Number of slots that stay in the district; they come first, shape (rows,)."""
-    slots: npt.NDArray[np.uint8]
+    slots: Octets
     """Number of candidates, shape (rows,)."""
-    order: npt.NDArray[np.uint8]
+    order: Octets
     """Order used at each row by steps inside the district, shape (rows,), 0 where the band is impossible."""
     routes: Routes
 
     @property
-    def usable(self) -> Flags:
+    def usable(self) -> Bools:
         """Nodes at which vehicles may be at a tick, shape (N,)."""
-        result: Flags = self.chances[0, :, -1] > 0
+        result: Bools = self.chances[0, :, -1] > 0
         return result
 
 
@@ -131,7 +128,7 @@ class _Rows:
     band: Ints
     slot: Ints
     """Route of each slot, shape (n, K), -1 for none."""
-    there: Flags
+    there: Bools
     """Which slots are candidates still, shape (n, K)."""
     target: Ints
     step: Floats
@@ -140,11 +137,11 @@ class _Rows:
     base: Floats
     """Liking of each candidate before calibration, shape (n, K)."""
 
-    def take(self, chosen: Flags | Ints) -> _Rows:
+    def take(self, chosen: Bools | Ints) -> _Rows:
         return _Rows(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def _gather_rows(routes: Routes, district: npt.NDArray[np.uint8]) -> _Rows:
+def _gather_rows(routes: Routes, district: Octets) -> _Rows:
     band_of_bin = np.repeat(np.arange(len(BANDS)), [end - first for first, end in BAND_BINS])
     band = band_of_bin[routes.bin]
     possible = np.array([[(name, band) in ORDERS for band in BANDS] for name in DISTRICTS])
@@ -178,14 +175,14 @@ class _Chain(NamedTuple):
 
     weight: Floats
     """Shape (n, K); those that stay and those that leave each sum to 1."""
-    stays: Flags
+    stays: Bools
     """Which slots stay in the district, shape (n, K)."""
     stay_chance: Floats
-    order: npt.NDArray[np.uint8]
+    order: Octets
     """0 where a row cannot be used."""
 
 
-def _calibrate(plan: Plan, points: Floats, district: npt.NDArray[np.uint8], rows: _Rows) -> _Chain:
+def _calibrate(plan: Plan, points: Floats, district: Octets, rows: _Rows) -> _Chain:
     here = district[rows.source]
     weight, fits = _tilt(rows, _drift(plan, points[rows.source]))
     inside = rows.there & (district[rows.target] == here[:, None])
@@ -216,7 +213,7 @@ def _drift(plan: Plan, points: Floats) -> Floats:
     return drift
 
 
-def _tilt(rows: _Rows, mean: Floats) -> tuple[Floats, Flags]:
+def _tilt(rows: _Rows, mean: Floats) -> tuple[Floats, Bools]:
     """Return weights of candidates under which the mean step is `mean`, and where there are enough candidates.
 
     Weights of the form base × exp(λ · features), by Newton's method on the dual of a penalised problem: the mean is
@@ -260,7 +257,7 @@ def _tilt_part(rows: _Rows, mean: Floats) -> Floats:
     return np.where(rows.there, np.maximum(weight, _LEAST_WEIGHT), 0.0)
 
 
-def _to_moves(district: npt.NDArray[np.uint8], rows: _Rows, chain: _Chain, routes: Routes) -> Moves:
+def _to_moves(district: Octets, rows: _Rows, chain: _Chain, routes: Routes) -> Moves:
     """Lay the usable rows out by number, those that stay first, and drop the routes that nobody takes."""
     good = chain.order > 0
     width = int(rows.there[good].sum(1).max(initial=1))
@@ -294,7 +291,7 @@ def _to_moves(district: npt.NDArray[np.uint8], rows: _Rows, chain: _Chain, route
     )
 
 
-def _band_chances(district: npt.NDArray[np.uint8], possible: Flags) -> npt.NDArray[np.float32]:
+def _band_chances(district: Octets, possible: Bools) -> npt.NDArray[np.float32]:
     """Return the cumulative chances of the bands, by traffic and node."""
     table = np.array([[_BAND_CHANCES[name].get(band, 0.0) for band in BANDS] for name in DISTRICTS])
     slower = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]], np.bool_)

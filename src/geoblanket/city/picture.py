@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.city.fleet import make_schedule, walk_blocks
 from geoblanket.city.gps import positions_at
 from geoblanket.city.model import City

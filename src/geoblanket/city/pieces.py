@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import Delaunay, cKDTree
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.city.plan import Junctions, Plan
 from geoblanket.roads.graph import ROAD_CLASSES
 
 __all__ = ["Pieces", "contract", "join_junctions", "largest_component", "make_dead_ends"]
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _DEAD_END_SHARE = (0.03, 0.08, 0.10)
 _REMOVED_SHARE = 0.05
@@ -34,11 +31,11 @@ class Pieces:
     """Pieces with the same number are the same street."""
     axis: Floats
     """The way the piece's street points, if it is one-way, shape (n, 2)."""
-    bridge: Flags
-    roundabout: Flags
+    bridge: Bools
+    roundabout: Bools
     """Pieces of a roundabout are driven from their first end to their second."""
 
-    def take(self, chosen: Flags | Ints) -> Pieces:
+    def take(self, chosen: Bools | Ints) -> Pieces:
         """Return the chosen pieces."""
         return Pieces(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
@@ -94,7 +91,7 @@ def _neighbours(points: Floats) -> Ints:
     return unique[~blocked | in_tree]
 
 
-def _closed_motorway_junctions(plan: Plan, junctions: Junctions) -> Flags:
+def _closed_motorway_junctions(plan: Plan, junctions: Junctions) -> Bools:
     """Return which junctions are on the motorway but have no exit."""
     closed = np.zeros(len(junctions.points), np.bool_)
     for arterial, chain in zip(plan.arterials, junctions.chains, strict=True):
@@ -109,12 +106,12 @@ def _pair_key(ends: Ints) -> Ints:
     return key
 
 
-def _crosses_river(plan: Plan, segments: Floats) -> Flags:
+def _crosses_river(plan: Plan, segments: Floats) -> Bools:
     """Return which segments (n, 2, 2) cross the river's middle line."""
     return _crosses_any(segments, np.stack([plan.river[:-1], plan.river[1:]], 1))
 
 
-def _crosses_any(segments: Floats, others: Floats) -> Flags:
+def _crosses_any(segments: Floats, others: Floats) -> Bools:
     """Return which segments (n, 2, 2) cross one of the nearest `others` (m, 2, 2); a shared end is no crossing."""
     nearest = np.asarray(cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1])
     crosses = np.zeros(len(segments), np.bool_)
@@ -123,7 +120,7 @@ def _crosses_any(segments: Floats, others: Floats) -> Flags:
     return crosses
 
 
-def _segments_cross(one: Floats, other: Floats) -> Flags:
+def _segments_cross(one: Floats, other: Floats) -> Bools:
     """Return which pairs of segments (n, 2, 2) cross."""
 
     def side(segment: Floats, point: Floats) -> Floats:
@@ -132,7 +129,7 @@ def _segments_cross(one: Floats, other: Floats) -> Flags:
         return result
 
     apart = side(one, other[:, 0]) * side(one, other[:, 1]) < 0
-    result: Flags = apart & (side(other, one[:, 0]) * side(other, one[:, 1]) < 0)
+    result: Bools = apart & (side(other, one[:, 0]) * side(other, one[:, 1]) < 0)
     return result
 
 
@@ -179,7 +176,7 @@ def make_dead_ends(plan: Plan, junctions: Junctions, pieces: Pieces, rng: np.ran
     return pieces.take(np.where(ends_here.any(1), stays, keep))
 
 
-def largest_component(ends: Ints, count: int) -> Flags:
+def largest_component(ends: Ints, count: int) -> Bools:
     """Return which pieces belong to the largest connected part of `count` junctions."""
     matrix = sparse.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (count, count))
     label = csgraph.connected_components(matrix, directed=False)[1]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Ints, Octets
 from geoblanket.errors import ParameterError
 
 __all__ = ["DISTRICTS", "SIZES", "Arterial", "Junctions", "Plan", "Size", "make_plan", "place_junctions"]
@@ -93,7 +93,7 @@ class Plan:
         result: Floats = np.hypot(*points.T) / self.stretch(np.arctan2(points[:, 1], points[:, 0]))
         return result
 
-    def district(self, points: Floats) -> npt.NDArray[np.uint8]:
+    def district(self, points: Floats) -> Octets:
         """Return the district of points of shape (n, 2)."""
         return np.searchsorted(self.borders_m[:2], self.radius_m(points), side="right").astype(np.uint8)
 
@@ -121,13 +121,13 @@ class Junctions:
 
     points: Floats
     """Shape (n, 2), metres."""
-    chains: tuple[npt.NDArray[np.int64], ...]
+    chains: tuple[Ints, ...]
     """For each arterial, the junctions along it."""
-    patch: npt.NDArray[np.int64]
+    patch: Ints
     """Neighbourhood of each junction, -1 on arterials."""
-    row: npt.NDArray[np.int64]
+    row: Ints
     """Row and column in the neighbourhood's grid of streets."""
-    column: npt.NDArray[np.int64]
+    column: Ints
 
 
 def make_plan(size: str, seed: int) -> Plan:
@@ -244,7 +244,7 @@ def _from_polar(plan: Plan, radius: Floats, angle: Floats) -> Floats:
     return np.stack([reach * np.cos(angle), reach * np.sin(angle)], 1)
 
 
-def _merge_chains(plan: Plan) -> tuple[Floats, tuple[npt.NDArray[np.int64], ...]]:
+def _merge_chains(plan: Plan) -> tuple[Floats, tuple[Ints, ...]]:
     """Return the arterials' junctions, without those in the river, and each arterial as a chain of them."""
     points = np.concatenate([arterial.points for arterial in plan.arterials])
     number = np.arange(len(points))
@@ -263,9 +263,7 @@ def _merge_chains(plan: Plan) -> tuple[Floats, tuple[npt.NDArray[np.int64], ...]
     return points[used], tuple(chains)
 
 
-def _fill_neighbourhoods(
-    plan: Plan, rng: np.random.Generator
-) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _fill_neighbourhoods(plan: Plan, rng: np.random.Generator) -> tuple[Floats, Ints, Ints, Ints]:
     centres = _neighbourhood_centres(plan, rng)
     tree = cKDTree(centres)
     spacing = plan.spacing_m(centres) / np.sqrt(_PLACED_PER_NODE)
@@ -304,7 +302,7 @@ def _neighbourhood_centres(plan: Plan, rng: np.random.Generator) -> Floats:
     return np.asarray(centres, np.float64)
 
 
-def _thin(points: Floats, least_m: Floats) -> npt.NDArray[np.bool_]:
+def _thin(points: Floats, least_m: Floats) -> Bools:
     """Return which points stay so that none is too close to an earlier one."""
     keep = np.ones(len(points), np.bool_)
     for low, high in sorted(cKDTree(points).query_pairs(float(least_m.max()))):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Ints
 from geoblanket.city.pieces import Pieces
 from geoblanket.roads.graph import ROAD_CLASSES
 
@@ -56,14 +55,14 @@ def add_roundabouts(
     return np.array(all_points), _append(replace(pieces, ends=ends), circles), lines
 
 
-def _pieces_at(pieces: Pieces, nodes: int) -> list[npt.NDArray[np.int64]]:
+def _pieces_at(pieces: Pieces, nodes: int) -> list[Ints]:
     """Return the pieces at each node."""
     order = np.argsort(pieces.ends.ravel(), kind="stable")
     cuts = np.searchsorted(pieces.ends.ravel()[order], np.arange(1, nodes))
     return np.split(order // 2, cuts)
 
 
-def _next_point(points: Floats, ends: npt.NDArray[np.int64], line: Floats, node: int) -> Floats:
+def _next_point(points: Floats, ends: Ints, line: Floats, node: int) -> Floats:
     """Return the point that follows `node` along a piece, beyond the circle."""
     outside = line[np.hypot(*(line - points[node]).T) > 1.5 * _RADIUS_M]
     whole = np.concatenate([outside, points[ends[1:]]]) if ends[0] == node else [points[ends[0]], *outside][::-1]

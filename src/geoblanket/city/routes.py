@@ -16,7 +16,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m, local_metres
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
+from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
 from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets
@@ -41,8 +42,6 @@ _SECTORS = 8
 _TILE_M = 1500.0
 _PERCEPTION_NOISE = 0.12
 _ALTERNATIVES = 2
-
-Ints = npt.NDArray[np.int64]
 
 
 class Lines:
@@ -69,27 +68,25 @@ class Lines:
 class Routes:
     """Ways to go in one tick, sorted by source, then bin."""
 
-    source: npt.NDArray[np.int32]
-    target: npt.NDArray[np.int32]
-    bin: npt.NDArray[np.uint8]
+    source: Indices
+    target: Indices
+    bin: Octets
     """Bin of the straight-line displacement, an index into `BIN_EDGES_M`."""
-    displacement: npt.NDArray[np.float64]
+    displacement: Floats
     """Metres east and north, shape (P, 2)."""
-    detour: npt.NDArray[np.float64]
+    detour: Floats
     """Length of the road over the straight line."""
     waypoints: npt.NDArray[np.float32]
     """Positions at `WAYPOINTS_S` for each alternative road, metres from the centre, shape (P, 2, 5, 2)."""
-    edges: npt.NDArray[np.int32]
+    edges: Indices
     """Edge just after the tick, at each of `WAYPOINTS_S`, and just before the next tick, shape (P, 2, 7)."""
 
-    def take(self, chosen: npt.NDArray[np.bool_] | Ints) -> Routes:
+    def take(self, chosen: Bools | Ints) -> Routes:
         """Return the chosen routes."""
         return Routes(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def find_routes(
-    plan: Plan, streets: Streets, lines: Lines, usable: npt.NDArray[np.bool_], *, progress: Progress = silent
-) -> Routes:
+def find_routes(plan: Plan, streets: Streets, lines: Lines, usable: Bools, *, progress: Progress = silent) -> Routes:
     """Find the routes between usable nodes: in each bin at most one for each of eight directions."""
     net = _Net(streets.graph, lines, np.random.default_rng([plan.seed, 4]))
     pairs = _near_pairs(plan, streets, usable)
@@ -129,11 +126,11 @@ class _Pairs:
     displacement: Floats
     straight_m: Floats
 
-    def take(self, chosen: npt.NDArray[np.bool_] | Ints) -> _Pairs:
+    def take(self, chosen: Bools | Ints) -> _Pairs:
         return _Pairs(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def _near_pairs(plan: Plan, streets: Streets, usable: npt.NDArray[np.bool_]) -> _Pairs:
+def _near_pairs(plan: Plan, streets: Streets, usable: Bools) -> _Pairs:
     """Return the ordered pairs of usable nodes whose straight line falls into a bin of the source's district."""
     graph, nodes = streets.graph, np.flatnonzero(usable)
     found = cKDTree(streets.points[nodes]).query_pairs(1.01 * BIN_EDGES_M[-1], output_type="ndarray")
@@ -206,7 +203,7 @@ def _routes_of_tile(net: _Net, pairs: _Pairs, around: Ints) -> Routes:
     )
 
 
-def _walk_back(before: npt.NDArray[np.int32], row: Ints, target: Ints) -> Ints:
+def _walk_back(before: Indices, row: Ints, target: Ints) -> Ints:
     """Return the nodes of each path in driving order, padded with -1 at the end, at least two columns wide."""
     columns = [target]
     while True:
@@ -220,7 +217,7 @@ def _walk_back(before: npt.NDArray[np.int32], row: Ints, target: Ints) -> Ints:
     return np.where(position >= 0, np.take_along_axis(backwards, np.maximum(position, 0), 1), -1)
 
 
-def _sum_along(path: npt.NDArray[np.int32], values: Floats) -> Floats:
+def _sum_along(path: Indices, values: Floats) -> Floats:
     total: Floats = np.where(path >= 0, values[path], 0.0).sum(1)
     return total
 
@@ -234,9 +231,7 @@ def _best_of_each_direction(pairs: _Pairs, detour: Floats) -> Ints:
     return order[np.append(True, np.diff(group[order]) != 0)] if len(order) else order
 
 
-def _place_waypoints(
-    graph: RoadGraph, lines: Lines, path: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+def _place_waypoints(graph: RoadGraph, lines: Lines, path: Indices) -> tuple[npt.NDArray[np.float32], Indices]:
     """Return where a vehicle is, and on which edge, if it needs exactly a tick for each path."""
     time = np.where(path >= 0, graph.time_s[path], 0.0)
     arrival = np.cumsum(time, 1)

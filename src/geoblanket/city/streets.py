@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m
+from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket.city.pieces import Pieces, contract, join_junctions, largest_component, make_dead_ends
 from geoblanket.city.plan import Plan, place_junctions
 from geoblanket.city.roundabouts import add_roundabouts
@@ -21,8 +21,6 @@ CENTRE_LAT = 45.0
 CENTRE_LON = -30.0
 """The city's centre, degrees WGS84: in the middle of the Atlantic, so that nobody takes it for a real one."""
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _SPEEDS_KM_H = {
     "motorway": (110, 110, 110),
@@ -46,11 +44,11 @@ class Streets:
     """Nodes of the graph in metres from the centre, shape (N, 2)."""
     street: Ints
     """Street of each edge, shape (E,)."""
-    bridge: Flags
+    bridge: Bools
     """Whether each edge is a bridge, shape (E,)."""
-    roundabout: Flags
+    roundabout: Bools
     """Whether each edge is part of a roundabout, shape (E,)."""
-    one_way: Flags
+    one_way: Bools
     """Whether each edge has no partner in the other direction, shape (E,)."""
     speed_km_h: Ints
     """Speed limit of each edge, shape (E,)."""
@@ -84,7 +82,7 @@ def build_streets(plan: Plan) -> Streets:
     return _to_graph(plan, points, pieces, lines, directions)
 
 
-def _choose_directions(plan: Plan, points: Floats, pieces: Pieces, rng: np.random.Generator) -> tuple[Flags, Flags]:
+def _choose_directions(plan: Plan, points: Floats, pieces: Pieces, rng: np.random.Generator) -> tuple[Bools, Bools]:
     """Return which pieces may be driven forward and backward, such that one can get from anywhere to anywhere."""
     count = int(pieces.street.max()) + 1
     middle = points[pieces.ends].mean(1)
@@ -130,7 +128,7 @@ def _lengths_m(lat: Floats, lon: Floats, ends: Ints, inner: tuple[Ints, Floats, 
 
 
 def _to_graph(
-    plan: Plan, points: Floats, pieces: Pieces, lines: list[Floats], directions: tuple[Flags, Flags]
+    plan: Plan, points: Floats, pieces: Pieces, lines: list[Floats], directions: tuple[Bools, Bools]
 ) -> Streets:
     forward, backward = directions
     lat, lon = to_degrees(points)

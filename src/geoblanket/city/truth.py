@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Octets
 from geoblanket.city.fleet import FIRST_VEHICLE, Walks
 from geoblanket.city.gps import RegularPoints
 from geoblanket.city.model import City
@@ -90,5 +90,5 @@ def districts_frame(city: City) -> pl.DataFrame:
     )
 
 
-def _names(names: tuple[str, ...], index: npt.NDArray[np.uint8]) -> pl.Series:
+def _names(names: tuple[str, ...], index: Octets) -> pl.Series:
     return pl.Series(names, dtype=pl.Enum(names)).gather(index.astype(np.uint32))

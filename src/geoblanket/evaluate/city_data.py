@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geoblanket._arrays import Indices
 from geoblanket._progress import Progress, silent
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
@@ -38,7 +39,7 @@ from geoblanket.mobility.histories import (
 )
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones, partition_zones
 
@@ -73,7 +74,7 @@ class ZoneData:
     key: str
     """Tells it from all others."""
     number: int
-    members: Ints
+    members: Indices
     """The places of the zone, ascending."""
     places: Places
     counts: HistoryCounts

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from geoblanket._arrays import Indices
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.build.zone_task import leave_ctrl_c_to
@@ -22,7 +23,6 @@ from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
-from geoblanket.roads.graph import Ints
 
 __all__ = ["MethodOutcome", "ZoneOutcome", "ZoneTask", "compare_zone"]
 
@@ -226,6 +226,6 @@ class _Comparison:
             yield Value("release_us", microseconds, "µs")
 
 
-def _place_in_zone(rows: ZoneRows) -> Ints:
+def _place_in_zone(rows: ZoneRows) -> Indices:
     """Return the position in the zone of each row's present place, shape (S,)."""
     return np.searchsorted(rows.zone, rows.histories[:, 0]).astype(np.int32)

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices, Positions
 from geoblanket.errors import InputError
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.mobility.histories import Steps
 from geoblanket.roads.distances import road_distances
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
 __all__ = ["Errands", "make_errands"]
@@ -33,13 +33,13 @@ _MOST_LOCATIONS = 1_000_000
 class Errands:
     """Vehicles and their destinations; made by `make_errands`."""
 
-    number: Ints
+    number: Indices
     """Of each vehicle, shape (n,)."""
-    histories: Ints
+    histories: Indices
     """The place at t, t − 1, ... of each vehicle, shape (n, 1 + Γ)."""
-    next_place: Ints
+    next_place: Indices
     """Where each is when the service uses its report, shape (n,)."""
-    destination: Ints
+    destination: Indices
     """The node of the roads where each is sent, shape (n,)."""
     way_km: Floats
     """Road distance from each place to each vehicle's destination, kilometres, shape (P, n)."""
@@ -47,7 +47,7 @@ class Errands:
     def __len__(self) -> int:
         return len(self.next_place)
 
-    def within(self, zone: Ints) -> Errands:
+    def within(self, zone: Indices) -> Errands:
         """Return the vehicles that are in a zone."""
         here = np.isin(self.histories[:, 0], zone)
         return Errands(
@@ -58,7 +58,7 @@ class Errands:
             self.way_km[:, here],
         )
 
-    def losses(self, probabilities: Floats, rows: npt.NDArray[np.integer], zone: Ints) -> Floats:
+    def losses(self, probabilities: Floats, rows: npt.NDArray[np.integer], zone: Indices) -> Floats:
         """Return the expected loss of each vehicle, kilometres, shape (n,).
 
         Parameters
@@ -116,7 +116,7 @@ def make_errands(
     )
 
 
-def _steps_at(present: Ints, steps: Steps, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+def _steps_at(present: Indices, steps: Steps, rng: np.random.Generator) -> Positions:
     order = np.argsort(steps.histories[:, 0], kind="stable")
     sorted_places = steps.histories[order, 0]
     first, end = (np.searchsorted(sorted_places, present, side) for side in ("left", "right"))
@@ -124,7 +124,7 @@ def _steps_at(present: Ints, steps: Steps, rng: np.random.Generator) -> npt.NDAr
     return order[rng.integers(first[known], end[known])]
 
 
-def _read_places(path: Path, places: Places) -> Ints:
+def _read_places(path: Path, places: Places) -> Indices:
     try:
         frame = pl.read_csv(
             path, has_header=False, schema={"lat": pl.Float64, "lon": pl.Float64}, n_rows=_MOST_LOCATIONS

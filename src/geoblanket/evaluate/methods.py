@@ -13,7 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from geoblanket._geodesy import Floats, haversine_m, local_metres
+from geoblanket._arrays import Floats
+from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MechanismError, ParameterError
 from geoblanket.mechanism.baselines.const_opt import const_opt

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Indices, Ints
 from geoblanket.build.problems import row_loss
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import Lengths
@@ -19,7 +19,6 @@ from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.loss.known_loss import KnownLoss
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mobility.histories import LONGEST_PAST
-from geoblanket.roads.graph import Ints
 
 __all__ = ["ZoneProblems"]
 
@@ -108,7 +107,7 @@ class _WrongLengths:
     lengths: Lengths
     how: Blanket
 
-    def __call__(self, now: Ints, before: Ints) -> npt.NDArray[np.int64]:
+    def __call__(self, now: Indices, before: Indices) -> Ints:
         """Return the length for each pair of the place at t and the place at t − 1."""
         told = np.asarray(self.lengths(now, before), np.int64)
         if self.how == "shuffled":

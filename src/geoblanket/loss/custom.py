@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
-from geoblanket.roads.graph import Ints
 
 __all__ = ["FunctionLoss", "TableLoss"]
 
@@ -64,7 +63,7 @@ class FunctionLoss:
         What is lost.
     """
 
-    function: Callable[[Ints, Ints], npt.ArrayLike]
+    function: Callable[[Indices, Indices], npt.ArrayLike]
     place_count: int
     unit: str
     name: str = "function"

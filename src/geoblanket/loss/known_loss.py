@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Indices
 from geoblanket.loss.place_loss import LossTable, PlaceLoss
-from geoblanket.roads.graph import Ints
 
 __all__ = ["KnownLoss"]
 
@@ -17,9 +17,9 @@ __all__ = ["KnownLoss"]
 class KnownLoss:
     """A loss that is known for some true places and some reported ones; see `PlaceLoss`."""
 
-    true_places: Ints
+    true_places: Indices
     """Ascending, shape (L,)."""
-    reported: Ints
+    reported: Indices
     """Ascending, shape (K,)."""
     table: LossTable
     name: str

@@ -17,13 +17,13 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket._processes import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss.place_loss import LossTable
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.roads.distances import Weight, check_nodes, road_distances
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
 __all__ = ["Effort", "check_roads", "mean_difference"]
@@ -79,12 +79,12 @@ def check_roads(graph: RoadGraph, places: Places, tasks: TaskPrior, by: Weight) 
 def mean_difference(
     graph: RoadGraph,
     tasks: TaskPrior,
-    true_nodes: Ints,
-    reported_nodes: Ints,
+    true_nodes: Indices,
+    reported_nodes: Indices,
     *,
     by: Weight,
     effort: Effort,
-    other_nodes: Ints | None = None,
+    other_nodes: Indices | None = None,
     profile: Callable[[Floats, Floats], Floats],
 ) -> LossTable:
     """Return the mean over tasks of |f(l, task) − f(y, task)| for true nodes l and reported nodes y.
@@ -127,7 +127,7 @@ def mean_difference(
 
 
 def _distance_blocks(
-    graph: RoadGraph, tasks: Ints, places: Ints, others: Ints, *, by: Weight, effort: Effort
+    graph: RoadGraph, tasks: Indices, places: Indices, others: Indices, *, by: Weight, effort: Effort
 ) -> Iterator[tuple[slice, Floats, Floats]]:
     """Yield the tasks in parts, with the distances to them from places and from other nodes, metres or seconds."""
     nodes, where = np.unique(np.concatenate([places, others]), return_inverse=True)
@@ -145,7 +145,7 @@ def _distance_blocks(
         yield some, to_tasks, from_others
 
 
-def _check_reachable(graph: RoadGraph, places: Ints, tasks: Ints, start: int, distances: Floats) -> None:
+def _check_reachable(graph: RoadGraph, places: Indices, tasks: Indices, start: int, distances: Floats) -> None:
     """Raise InputError if some of the tasks from number `start` on cannot be reached from all places."""
     cut_off = ~np.isfinite(distances)
     if cut_off.any():

@@ -12,9 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket.errors import ParameterError
-from geoblanket.roads.graph import Ints
 
 __all__ = ["LossTable", "PlaceLoss", "check_places"]
 
@@ -77,7 +76,7 @@ class PlaceLoss(Protocol):
         """
 
 
-def check_places(indices: npt.ArrayLike, count: int, name: str) -> Ints:
+def check_places(indices: npt.ArrayLike, count: int, name: str) -> Indices:
     """Return indices of places as an array, or raise ParameterError if they are not from 0 to `count` - 1."""
     given = np.asarray(indices)
     if given.ndim != 1 or (len(given) and not np.issubdtype(given.dtype, np.integer)):

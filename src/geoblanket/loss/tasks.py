@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import check_places
 from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.distances import check_nodes
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
 __all__ = ["TaskPrior"]
@@ -36,7 +36,7 @@ class TaskPrior:
         How probable a task is at each, shape (T,); sums to 1 within 1e-9 (and is then divided by its sum).
     """
 
-    nodes: Ints
+    nodes: Indices
     """Nodes where there may be a task, ascending, shape (T,)."""
     weight: Floats
     """Probability of a task at each, positive, shape (T,); sums to 1."""
@@ -125,7 +125,7 @@ class TaskPrior:
         return TaskPrior.from_counts(self.nodes, often)
 
 
-def _check_shapes(nodes: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Ints, Floats]:
+def _check_shapes(nodes: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Indices, Floats]:
     where, often = np.asarray(nodes), np.asarray(weight, np.float64)
     if where.ndim != 1 or where.shape != often.shape:
         raise ParameterError(

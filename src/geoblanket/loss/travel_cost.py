@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.loss.tasks import TaskPrior

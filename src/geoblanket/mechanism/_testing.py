@@ -14,14 +14,13 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 from geoblanket.mechanism import sampling
 
 __all__ = ["MARKER", "MARKER_VALUE", "predictable_words"]
 
-Ints = npt.NDArray[np.int64]
 
 MARKER: Final = "GEOBLANKET_PREDICTABLE_DRAWS"
 MARKER_VALUE: Final = "in this test, draws are not private"

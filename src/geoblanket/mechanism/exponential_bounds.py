@@ -39,12 +39,11 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
+
+from geoblanket._arrays import Floats, Ints
 
 __all__ = ["CAP_BITS", "MAX_EPSILON_MICRO", "ONE_BITS", "ExponentialBounds", "bounds_for", "exp_lower"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 ONE_BITS: Final = 96
 """A bound p stands for the number p / 2^96."""

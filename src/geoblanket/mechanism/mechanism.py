@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
@@ -16,8 +17,6 @@ from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 
 __all__ = ["Mechanism"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _MM_PER_KM: Final = 10**6
 

@@ -16,13 +16,12 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
 __all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NEVER_MM: Final = 2**63 - 1
 """The distance, in millimetres, of two rows that are never constrained (`inf` kilometres)."""
@@ -118,7 +117,7 @@ class Problem:
         return _read_only(result)
 
     @cached_property
-    def constrained(self) -> npt.NDArray[np.bool_]:
+    def constrained(self) -> Bools:
         """Which pairs of different rows are constrained, shape (S, S)."""
         result = self.distance_mm <= self.eta_mm
         np.fill_diagonal(result, False)
@@ -152,7 +151,7 @@ class Problem:
         _, labels = connected_components(self.constrained, directed=False)
         return _read_only(labels.astype(np.int64))
 
-    def class_means(self, values: npt.NDArray[np.float64]) -> Floats:
+    def class_means(self, values: Floats) -> Floats:
         """Return the mean over each class of `values`, shape (S, ...), weighted by the prior (plain where it is 0)."""
         classes = self.row_class
         count = int(classes.max()) + 1

@@ -37,14 +37,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import bounds_for
 from geoblanket.mechanism.problem import Problem
 
 __all__ = ["Repaired", "repair"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _DENOMINATOR: Final = 2**62
 _RESERVE: Final = 2**32  # of 2^62: room for the added weights of a good start, 1e-9 of the probability

@@ -15,13 +15,12 @@ from contextvars import ContextVar
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 
 __all__ = ["WORD_BITS", "draw", "draw_cumulative", "draw_many", "outputs_of_words", "random_words"]
 
-Ints = npt.NDArray[np.int64]
 
 WORD_BITS: Final = 62
 

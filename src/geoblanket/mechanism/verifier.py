@@ -28,15 +28,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
 
 __all__ = ["DENOMINATOR", "Certificate", "verify"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 DENOMINATOR: Final = 2**62
 """A weight w stands for the probability w / 2^62."""
@@ -270,7 +268,7 @@ class _Comparison:
         return len(outputs)
 
 
-def _count_components(joined: npt.NDArray[np.bool_]) -> int:
+def _count_components(joined: Bools) -> int:
     """Return how many components a symmetric graph has. SciPy knows too, but devices verify, and do without it."""
     unseen = np.ones(len(joined), np.bool_)
     count = 0

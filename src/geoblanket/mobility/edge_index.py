@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices, Ints, Positions
 from geoblanket.errors import InputError
 from geoblanket.mobility.edge_lines import EdgeLines
 from geoblanket.roads.graph import RoadGraph
@@ -24,7 +24,7 @@ _ROW = 1 << 31
 class Candidates:
     """The nearest edges of each point, nearest first; unused entries hold edge -1 and an infinite distance."""
 
-    edge: npt.NDArray[np.int32]
+    edge: Indices
     """Edge, shape (P, K)."""
     offset_m: Floats
     """Where on the edge its nearest point lies: metres from the edge's source along the road, shape (P, K)."""
@@ -66,7 +66,7 @@ class EdgeIndex:
             self._search(x[rows], y[rows], rows, found)
         return found
 
-    def _reached_cells(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    def _reached_cells(self) -> tuple[Ints, Indices]:
         """Return pairs (cell, piece) such that the piece lies within the radius of some point of the cell."""
         lines, reach, cell_m = self.lines, self.radius_m, self._cell_m
         solid = np.flatnonzero(self._squared > 0)
@@ -93,7 +93,7 @@ class EdgeIndex:
         along = np.clip((x * dx + y * dy) / self._squared[piece], 0.0, 1.0)
         return (x - along * dx) ** 2 + (y - along * dy) ** 2, along
 
-    def _search(self, x: Floats, y: Floats, rows: npt.NDArray[np.intp], found: Candidates) -> None:
+    def _search(self, x: Floats, y: Floats, rows: Positions, found: Candidates) -> None:
         """Fill the given rows of `found` for points in local metres."""
         finite = np.isfinite(x) & np.isfinite(y) & (np.abs(x) < 1e9) & (np.abs(y) < 1e9)
         x, y, rows = x[finite], y[finite], rows[finite]
@@ -124,10 +124,10 @@ class EdgeIndex:
         found.distance_m[rows[at], slot] = np.sqrt(squared[chosen])
 
 
-def _nearest_of_runs(point: npt.NDArray[np.intp], edge: npt.NDArray[np.int32], squared: Floats) -> npt.NDArray[np.intp]:
+def _nearest_of_runs(point: Positions, edge: Indices, squared: Floats) -> Positions:
     """Return the index of the smallest distance in each run of equal (point, edge)."""
     new = np.append(True, (point[1:] != point[:-1]) | (edge[1:] != edge[:-1]))
     run = np.cumsum(new) - 1
     smallest = np.flatnonzero(squared == np.minimum.reduceat(squared, np.flatnonzero(new))[run])
-    first: npt.NDArray[np.intp] = smallest[np.append(True, run[smallest][1:] != run[smallest][:-1])]
+    first: Positions = smallest[np.append(True, run[smallest][1:] != run[smallest][:-1])]
     return first

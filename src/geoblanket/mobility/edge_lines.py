@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, local_degrees, local_metres
+from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._geodesy import local_degrees, local_metres
 from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["EdgeLines"]
@@ -23,7 +24,7 @@ class EdgeLines:
 
     origin: tuple[float, float]
     """Latitude and longitude of the projection's origin, degrees."""
-    edge: npt.NDArray[np.int32]
+    edge: Indices
     """Edge of each piece, shape (S,)."""
     x: Floats
     """Where each piece starts, metres east of the origin, shape (S,)."""
@@ -37,7 +38,7 @@ class EdgeLines:
     """Offset along the edge at which each piece starts, shape (S,)."""
     length_m: Floats
     """Length of each piece along the edge, shape (S,)."""
-    piece_offsets: npt.NDArray[np.int64]
+    piece_offsets: Ints
     """Where each edge's pieces start, shape (E + 1,)."""
 
     @classmethod
@@ -74,7 +75,7 @@ class EdgeLines:
         """Return the metres east and north of the origin of points in degrees."""
         return local_metres(lat, lon, origin_lat=self.origin[0], origin_lon=self.origin[1])
 
-    def locate(self, edge: npt.NDArray[np.int32], offset_m: Floats) -> tuple[Floats, Floats]:
+    def locate(self, edge: Indices, offset_m: Floats) -> tuple[Floats, Floats]:
         """Return the latitudes and longitudes, degrees, of positions given as offsets along edges."""
         first, last = self.piece_offsets[edge], self.piece_offsets[edge + 1] - 1
         # Bisection between each edge's first and last piece: all positions halve their range at once.

@@ -13,15 +13,14 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Bools, Indices, Ints, Octets
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.splitting import Part, Split, WalkParts, split_walks
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
-from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 
 __all__ = ["LONGEST_PAST", "HistoryCounts", "Regimes", "Steps", "collect_steps", "count_histories"]
@@ -30,9 +29,6 @@ LONGEST_PAST: Final = 3
 """Γ: no history looks further back."""
 
 _HOURS = 24
-
-Counts = npt.NDArray[np.int64]
-Small = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Regimes:
         return tuple(self.hours)
 
     @property
-    def of_hour(self) -> Small:
+    def of_hour(self) -> Octets:
         """The number of the regime of each hour, shape (24,)."""
         result = np.empty(_HOURS, np.uint8)
         for number, hours in enumerate(self.hours.values()):
@@ -84,22 +80,22 @@ class Regimes:
 class Steps:
     """Steps of walks with their past, and where each vehicle was later; made by `collect_steps`."""
 
-    histories: Ints
+    histories: Indices
     """The place at t, t − 1, ..., t − Γ, shape (n, 1 + Γ). Where a walk does not go so far back, its first place stands
     for what came before."""
-    depth: Small
+    depth: Octets
     """How many of the earlier places are known, shape (n,); 0 at the first step of a walk."""
-    regime: Small
+    regime: Octets
     """The number of the regime, shape (n,)."""
-    next_place: Ints
+    next_place: Indices
     """The place after the delay, shape (n,)."""
-    vehicle: Ints
+    vehicle: Indices
     """A number for each vehicle, shape (n,)."""
 
     def __len__(self) -> int:
         return len(self.next_place)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Steps:
+    def where(self, chosen: Bools) -> Steps:
         """Return some of the steps."""
         return Steps(
             self.histories[chosen],
@@ -114,12 +110,12 @@ class Steps:
 class HistoryCounts:
     """How often each history was followed by each place; made by `count_histories`, in order of all columns."""
 
-    histories: Ints
+    histories: Indices
     """As in `Steps`, shape (n, 1 + Γ)."""
-    depth: Small
-    regime: Small
-    next_place: Ints
-    count: Counts
+    depth: Octets
+    regime: Octets
+    next_place: Indices
+    count: Ints
     """How often, shape (n,)."""
 
     def __len__(self) -> int:
@@ -130,7 +126,7 @@ class HistoryCounts:
         """Γ: how many earlier places a history has."""
         return int(self.histories.shape[1]) - 1
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> HistoryCounts:
+    def where(self, chosen: Bools) -> HistoryCounts:
         """Return some of the rows."""
         return HistoryCounts(
             self.histories[chosen], self.depth[chosen], self.regime[chosen], self.next_place[chosen], self.count[chosen]
@@ -242,7 +238,7 @@ class _Reading:
     place_count: int
     largest: int
     delay: int
-    regime_of_hour: Small
+    regime_of_hour: Octets
     parts: WalkParts
     progress: Progress
 
@@ -293,7 +289,7 @@ class _Reading:
             kept = columns[:, -(self.largest + self.delay) :]
             self.progress("reading walks", done, self.parts.steps)
 
-    def _with_past(self, columns: Counts, before: int) -> Steps:
+    def _with_past(self, columns: Ints, before: int) -> Steps:
         """Return the steps whose later place is among the columns from `before` on."""
         walk, step, place, hour = columns
         now = np.arange(max(0, before - self.delay), max(0, len(walk) - self.delay))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
 from geoblanket.mobility.routes import Routes
@@ -67,13 +67,13 @@ class MatchOptions:
 class MatchedPoints:
     """Where on the roads each point was, in the order of the points given."""
 
-    edge: npt.NDArray[np.int32]
+    edge: Indices
     """Edge of each point; -1 if unmatched."""
     offset_m: Floats
     """Metres from the edge's source along the road; NaN if unmatched."""
     distance_m: Floats
     """Metres from the point to its position on the road; NaN if unmatched."""
-    begins: npt.NDArray[np.bool_]
+    begins: Bools
     """Whether a stretch begins at the point: a run of matched points of one trip that one route connects."""
     route_m: Floats
     """Length of the route from the stretch's previous point, metres; 0 where a stretch begins, NaN if unmatched."""
@@ -86,7 +86,7 @@ class MatchedPoints:
         return cls(edge, offset_m, distance_m, np.zeros(count, dtype=bool), route_m)
 
     @property
-    def matched(self) -> npt.NDArray[np.bool_]:
+    def matched(self) -> Bools:
         """Which points are matched."""
         return self.edge >= 0
 
@@ -109,9 +109,7 @@ class MapMatcher:
         # Enough for points every 20 s at the highest speed; what is longer is searched on demand.
         self.routes = Routes(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
 
-    def match(
-        self, trip: npt.NDArray[np.int64], time_us: npt.NDArray[np.int64], lat: Floats, lon: Floats
-    ) -> MatchedPoints:
+    def match(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> MatchedPoints:
         """Match the points of one or many trips.
 
         A point that no edge is near is unmatched, and so is one from which no route leads to a neighbour; the points
@@ -144,11 +142,11 @@ class MapMatcher:
     def positions_on_route(
         self,
         points: MatchedPoints,
-        before: npt.NDArray[np.intp],
-        after: npt.NDArray[np.intp],
+        before: Positions,
+        after: Positions,
         *,
         travelled_m: Floats,
-    ) -> tuple[npt.NDArray[np.int32], Floats]:
+    ) -> tuple[Indices, Floats]:
         """Return edge and offset (metres) after travelling along the route from one matched point to the next.
 
         Parameters
@@ -172,8 +170,8 @@ class MapMatcher:
         return edge, offset
 
     def _positions_between(
-        self, first: npt.NDArray[np.int32], last: npt.NDArray[np.int32], beyond_m: Floats, limit_m: Floats
-    ) -> tuple[npt.NDArray[np.int32], Floats]:
+        self, first: Indices, last: Indices, beyond_m: Floats, limit_m: Floats
+    ) -> tuple[Indices, Floats]:
         """Return where one is `beyond_m` metres after the end of edge `first`, on the shortest way to `last`."""
         offsets, edges = self.routes.paths(
             self.graph.targets[first].astype(np.int64),
@@ -186,7 +184,7 @@ class MapMatcher:
         at = np.clip(np.searchsorted(ends, base + beyond_m), offsets[:-1], offsets[1:] - 1)
         return edges[at], np.clip(base + beyond_m - (ends - length)[at], 0.0, length[at])
 
-    def _match_into(self, result: MatchedPoints, points: _Points, which: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def _match_into(self, result: MatchedPoints, points: _Points, which: Positions) -> Positions:
         """Match some of the points; return those that a missing route leaves alone in their stretch."""
         if not len(which):
             return which
@@ -209,10 +207,10 @@ class MapMatcher:
         result.route_m[which] = self._chosen_routes(result, points, which)
         begins = np.append(result.begins[which], True)
         broken = begins & np.append(~cut, False)
-        lone: npt.NDArray[np.intp] = which[begins[:-1] & begins[1:] & (broken[:-1] | broken[1:])]
+        lone: Positions = which[begins[:-1] & begins[1:] & (broken[:-1] | broken[1:])]
         return lone
 
-    def _chosen_routes(self, result: MatchedPoints, points: _Points, which: npt.NDArray[np.intp]) -> Floats:
+    def _chosen_routes(self, result: MatchedPoints, points: _Points, which: Positions) -> Floats:
         """Return the length of the route to each of the points from the one before."""
         goes_on = np.flatnonzero(~result.begins[which])
         before, after = which[goes_on - 1], which[goes_on]
@@ -223,9 +221,7 @@ class MapMatcher:
         )
         return np.maximum(route_m, 0.0)
 
-    def _straight_and_limit(
-        self, points: _Points, before: npt.NDArray[np.intp], after: npt.NDArray[np.intp]
-    ) -> tuple[Floats, Floats]:
+    def _straight_and_limit(self, points: _Points, before: Positions, after: Positions) -> tuple[Floats, Floats]:
         """Return the straight distance between points, and how long a route between them may be, metres."""
         options = self.options
         straight = haversine_m(points.lat[before], points.lon[before], points.lat[after], points.lon[after])
@@ -233,7 +229,7 @@ class MapMatcher:
         by_speed = options.max_speed_m_s * seconds
         return straight, np.minimum(by_speed, _DETOUR * straight + _DETOUR_M) + 2 * options.radius_m
 
-    def _transition_costs(self, points: _Points, before: npt.NDArray[np.intp], after: npt.NDArray[np.intp]) -> Floats:
+    def _transition_costs(self, points: _Points, before: Positions, after: Positions) -> Floats:
         """Return the cost of each move from a candidate of one point to a candidate of the next, shape (n, K, K)."""
         near = points.near
         straight, limit_m = self._straight_and_limit(points, before, after)
@@ -255,9 +251,9 @@ class MapMatcher:
 
     def _route_lengths(
         self,
-        edge_a: npt.NDArray[np.int32],
+        edge_a: Indices,
         offset_a: Floats,
-        edge_b: npt.NDArray[np.int32],
+        edge_b: Indices,
         offset_b: Floats,
         limit_m: Floats,
     ) -> Floats:
@@ -281,12 +277,12 @@ class MapMatcher:
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    trip: npt.NDArray[np.int64]
-    time_us: npt.NDArray[np.int64]
+    trip: Ints
+    time_us: Ints
     lat: Floats
     lon: Floats
     near: Candidates
 
-    def take(self, which: npt.NDArray[np.intp]) -> _Points:
+    def take(self, which: Positions) -> _Points:
         near = Candidates(self.near.edge[which], self.near.offset_m[which], self.near.distance_m[which])
         return _Points(self.trip[which], self.time_us[which], self.lat[which], self.lon[which], near)

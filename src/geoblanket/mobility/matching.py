@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._files import check_output
-from geoblanket._geodesy import Floats
 from geoblanket._processes import count_workers, map_in_order
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
@@ -24,7 +23,7 @@ from geoblanket.mobility.snapping import SnappedPoints, snap_points
 from geoblanket.mobility.stretches import count_breaks
 from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distances, summarise
 from geoblanket.mobility.walks import WALKS_SCHEMA
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from geoblanket.traces.table import check_points, scan_traces
 
@@ -38,8 +37,6 @@ _CHUNK_POINTS = 250_000
 _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
 """What matching takes, by estimate, to judge whether more processes pay."""
 _SNAP_M = 200.0
-
-Integers = npt.NDArray[np.int64]
 
 
 def match_traces(
@@ -157,7 +154,7 @@ class _Job:
         }
 
 
-def _cut(lengths: Integers) -> list[tuple[int, int]]:
+def _cut(lengths: Ints) -> list[tuple[int, int]]:
     """Cut rows into chunks (start, count) of about `_CHUNK_POINTS` that hold whole trips of the given lengths."""
     ends = np.cumsum(lengths)
     chunks, start, trip = [], 0, 0
@@ -238,17 +235,17 @@ class _ChunkMatcher:
             visited=walks["place"].unique().to_numpy(),
         )
 
-    def _snap(self, trip: Integers, time_us: Integers, lat: Floats, lon: Floats) -> SnappedPoints:
+    def _snap(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> SnappedPoints:
         job = self._job
         return snap_points(self._places, trip, time_us, lat, lon, snap_m=job.snap_m, max_gap_s=job.options.max_gap_s)
 
-    def _ticks(self, points: MatchedPoints | SnappedPoints, trip: Integers, time_us: Integers) -> Ticks:
+    def _ticks(self, points: MatchedPoints | SnappedPoints, trip: Ints, time_us: Ints) -> Ticks:
         return clock_ticks(
             trip, time_us, matched=points.matched, begins=points.begins, interval_us=self._job.interval_us
         )
 
 
-def _walks(ticks: Ticks, points: pl.DataFrame, place: Ints, speed_m_s: Floats) -> pl.DataFrame:
+def _walks(ticks: Ticks, points: pl.DataFrame, place: Indices, speed_m_s: Floats) -> pl.DataFrame:
     """Return the rows of the walks of at least two steps, numbered from 0."""
     keep = np.flatnonzero(np.bincount(ticks.stretch, minlength=1)[ticks.stretch] >= 2)
     first = ticks.begins[keep]

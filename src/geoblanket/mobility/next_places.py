@@ -8,11 +8,10 @@ places, fall back on places near by.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
+from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m
-from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 
 __all__ = ["Distributions", "backed_off", "near_places"]
@@ -31,7 +30,7 @@ def backed_off(counts: Distributions, fallback: Distributions) -> Distributions:
     return csr_array(own + rest)
 
 
-def near_places(places: Places, of: Ints, *, reach_m: float, typical_m: float) -> Distributions:
+def near_places(places: Places, of: Indices, *, reach_m: float, typical_m: float) -> Distributions:
     """Return distributions that fall with the distance: where nothing was seen, a vehicle is still somewhere near.
 
     Parameters
@@ -45,5 +44,5 @@ def near_places(places: Places, of: Ints, *, reach_m: float, typical_m: float) -
     """
     lat, lon = places.lat, places.lon
     distance = haversine_m(lat[of][:, None], lon[of][:, None], lat, lon)
-    weight: npt.NDArray[np.float64] = np.where(distance <= reach_m, np.exp(-distance / typical_m), 0.0)
+    weight: Floats = np.where(distance <= reach_m, np.exp(-distance / typical_m), 0.0)
     return csr_array(weight / weight.sum(axis=1, keepdims=True))

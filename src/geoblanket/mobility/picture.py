@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
@@ -83,7 +82,7 @@ def _draw_visits(figure: Figure, visits: pl.DataFrame, lat: Floats, lon: Floats)
     bar.ax.tick_params(labelsize=7)
 
 
-def _typical_walks(frame: pl.LazyFrame) -> list[npt.NDArray[np.int32]]:
+def _typical_walks(frame: pl.LazyFrame) -> list[Indices]:
     """Return the places of some walks, spread evenly over those of about the median number of steps."""
     lengths = frame.group_by("walk").len().collect(engine="streaming")
     typical = lengths.filter(pl.col("len").is_between(pl.col("len").median(), 1.5 * pl.col("len").median()))[

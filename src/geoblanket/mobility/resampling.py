@@ -5,43 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._geodesy import haversine_m
 from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints
 
 __all__ = ["Ticks", "clock_ticks", "positions_between", "positions_on_roads"]
-
-Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Ticks:
     """The clock times within the stretches of trips, and the points around each; stretch after stretch."""
 
-    stretch: Index
+    stretch: Ints
     """Stretch of each tick, numbered from 0 in order, shape (T,)."""
-    time_us: Index
+    time_us: Ints
     """Time of each tick, microseconds, shape (T,)."""
-    before: Index
+    before: Ints
     """The last point at or before each tick, shape (T,)."""
-    after: Index
+    after: Ints
     """The next point of the stretch, or `before` itself if the tick is on that point, shape (T,)."""
     part: Floats
     """How far in time each tick lies from `before` to `after`, 0 up to 1, shape (T,)."""
 
     @property
-    def begins(self) -> npt.NDArray[np.bool_]:
+    def begins(self) -> Bools:
         """Whether each tick is the first of its stretch."""
         return np.append(True, self.stretch[1:] != self.stretch[:-1])[: len(self.stretch)]
 
 
 def clock_ticks(
-    trip: Index,
-    time_us: Index,
+    trip: Ints,
+    time_us: Ints,
     *,
-    matched: npt.NDArray[np.bool_],
-    begins: npt.NDArray[np.bool_],
+    matched: Bools,
+    begins: Bools,
     interval_us: int,
 ) -> Ticks:
     """Lay a clock over each trip that starts at its first matched point, and keep the ticks within stretches.

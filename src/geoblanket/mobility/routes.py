@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import dijkstra
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket.roads.distances import weight_matrix
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.nearby import distances_within
 
 __all__ = ["Routes"]
 
-Ints = npt.NDArray[np.int64]
 
 _SEARCH_BYTES = 48_000_000
 """Memory for the rows of one search of far routes."""
@@ -62,7 +61,7 @@ class Routes:
             lengths[pairs] = distances[row, targets[pairs]]
         return lengths
 
-    def paths(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> tuple[Ints, npt.NDArray[np.int32]]:
+    def paths(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> tuple[Ints, Indices]:
         """Return the edges of each pair's shortest route, one route after the other.
 
         Returns
@@ -85,7 +84,7 @@ class Routes:
         return offsets, edge[order].astype(np.int32)
 
     def _walk_back(
-        self, pair: Ints, origin: Ints, at: Ints, previous: Callable[[Ints, Ints], npt.NDArray[np.int32]]
+        self, pair: Ints, origin: Ints, at: Ints, previous: Callable[[Ints, Ints], Indices]
     ) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Follow the ways of many pairs back from their targets; yield (pair, steps from the target, edge)."""
         step = 0
@@ -97,10 +96,10 @@ class Routes:
             at = before
             step += 1
 
-    def _previous_in_table(self, sources: Ints, at: Ints) -> npt.NDArray[np.int32]:
+    def _previous_in_table(self, sources: Ints, at: Ints) -> Indices:
         return self._previous[self._find(sources, at)[0]]
 
-    def _find(self, sources: Ints, targets: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    def _find(self, sources: Ints, targets: Ints) -> tuple[Positions, Bools]:
         """Return where in the table each pair stands, and whether it is there at all."""
         self._add(sources)
         key = self._row[sources] * self._nodes + targets
@@ -120,9 +119,7 @@ class Routes:
         self._lengths = np.concatenate([self._lengths, nearby.distances.astype(np.float32)])
         self._previous = np.concatenate([self._previous, nearby.previous])
 
-    def _search(
-        self, sources: Ints, limit_m: Floats
-    ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats, npt.NDArray[np.int32]]]:
+    def _search(self, sources: Ints, limit_m: Floats) -> Iterator[tuple[Positions, Positions, Floats, Indices]]:
         """Search from all sources, some at a time; yield the pairs served, their rows, distances and nodes before."""
         unique, which = np.unique(sources, return_inverse=True)
         limit = np.zeros(len(unique))
@@ -142,5 +139,5 @@ class Routes:
             yield pairs, which[pairs] - start, distances, previous
 
 
-def _previous_in_rows(previous: npt.NDArray[np.int32], row: Ints, at: Ints) -> npt.NDArray[np.int32]:
+def _previous_in_rows(previous: Indices, row: Ints, at: Ints) -> Indices:
     return previous[row, at]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.mobility.stretches import begins_by_gap
-from geoblanket.roads.graph import Ints
 from geoblanket.roads.places import Places
 
 __all__ = ["SnappedPoints", "snap_points"]
@@ -19,20 +17,20 @@ __all__ = ["SnappedPoints", "snap_points"]
 class SnappedPoints:
     """The place of each point, in the order of the points given."""
 
-    place: Ints
+    place: Indices
     """Nearest place of each point, even of an unmatched one."""
     distance_m: Floats
     """Metres from the point to its place."""
-    matched: npt.NDArray[np.bool_]
+    matched: Bools
     """Whether the place is near enough."""
-    begins: npt.NDArray[np.bool_]
+    begins: Bools
     """Whether a stretch begins at the point: a run of matched points of one trip without a long gap in time."""
 
 
 def snap_points(
     places: Places,
-    trip: npt.NDArray[np.int64],
-    time_us: npt.NDArray[np.int64],
+    trip: Ints,
+    time_us: Ints,
     lat: Floats,
     lon: Floats,
     *,

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.roads.graph import Ints
 
 __all__ = ["Part", "Split", "WalkParts", "split_walks"]
 
@@ -45,16 +44,16 @@ class Split:
 class WalkParts:
     """Which walks belong to a part, and whose they are."""
 
-    walks: npt.NDArray[np.int64]
+    walks: Ints
     """Numbers of all walks, ascending, shape (W,)."""
-    vehicle: Ints
+    vehicle: Indices
     """A number for the vehicle of each walk, shape (W,)."""
-    chosen: npt.NDArray[np.bool_]
+    chosen: Bools
     """Whether the walk belongs to the part, shape (W,)."""
     steps: int
     """How many steps all walks have."""
 
-    def of(self, walk: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def of(self, walk: Ints) -> tuple[Indices, Bools]:
         """Return the vehicles of walks, and whether they belong to the part."""
         position = np.searchsorted(self.walks, walk)
         return self.vehicle[position], self.chosen[position]
@@ -104,14 +103,14 @@ def split_walks(frame: pl.LazyFrame, *, path: str | Path, part: Part, split: Spl
     )
 
 
-def _by_vehicle(vehicle: Ints, split: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _by_vehicle(vehicle: Indices, split: Split) -> tuple[Bools, Bools]:
     count = int(vehicle.max(initial=-1)) + 1
     chosen = np.random.default_rng(split.seed).permutation(count)[: max(1, round(split.held_out * count))]
     held_out = np.isin(vehicle, chosen)
     return held_out, ~held_out
 
 
-def _by_time(walks: pl.DataFrame, split: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _by_time(walks: pl.DataFrame, split: Split) -> tuple[Bools, Bools]:
     start, end = (walks[name].to_physical().to_numpy() for name in ("start", "end"))
     order = np.argsort(start, kind="stable")
     steps = np.cumsum(walks["steps"].to_numpy()[order])

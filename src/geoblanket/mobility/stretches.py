@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from geoblanket._arrays import Bools, Ints
 
 __all__ = ["begins_by_gap", "count_breaks"]
 
 
-def begins_by_gap(
-    trip: npt.NDArray[np.int64], time_us: npt.NDArray[np.int64], *, max_gap_s: float
-) -> npt.NDArray[np.bool_]:
+def begins_by_gap(trip: Ints, time_us: Ints, *, max_gap_s: float) -> Bools:
     """Return which points are the first of their trip or come after a long gap in time."""
     begins = np.ones(len(trip), dtype=bool)
     begins[1:] = (np.diff(trip) != 0) | (np.diff(time_us) > 1e6 * max_gap_s)
@@ -18,10 +17,10 @@ def begins_by_gap(
 
 
 def count_breaks(
-    trip: npt.NDArray[np.int64],
-    time_us: npt.NDArray[np.int64],
-    matched: npt.NDArray[np.bool_],
-    begins: npt.NDArray[np.bool_],
+    trip: Ints,
+    time_us: Ints,
+    matched: Bools,
+    begins: Bools,
     *,
     max_gap_s: float,
 ) -> dict[str, int]:

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices, Ints
 
 __all__ = ["ChunkCounts", "MatchSummary", "count_distances", "summarise"]
 
@@ -62,8 +61,8 @@ class ChunkCounts:
     steps: int
     short_stretches: int
     breaks: dict[str, int]
-    distances: npt.NDArray[np.int64]
-    visited: npt.NDArray[np.int32]
+    distances: Ints
+    visited: Indices
 
 
 def summarise(chunks: list[ChunkCounts], *, trips: int, places: int) -> MatchSummary:
@@ -88,6 +87,6 @@ def summarise(chunks: list[ChunkCounts], *, trips: int, places: int) -> MatchSum
     )
 
 
-def count_distances(distance_m: Floats) -> npt.NDArray[np.int64]:
+def count_distances(distance_m: Floats) -> Ints:
     """Count distances by bin."""
     return np.bincount((distance_m / _BIN_M).astype(np.int64), minlength=1).astype(np.int64)

@@ -9,11 +9,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Ints
 
 __all__ = ["Sequences", "cheapest_states"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,7 @@ class Sequences:
     """Where each step starts in the layout, shape (steps + 1,)."""
 
     @classmethod
-    def from_starts(cls, begins: npt.NDArray[np.bool_]) -> Sequences:
+    def from_starts(cls, begins: Bools) -> Sequences:
         """Lay out items that follow each other, given which of them begin a sequence (the first must)."""
         first = np.flatnonzero(begins)
         lengths = np.diff(np.append(first, len(begins)))
@@ -63,7 +61,7 @@ def cheapest_states(
     transition: Callable[[Ints, Ints], Floats],
     *,
     block_items: int,
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+) -> tuple[npt.NDArray[np.int8], Bools]:
     """Find the sequence of states with the least sum of costs; start anew where no transition is possible.
 
     Parameters

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Bools
 from geoblanket._tables import table_batches
 from geoblanket.errors import InputError
 
@@ -55,7 +55,7 @@ def walk_batches(frame: pl.LazyFrame, *, path: str | Path, place_count: int) -> 
         yield batch
 
 
-def _check(good: npt.NDArray[np.bool_], done: int, problem: str, path: str | Path) -> None:
+def _check(good: Bools, done: int, problem: str, path: str | Path) -> None:
     if not good.all():
         row = done + int(np.argmin(good)) + 1
         raise InputError(f"step {row} of the table {problem}", path=path, hint="Match the traces again")

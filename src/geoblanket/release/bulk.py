@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Indices
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, reading_parquet, write_table
@@ -28,7 +29,7 @@ from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.release.rule import ReleaseRule
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 
 __all__ = ["RELEASED_SCHEMA", "PerturbSummary", "perturb_traces", "perturb_walks"]
@@ -229,7 +230,7 @@ class _Run:
         """Yield the reports of all steps."""
         hour = pl.col("time").dt.convert_time_zone(self._clock.time_zone).dt.hour().alias("hour")
         rows = self._frame.select("walk", "vehicle", "trip", "step", "time", "place", hour)
-        kept: Ints = np.empty(0, np.int32)
+        kept: Indices = np.empty(0, np.int32)
         done = 0
         lat, lon = (self._bundle.places_e7 * 1e-7).T
         for batch in walk_batches(rows, path=self._path, place_count=len(self._bundle.places_e7)):
@@ -247,7 +248,7 @@ class _Run:
                 place=pl.Series(reported), lat=pl.Series(lat[reported]), lon=pl.Series(lon[reported])
             )
 
-    def _histories(self, places: Ints, before: int, step: Ints) -> Ints:
+    def _histories(self, places: Indices, before: int, step: Indices) -> Indices:
         """Return the places at t, t − 1, ... of the steps after the first `before`, −1 for what is not known."""
         now = np.arange(before, len(places))
         histories = np.empty((len(now), 1 + self._rule.past), np.int32)
@@ -255,7 +256,7 @@ class _Run:
             histories[:, lag] = np.where(step >= lag, places[now - lag], -1)
         return histories
 
-    def _draw(self, histories: Ints, step: Ints, hour: npt.NDArray[np.int8]) -> Ints:
+    def _draw(self, histories: Indices, step: Indices, hour: npt.NDArray[np.int8]) -> Indices:
         regime = np.where(step == 0, len(self._names) - 1, self._of_hour[hour])
         result = np.empty(len(step), np.int32)
         for number, name in enumerate(self._names):

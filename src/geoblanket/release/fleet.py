@@ -18,9 +18,8 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
-from geoblanket.mechanism.bundle.domain import Indices
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
@@ -42,8 +41,6 @@ from geoblanket.release.rule import ReleaseRule
 
 __all__ = ["Fleet", "FleetReports"]
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 _NS_PER_MS: Final = 10**6
 _NEVER: Final = -(1 << 62)

@@ -13,8 +13,8 @@ from numbers import Real
 from typing import Any, Final, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "checked_times_ms",
 ]
 
-Ints = npt.NDArray[np.int64]
 
 _E7: Final = 10**7
 _PLAIN: Final = (float, int)
@@ -151,7 +150,7 @@ def checked_times_ms(time: Any, *, count: int, accepted: tuple[float, float] = _
     return np.broadcast_to(np.floor(milliseconds).astype(np.int64), count)
 
 
-def _numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
+def _numbers(values: Any, name: str) -> Floats:
     try:
         array = np.asarray(values)
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket._arrays import Indices
 from geoblanket.mechanism.history_rule.nearest import COSINE_UNIT, HALF_TURN_E7, squared_distance
 
 __all__ = ["NearestPlace"]

@@ -10,9 +10,8 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket._arrays import Indices, Ints
 from geoblanket.mechanism.history_rule.nearest import cosine
 from geoblanket.release.nearest import NearestPlace
 
@@ -52,7 +51,7 @@ class PlaceRaster:
         self._listed = self._make()
         self._single = self._listed[:, 1] < 0
 
-    def of(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64]) -> Indices:
+    def of(self, lat_e7: Ints, lon_e7: Ints) -> Indices:
         """Return the place nearest to each location in 1e-7 degrees, shape (n,)."""
         cell = self._cell(lat_e7, lon_e7)
         result: Indices = self._listed[cell, 0]
@@ -63,14 +62,14 @@ class PlaceRaster:
             result[index] = self._one.of(int(lat_e7[index]), int(lon_e7[index]))
         return result
 
-    def _cell(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _cell(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
         """Return the number of the cell of each location; the last one stands for all that is beyond the raster."""
         row = np.floor((lat_e7 - self._south) / self._step).astype(np.int64)
         column = np.floor((lon_e7 - self._west) / self._step).astype(np.int64)
         within = (row >= 0) & (row < self._rows) & (column >= 0) & (column < self._columns)
         return np.where(within, row * self._columns + column, len(self._listed) - 1)
 
-    def _compared(self, lat_e7: npt.NDArray[np.int64], lon_e7: npt.NDArray[np.int64], listed: Indices) -> Indices:
+    def _compared(self, lat_e7: Ints, lon_e7: Ints, listed: Indices) -> Indices:
         """Return the nearest of the places that are listed for each location: the same sums as `NearestPlace`."""
         east = (self._places[listed, 1] - lon_e7[:, None]) * cosine(lat_e7.astype(np.float64))[:, None]
         north = self._places[listed, 0] - lat_e7[:, None]

@@ -7,8 +7,8 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Ints
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
 
@@ -54,7 +54,7 @@ class Regimes:
             self._last = (quarter, self._by_hour[local.hour])
         return self._last[1]
 
-    def numbers_at(self, times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def numbers_at(self, times_ms: Ints) -> Ints:
         """Return the same for many times, as numbers into `names`."""
         quarters, which = np.unique(times_ms // _QUARTER_MS, return_inverse=True)
         numbers = [self.names.index(self.at(quarter * _QUARTER_MS)) for quarter in quarters.tolist()]

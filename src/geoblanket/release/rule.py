@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
-from geoblanket.mechanism.bundle.domain import Indices
 from geoblanket.mechanism.bundle.release_tables import ReleaseTable, ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
@@ -69,9 +68,9 @@ class ReleaseRule:
         """
         return self._regime(regime).draw_one(history)
 
-    def outside(self, places: Indices, regime: str) -> npt.NDArray[np.bool_]:
+    def outside(self, places: Indices, regime: str) -> Bools:
         """Return which present places are in no zone of the regime, so that they count as another one."""
-        result: npt.NDArray[np.bool_] = self._regime(regime).stand_in[places] != places
+        result: Bools = self._regime(regime).stand_in[places] != places
         return result
 
     def prepare(self, regimes: Sequence[str]) -> None:
@@ -152,7 +151,7 @@ class _Regime:
         return [int(zone) for zone in self._zone]
 
     @cached_property
-    def _cumulative(self) -> list[npt.NDArray[np.int64]]:
+    def _cumulative(self) -> list[Ints]:
         return [one.weights.cumsum(axis=1) for one in self.tables]
 
     @cached_property

@@ -11,11 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Ints
 
 __all__ = ["Links", "connected_parts"]
 
@@ -30,19 +29,16 @@ _UNEVEN = 0.12
 _REPAIRS = 4
 """How often to go over parts that came out small."""
 
-Labels = npt.NDArray[np.int64]
-Side = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Links:
     """The links of an undirected graph, each once: the nodes at their ends, and their weights (positive integers)."""
 
-    one: npt.NDArray[np.int64]
-    other: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.int64]
+    one: Ints
+    other: Ints
+    weight: Ints
 
-    def inside(self, nodes: npt.NDArray[np.int64], total: int) -> Links:
+    def inside(self, nodes: Ints, total: int) -> Links:
         """Return the links between `nodes`, as positions in `nodes`."""
         position = np.full(total, -1)
         position[nodes] = np.arange(len(nodes))
@@ -50,15 +46,15 @@ class Links:
         kept = (one >= 0) & (other >= 0)
         return Links(one[kept], other[kept], self.weight[kept])
 
-    def components(self, total: int, kept: npt.NDArray[np.bool_] | None = None) -> Labels:
+    def components(self, total: int, kept: Bools | None = None) -> Ints:
         """Return the connected component of each node, by the links where `kept` is true (all if None)."""
         one, other = (self.one, self.other) if kept is None else (self.one[kept], self.other[kept])
         matrix = coo_array((np.ones(len(one), np.int8), (one, other)), shape=(total, total))
-        labels: Labels = connected_components(matrix, directed=False)[1].astype(np.int64)
+        labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
         return labels
 
 
-def connected_parts(links: Links, x: Floats, y: Floats, *, max_size: int) -> Labels:
+def connected_parts(links: Links, x: Floats, y: Floats, *, max_size: int) -> Ints:
     """Return the part of each node: connected, at most `max_size` nodes, and rarely fewer than half as many.
 
     Parameters
@@ -76,7 +72,7 @@ def connected_parts(links: Links, x: Floats, y: Floats, *, max_size: int) -> Lab
     return _grow_small_parts(links, positions, part, max_size)
 
 
-def _halve_all(links: Links, positions: Floats, max_size: int) -> Labels:
+def _halve_all(links: Links, positions: Floats, max_size: int) -> Ints:
     total = len(positions)
     component = links.components(total)
     order = np.argsort(component, kind="stable")
@@ -98,14 +94,14 @@ def _halve_all(links: Links, positions: Floats, max_size: int) -> Labels:
     return part
 
 
-def _cut(links: Links, positions: Floats, *, share: float) -> Side:
+def _cut(links: Links, positions: Floats, *, share: float) -> Bools:
     """Cut a connected graph into two connected sides; return which nodes are on the one that should hold `share`."""
     total = len(positions)
     wanted = min(max(1, round(share * total)), total - 1)
     sides = _straight_sides(positions, wanted)
     # Connecting a side severs fewer links, never more, so the straight lines that sever few come first.
     severed = (sides[:, links.one] != sides[:, links.other]) @ links.weight
-    best: tuple[tuple[float, int], Side] | None = None
+    best: tuple[tuple[float, int], Bools] | None = None
     for number, candidate in enumerate(np.argsort(severed, kind="stable")):
         side = _connect_sides(links, sides[candidate])
         held = int(side.sum())
@@ -123,7 +119,7 @@ def _cut(links: Links, positions: Floats, *, share: float) -> Side:
     return best[1]
 
 
-def _straight_sides(positions: Floats, wanted: int) -> npt.NDArray[np.bool_]:
+def _straight_sides(positions: Floats, wanted: int) -> Bools:
     """Return, for each direction, which nodes are the first `wanted` in that direction; shape (directions, nodes)."""
     angles = 2 * math.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
     along = np.round(np.stack([np.cos(angles), np.sin(angles)], axis=1) @ positions.T, 2)
@@ -133,7 +129,7 @@ def _straight_sides(positions: Floats, wanted: int) -> npt.NDArray[np.bool_]:
     return sides
 
 
-def _connect_sides(links: Links, side: Side) -> Side:
+def _connect_sides(links: Links, side: Bools) -> Bools:
     """Return the nearest thing to `side` of which both it and the rest are connected."""
     component = links.components(len(side), side[links.one] == side[links.other])
     if component.max() == 1:
@@ -144,11 +140,11 @@ def _connect_sides(links: Links, side: Side) -> Side:
     core = component == np.argmax(sizes)
     rest = links.components(len(side), ~core[links.one] & ~core[links.other])
     sizes = np.bincount(rest[~core], minlength=rest.max() + 1)
-    connected: Side = rest != np.argmax(sizes)
+    connected: Bools = rest != np.argmax(sizes)
     return connected
 
 
-def _grow_small_parts(links: Links, positions: Floats, part: Labels, max_size: int) -> Labels:
+def _grow_small_parts(links: Links, positions: Floats, part: Ints, max_size: int) -> Ints:
     """Join parts below half of `max_size` with a neighbour, or share its nodes evenly, where that makes them larger."""
     for _ in range(_REPAIRS):
         sizes = np.bincount(part)
@@ -162,7 +158,7 @@ def _grow_small_parts(links: Links, positions: Floats, part: Labels, max_size: i
     return part
 
 
-def _grow(links: Links, positions: Floats, part: Labels, number: int, max_size: int) -> Labels:
+def _grow(links: Links, positions: Floats, part: Ints, number: int, max_size: int) -> Ints:
     """Return the parts with part `number` made larger, or as they are if that is not possible."""
     sizes = np.bincount(part)
     if not 0 < 2 * sizes[number] < max_size:

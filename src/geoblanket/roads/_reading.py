@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Octets
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.tags import CLASS_SPEEDS_KMH
 
@@ -36,6 +36,6 @@ class RoadsRead(NamedTuple):
     counts: Counts
 
 
-def class_speeds_kmh(road_class: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+def class_speeds_kmh(road_class: Octets) -> Floats:
     """Return the usual free-flow speed of each class (an index into `ROAD_CLASSES`), km/h."""
     return np.array([CLASS_SPEEDS_KMH[name] for name in ROAD_CLASSES], np.float64)[road_class]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from geoblanket._arrays import Bools
 from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["LargestPart", "in_largest_part", "largest_part"]
@@ -34,10 +34,10 @@ def largest_part(graph: RoadGraph) -> LargestPart:
     )
 
 
-def in_largest_part(graph: RoadGraph) -> npt.NDArray[np.bool_]:
+def in_largest_part(graph: RoadGraph) -> Bools:
     """Return which nodes lie in the largest strongly connected part, shape (N,)."""
     adjacency = coo_array((np.ones(graph.edge_count), (graph.sources, graph.targets)), shape=(graph.node_count,) * 2)
     _, part = connected_components(adjacency, directed=True, connection="strong")
     sizes = np.bincount(part)
-    inside: npt.NDArray[np.bool_] = part == part[np.argmax(sizes[part])]
+    inside: Bools = part == part[np.argmax(sizes[part])]
     return inside

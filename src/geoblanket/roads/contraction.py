@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._geodesy import haversine_m
 from geoblanket.roads.graph import RoadGraph, reorder_ragged
 
 __all__ = ["contract"]
@@ -26,18 +26,15 @@ __all__ = ["contract"]
 _SAME_LENGTH_M = 1e-3
 """Both directions of a road have the same length, up to the rounding of sums."""
 
-Indices = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
 
 class _Chains(NamedTuple):
     """Edges in the order in which they follow each other, chain by chain."""
 
-    order: Indices
+    order: Ints
     """Every edge, shape (E,)."""
-    starts: Indices
+    starts: Ints
     """Where in `order` each chain starts, shape (C,)."""
-    ends: Indices
+    ends: Ints
     """Where in `order` each chain ends: one past its last edge, shape (C,)."""
 
 
@@ -54,7 +51,7 @@ def contract(graph: RoadGraph) -> RoadGraph:
     return _merge(graph, _chains(graph, successor, passed), passed)
 
 
-def _successors(graph: RoadGraph) -> Indices:
+def _successors(graph: RoadGraph) -> Ints:
     """Return for each edge the only edge that continues it without turning back, or -1 where there is a choice."""
     nodes = np.arange(graph.node_count)
     out_degree = np.diff(graph.offsets)
@@ -89,7 +86,7 @@ def _successors(graph: RoadGraph) -> Indices:
     return successor
 
 
-def _ring_anchors(graph: RoadGraph, passed: Mask) -> Indices:
+def _ring_anchors(graph: RoadGraph, passed: Bools) -> Ints:
     """Return the first node of each closed ring that no other road touches: a ring needs a place to start."""
     adjacency = coo_array((np.ones(graph.edge_count), (graph.sources, graph.targets)), shape=(graph.node_count,) * 2)
     count, part = connected_components(adjacency, directed=False)
@@ -98,7 +95,7 @@ def _ring_anchors(graph: RoadGraph, passed: Mask) -> Indices:
     return first[~has_junction]
 
 
-def _chains(graph: RoadGraph, successor: Indices, passed: Mask) -> _Chains:
+def _chains(graph: RoadGraph, successor: Ints, passed: Bools) -> _Chains:
     """Order the edges into chains that start and end at nodes that are not `passed`."""
     edges = np.arange(graph.edge_count)
     continued = edges[passed[graph.targets]]
@@ -114,7 +111,7 @@ def _chains(graph: RoadGraph, successor: Indices, passed: Mask) -> _Chains:
     return _Chains(order, starts, np.append(starts[1:], graph.edge_count))
 
 
-def _far_ends_of_loops(graph: RoadGraph, chains: _Chains) -> Indices:
+def _far_ends_of_loops(graph: RoadGraph, chains: _Chains) -> Ints:
     """Return, of each chain that ends where it starts, the inner node farthest from there."""
     junction = graph.sources[chains.order[chains.starts]]
     is_loop = (junction == graph.targets[chains.order[chains.ends - 1]]) & (chains.ends - chains.starts > 1)
@@ -126,11 +123,11 @@ def _far_ends_of_loops(graph: RoadGraph, chains: _Chains) -> Indices:
     far_m[inner == start] = -1.0
     best = np.lexsort((inner, -far_m, np.repeat(np.arange(len(sizes)), sizes)))
     first = np.concatenate([[0], np.cumsum(sizes[is_loop])])[:-1]
-    far_ends: Indices = inner[best[first]].astype(np.int64)
+    far_ends: Ints = inner[best[first]].astype(np.int64)
     return far_ends
 
 
-def _merge(graph: RoadGraph, chains: _Chains, passed: Mask) -> RoadGraph:
+def _merge(graph: RoadGraph, chains: _Chains, passed: Bools) -> RoadGraph:
     """Make one edge of each chain."""
     order, starts = chains.order, chains.starts
     keep = ~passed
@@ -160,7 +157,7 @@ def _mean_speed(graph: RoadGraph, chains: _Chains, length_m: Floats) -> Floats:
     return mean
 
 
-def _merged_shapes(graph: RoadGraph, chains: _Chains) -> tuple[Indices, Floats, Floats]:
+def _merged_shapes(graph: RoadGraph, chains: _Chains) -> tuple[Ints, Floats, Floats]:
     """Return the inner points of each chain: the shapes of its edges and the nodes between them."""
     offsets = graph.shape_offsets + np.arange(graph.edge_count + 1)
     is_node = np.zeros(offsets[-1], bool)

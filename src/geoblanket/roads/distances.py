@@ -18,10 +18,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices
 from geoblanket._processes import count_workers, map_in_order
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 
 __all__ = [
     "Weight",
@@ -130,7 +130,7 @@ def road_distance_blocks(
     dtype: type[np.float64 | np.float32] = np.float64,
     workers: int | None = 1,
     block_bytes: int = _BLOCK_BYTES,
-) -> Iterator[tuple[Ints, Distances]]:
+) -> Iterator[tuple[Indices, Distances]]:
     """Iterate over the rows of `road_distances` some at a time, in the order of `sources`.
 
     Parameters
@@ -161,7 +161,7 @@ def road_distance_blocks(
 
 def shortest_path_nodes(
     graph: RoadGraph, source: int, target: int, *, weight: Weight = "length", limit: float = math.inf
-) -> Ints:
+) -> Indices:
     """Return the nodes of a shortest way from `source` to `target`, both included; empty if there is none.
 
     Parameters
@@ -209,7 +209,7 @@ def weight_matrix(
     return best_edges(tails, heads, values, graph.node_count)
 
 
-def best_edges(tails: Ints, heads: Ints, values: Floats, nodes: int) -> csr_array[np.float64, tuple[int, int]]:
+def best_edges(tails: Indices, heads: Indices, values: Floats, nodes: int) -> csr_array[np.float64, tuple[int, int]]:
     """Return a sparse matrix with the least value of the edges from each tail to each head, self-loops left out."""
     between = np.flatnonzero(tails != heads)
     ends = tails[between].astype(np.int64) * nodes + heads[between]
@@ -224,8 +224,8 @@ def best_edges(tails: Ints, heads: Ints, values: Floats, nodes: int) -> csr_arra
 
 def _search_block(
     matrix: csr_array[np.float64, tuple[int, int]],
-    sources: Ints,
-    targets: Ints | None,
+    sources: Indices,
+    targets: Indices | None,
     limit: float,
     dtype: type[np.float64 | np.float32],
 ) -> Distances:
@@ -234,7 +234,7 @@ def _search_block(
     return chosen.astype(dtype, copy=False)
 
 
-def check_nodes(graph: RoadGraph, nodes: npt.ArrayLike, name: str) -> Ints:
+def check_nodes(graph: RoadGraph, nodes: npt.ArrayLike, name: str) -> Indices:
     """Return node indices as an array, or raise ParameterError if they are not indices of the graph's nodes."""
     nodes = np.asarray(nodes)
     if nodes.ndim != 1 or (len(nodes) and not np.issubdtype(nodes.dtype, np.integer)):

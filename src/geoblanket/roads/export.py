@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arrays import Ints
 from geoblanket._files import atomic_output
 from geoblanket.errors import MissingExtraError
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
@@ -122,18 +122,18 @@ def _node_features(graph: RoadGraph) -> Iterator[tuple[dict[str, Any], dict[str,
         yield {"type": "Point", "coordinates": point}, {"osmid": node}
 
 
-def _street_counts(graph: RoadGraph) -> npt.NDArray[np.int64]:
+def _street_counts(graph: RoadGraph) -> Ints:
     """Return how many streets meet at each node: both directions of a road are one street."""
     roads = graph.one_of_each_road()
     return np.bincount(np.append(graph.sources[roads], graph.targets[roads]), minlength=graph.node_count)
 
 
-def _keys_of_parallel_edges(graph: RoadGraph) -> npt.NDArray[np.int64]:
+def _keys_of_parallel_edges(graph: RoadGraph) -> Ints:
     """Count the edges between the same two nodes from 0; they are neighbours in the graph."""
     starts_pair = np.ones(graph.edge_count, bool)
     starts_pair[1:] = (np.diff(graph.sources) != 0) | (np.diff(graph.targets) != 0)
     edges = np.arange(graph.edge_count)
-    keys: npt.NDArray[np.int64] = edges - edges[starts_pair][np.cumsum(starts_pair) - 1]
+    keys: Ints = edges - edges[starts_pair][np.cumsum(starts_pair) - 1]
     return keys
 
 

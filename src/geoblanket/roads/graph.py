@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
 from geoblanket.errors import InputError
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
@@ -33,8 +33,6 @@ _DTYPES = {
     "speed_m_s": "<f8", "road_class": "|u1", "shape_offsets": "<i8", "shape_lat": "<f8", "shape_lon": "<f8",
 }  # fmt: skip
 
-Ints = npt.NDArray[np.int32]
-
 
 @dataclass(frozen=True, eq=False)
 class RoadGraph:
@@ -43,23 +41,23 @@ class RoadGraph:
     The edges that leave node `i` are `offsets[i]:offsets[i + 1]`. Build one with `RoadGraph.from_edges`.
     """
 
-    node_ids: npt.NDArray[np.int64]
+    node_ids: Ints
     """The source's own node numbers (OpenStreetMap ids), shape (N,)."""
     lat: Floats
     """Latitude of each node, degrees WGS84, shape (N,)."""
     lon: Floats
     """Longitude of each node, degrees WGS84, shape (N,)."""
-    offsets: npt.NDArray[np.int64]
+    offsets: Ints
     """Where each node's outgoing edges start, shape (N + 1,)."""
-    targets: Ints
+    targets: Indices
     """Target node of each edge, shape (E,)."""
     length_m: Floats
     """Length of each edge along the road, metres, shape (E,)."""
     speed_m_s: Floats
     """Free-flow speed of each edge, metres per second, shape (E,)."""
-    road_class: npt.NDArray[np.uint8]
+    road_class: Octets
     """Index of each edge's class in `ROAD_CLASSES`, shape (E,)."""
-    shape_offsets: npt.NDArray[np.int64]
+    shape_offsets: Ints
     """Where each edge's inner geometry points start, shape (E + 1,)."""
     shape_lat: Floats
     """Latitudes of the inner geometry points, without the end nodes, degrees."""
@@ -128,7 +126,7 @@ class RoadGraph:
         return len(self.targets)
 
     @cached_property
-    def sources(self) -> Ints:
+    def sources(self) -> Indices:
         """Source node of each edge, shape (E,)."""
         return np.repeat(np.arange(self.node_count, dtype=np.int32), np.diff(self.offsets))
 
@@ -138,7 +136,7 @@ class RoadGraph:
         return self.length_m / self.speed_m_s
 
     @cached_property
-    def is_one_way(self) -> npt.NDArray[np.bool_]:
+    def is_one_way(self) -> Bools:
         """Whether no edge leads back between the two nodes of an edge, shape (E,)."""
         there = self.sources.astype(np.int64) * self.node_count + self.targets
         back = self.targets.astype(np.int64) * self.node_count + self.sources
@@ -149,15 +147,15 @@ class RoadGraph:
         """SHA-256 of the whole content: two graphs with the same identity are the same graph."""
         return content_hash({"length_model": self.length_model}, self._arrays())
 
-    def keep_nodes(self, keep: npt.NDArray[np.bool_]) -> RoadGraph:
+    def keep_nodes(self, keep: Bools) -> RoadGraph:
         """Return the subgraph of the nodes where `keep` (shape (N,)) is true and of the edges between them."""
         return self._subgraph(keep, keep[self.sources] & keep[self.targets])
 
-    def keep_edges(self, keep: npt.NDArray[np.bool_]) -> RoadGraph:
+    def keep_edges(self, keep: Bools) -> RoadGraph:
         """Return the graph with all its nodes and the edges where `keep` (shape (E,)) is true."""
         return self._subgraph(np.ones(self.node_count, bool), keep)
 
-    def _subgraph(self, keep_nodes: npt.NDArray[np.bool_], keep_edges: npt.NDArray[np.bool_]) -> RoadGraph:
+    def _subgraph(self, keep_nodes: Bools, keep_edges: Bools) -> RoadGraph:
         new_index = np.cumsum(keep_nodes) - 1
         edges = np.flatnonzero(keep_edges)
         shape_offsets, taken = reorder_ragged(self.shape_offsets, edges)
@@ -183,7 +181,7 @@ class RoadGraph:
             np.concatenate([[self.lon[source]], self.shape_lon[inner], [self.lon[target]]]),
         )
 
-    def one_of_each_road(self) -> npt.NDArray[np.int64]:
+    def one_of_each_road(self) -> Ints:
         """Return one edge of each road: edges back and forth of the same length (to 1 cm) are one road."""
         low, high = np.minimum(self.sources, self.targets), np.maximum(self.sources, self.targets)
         order = np.lexsort((self.length_m, high, low))
@@ -191,7 +189,7 @@ class RoadGraph:
         is_first[1:] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0) | (np.diff(self.length_m[order]) > 0.01)
         return np.sort(order[is_first])
 
-    def lines(self) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
+    def lines(self) -> tuple[Ints, Floats, Floats]:
         """Return the whole lines of all edges: offsets of shape (E + 1,), latitudes and longitudes, degrees."""
         return whole_lines(
             self.lat, self.lon, self.sources, self.targets, (self.shape_offsets, self.shape_lat, self.shape_lon)
@@ -252,8 +250,8 @@ def whole_lines(
     lon: Floats,
     sources: npt.NDArray[np.integer[Any]],
     targets: npt.NDArray[np.integer[Any]],
-    shapes: tuple[npt.NDArray[np.int64], Floats, Floats],
-) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
+    shapes: tuple[Ints, Floats, Floats],
+) -> tuple[Ints, Floats, Floats]:
     """Put the end nodes of edges around their inner points: offsets, latitudes and longitudes, degrees."""
     shape_offsets, shape_lat, shape_lon = shapes
     offsets = shape_offsets + 2 * np.arange(len(shape_offsets))
@@ -266,15 +264,13 @@ def whole_lines(
     return offsets, line_lat, line_lon
 
 
-def _is_partition(offsets: npt.NDArray[np.int64], parts: int, total: int) -> bool:
+def _is_partition(offsets: Ints, parts: int, total: int) -> bool:
     return (
         len(offsets) == parts + 1 and offsets[0] == 0 and offsets[-1] == total and bool((np.diff(offsets) >= 0).all())
     )
 
 
-def reorder_ragged(
-    offsets: npt.NDArray[np.int64], order: npt.NDArray[np.intp] | Sequence[int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def reorder_ragged(offsets: Ints, order: Positions | Sequence[int]) -> tuple[Ints, Ints]:
     """Return the offsets of the rows taken in `order`, and the indices of the values they hold."""
     lengths = np.diff(offsets)[order]
     new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -16,10 +16,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import KDTree
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.roads.distances import Weight, check_limit, check_nodes, weight_matrix
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["NearbyNodes", "distances_within", "distances_within_blocks"]
 
@@ -37,18 +37,18 @@ class NearbyNodes:
     ascending.
     """
 
-    sources: Ints
+    sources: Indices
     """The node of each row, shape (S,)."""
-    offsets: npt.NDArray[np.int64]
+    offsets: Ints
     """Where each row starts, shape (S + 1,)."""
-    targets: Ints
+    targets: Indices
     """The nodes within the limit, shape (T,)."""
     distances: Floats
     """Their distances, metres or seconds, shape (T,)."""
-    previous: Ints
+    previous: Indices
     """The node before each target on a shortest way from the row's source; -1 at the source itself."""
 
-    def path(self, row: int, target: int) -> Ints:
+    def path(self, row: int, target: int) -> Indices:
         """Return the nodes of a shortest way from a row's source to `target`; empty if it is not within the limit.
 
         If the table was made with `reverse`, the nodes still start at the source: driving goes the other way.
@@ -98,7 +98,7 @@ def distances_within(
         If the table grows larger than `memory_cap_bytes`.
     """
     rows = check_nodes(graph, sources, "sources")
-    found: list[tuple[npt.NDArray[np.int64], NearbyNodes]] = []
+    found: list[tuple[Ints, NearbyNodes]] = []
     pairs = 0
     for block in distances_within_blocks(graph, rows, limit=limit, weight=weight, reverse=reverse):
         pairs += len(block[1].targets)
@@ -129,7 +129,7 @@ def distances_within_blocks(
     weight: Weight = "length",
     reverse: bool = False,
     block_bytes: int = _BLOCK_BYTES,
-) -> Iterator[tuple[npt.NDArray[np.int64], NearbyNodes]]:
+) -> Iterator[tuple[Ints, NearbyNodes]]:
     """Iterate over the rows of `distances_within`, sources that lie together at a time.
 
     Parameters
@@ -153,10 +153,10 @@ def distances_within_blocks(
 def _search_blocks(
     graph: RoadGraph,
     matrix: csr_array[np.float64, tuple[int, int]],
-    rows: Ints,
+    rows: Indices,
     limit: float,
     block_bytes: int,
-) -> Iterator[tuple[npt.NDArray[np.int64], NearbyNodes]]:
+) -> Iterator[tuple[Ints, NearbyNodes]]:
     if not len(rows):
         return
     # The leaves of a k-d tree, one after the other, are neighbours in space.
@@ -172,7 +172,9 @@ def _search_blocks(
             yield where, _search_part(part, nodes, rows[where], limit)
 
 
-def _search_part(part: csr_array[np.float64, tuple[int, int]], nodes: Ints, sources: Ints, limit: float) -> NearbyNodes:
+def _search_part(
+    part: csr_array[np.float64, tuple[int, int]], nodes: Indices, sources: Indices, limit: float
+) -> NearbyNodes:
     """Search on the subgraph of `nodes` (ascending) from some of them."""
     distances, previous = dijkstra(part, indices=np.searchsorted(nodes, sources), limit=limit, return_predecessors=True)
     row, target = np.nonzero(np.isfinite(distances))

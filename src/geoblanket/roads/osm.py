@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import osmium
 from osmium.filter import TagFilter
 from osmium.osm import NODE, WAY
 
+from geoblanket._arrays import Floats, Ints, Octets
 from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
 from geoblanket._waiting import run_within, seconds_allowed, too_slow
@@ -219,16 +219,14 @@ def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path) -> RoadGraph:
 
 
 class _Edges(NamedTuple):
-    sources: npt.NDArray[np.int64]
-    targets: npt.NDArray[np.int64]
-    road_class: npt.NDArray[np.uint8]
-    speed_kmh: npt.NDArray[np.float64]
+    sources: Ints
+    targets: Ints
+    road_class: Octets
+    speed_kmh: Floats
     duplicates: int
 
 
-def _directed_edges(
-    ways: _Ways, way: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
-) -> _Edges:
+def _directed_edges(ways: _Ways, way: Ints, start: Ints, end: Ints) -> _Edges:
     """Return the edges of the pieces from `start` to `end` of `way`, in each direction that is open."""
     directions = np.asarray(ways.direction)[way]
     forward, backward = directions >= 0, directions <= 0

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from scipy.spatial import KDTree
 
 from geoblanket._arrayfile import content_hash
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, unit_vectors
+from geoblanket._arrays import Floats, Indices, Positions
+from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.roads.graph import ROAD_CLASSES, Ints, RoadGraph
+from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
 __all__ = ["Places", "choose_places"]
 
@@ -28,7 +29,7 @@ _RADIUS_PRECISION_M = 0.1
 class Places:
     """Some nodes of a road graph, and which of them is nearest to a point. Made by `choose_places`."""
 
-    nodes: Ints
+    nodes: Indices
     """The graph's node index of each place, ascending, shape (P,)."""
     lat: Floats
     """Latitude of each place, degrees WGS84, shape (P,)."""
@@ -48,11 +49,11 @@ class Places:
         return content_hash({"roads": self.roads_identity, "spacing_m": self.spacing_m}, {"nodes": self.nodes})
 
     @cached_property
-    def coordinates_e7(self) -> Ints:
+    def coordinates_e7(self) -> Indices:
         """Latitude and longitude of each place as a bundle holds them, in 1e-7 degrees, shape (P, 2)."""
         return np.rint(np.column_stack([self.lat, self.lon]) * 1e7).astype(np.int32)
 
-    def nearest(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> tuple[Ints, Floats]:
+    def nearest(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> tuple[Indices, Floats]:
         """Return the nearest place of each point by great-circle distance; of equally near ones, the first.
 
         Parameters
@@ -120,7 +121,7 @@ class Places:
     def _tree(self) -> KDTree:
         return KDTree(unit_vectors(self.lat, self.lon))
 
-    def _nearest(self, points: Floats) -> tuple[Ints, Floats]:
+    def _nearest(self, points: Floats) -> tuple[Indices, Floats]:
         """Return the nearest place of each unit vector, and the straight line to it on the unit sphere."""
         chords, found = (np.asarray(part) for part in self._tree.query(points, k=2))
         place, chord = found[:, 0].astype(np.int32), chords[:, 0]
@@ -167,7 +168,7 @@ def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:
     )
 
 
-def _thin(graph: RoadGraph, spacing_m: float) -> Ints:
+def _thin(graph: RoadGraph, spacing_m: float) -> Indices:
     points = unit_vectors(graph.lat, graph.lon)
     tree = KDTree(points)
     reach = 2 * math.sin(min(spacing_m / (2 * EARTH_RADIUS_M), math.pi / 2)) - _SAME_DISTANCE
@@ -180,7 +181,7 @@ def _thin(graph: RoadGraph, spacing_m: float) -> Ints:
     return np.flatnonzero(taken).astype(np.int32)
 
 
-def _by_importance(graph: RoadGraph) -> npt.NDArray[np.intp]:
+def _by_importance(graph: RoadGraph) -> Positions:
     """Return all nodes, those on important roads first."""
     main = [name.removesuffix("_link") for name in ROAD_CLASSES]
     rank = np.array([ROAD_CLASSES.index(name) for name in main])[graph.road_class]

@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.errors import ParameterError
-from geoblanket.roads.graph import Ints
 
 __all__ = ["PORTO_REGIONS", "ROME_REGIONS", "RegionGrid"]
 
@@ -52,7 +51,7 @@ class RegionGrid:
     def __len__(self) -> int:
         return self.rows * self.columns
 
-    def region(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> Ints:
+    def region(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> Indices:
         """Return the region of each point (degrees), -1 outside the box; also for points that are not a number."""
         row = _cell(self._row_edges, np.asarray(lat, np.float64))
         column = _cell(self._column_edges, np.asarray(lon, np.float64))
@@ -84,7 +83,7 @@ class RegionGrid:
         return region
 
 
-def _cell(edges: Floats, values: Floats) -> npt.NDArray[np.int64]:
+def _cell(edges: Floats, values: Floats) -> Ints:
     """Return the interval between edges in which each value lies, -1 outside."""
     cell = np.searchsorted(edges, values, side="right") - 1
     cell = np.where(values == edges[-1], len(edges) - 2, cell)

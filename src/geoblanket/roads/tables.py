@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats, Ints, Octets
+from geoblanket._geodesy import haversine_m
 from geoblanket._unpacking import UNPACKED_BY_POLARS, open_unpacked
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
@@ -41,7 +41,7 @@ _MOST_COLUMNS = 1000
 _LONGEST_M = 20_100_000.0
 """No two points on Earth are farther apart; also keeps infinity out, metres."""
 
-Lines = tuple[npt.NDArray[np.int64], Floats, Floats]
+Lines = tuple[Ints, Floats, Floats]
 """Points of edges: where each edge's points start, latitudes, longitudes."""
 
 
@@ -160,7 +160,7 @@ def _refuse_first(table: RoadTable, wrong: pl.Series, problem: str, hint: str | 
         raise InputError(problem, path=table.path, row=rows[0], hint=hint)
 
 
-def _whole_numbers(table: RoadTable, column: str) -> npt.NDArray[np.int64]:
+def _whole_numbers(table: RoadTable, column: str) -> Ints:
     values = table.frame[column].str.strip_chars().cast(pl.Int64, strict=False)
     _refuse_first(table, values.is_null(), f"has no whole number of 64 bits as {column}")
     return values.to_numpy()
@@ -172,10 +172,10 @@ def _numbers(table: RoadTable, column: str, *, lowest: float, highest: float, pr
     return values.to_numpy()
 
 
-def _node_indices(edges: RoadTable, column: str, node_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _node_indices(edges: RoadTable, column: str, node_ids: Ints) -> Ints:
     wanted = _whole_numbers(edges, column)
     order = np.argsort(node_ids)
-    found: npt.NDArray[np.int64] = order[np.searchsorted(node_ids, wanted, sorter=order).clip(max=len(node_ids) - 1)]
+    found: Ints = order[np.searchsorted(node_ids, wanted, sorter=order).clip(max=len(node_ids) - 1)]
     _refuse_first(
         edges,
         pl.Series(node_ids[found] != wanted),
@@ -195,7 +195,7 @@ def _lengths(edges: RoadTable, lines: Lines) -> tuple[Floats, LengthModel]:
     return np.add.reduceat(step_m, offsets[:-1]), "sphere"
 
 
-def _classes(edges: pl.DataFrame, counts: Counts) -> npt.NDArray[np.uint8]:
+def _classes(edges: pl.DataFrame, counts: Counts) -> Octets:
     """Return the class of each edge, and count those that are none of ours."""
     if "highway" not in edges.columns:
         counts.assumed["class_unknown"] += edges.height
@@ -207,7 +207,7 @@ def _classes(edges: pl.DataFrame, counts: Counts) -> npt.NDArray[np.uint8]:
     return texts.replace_strict({text: each.number for text, each in found.items()}, return_dtype=pl.UInt8).to_numpy()
 
 
-def _speeds_kmh(edges: pl.DataFrame, road_class: npt.NDArray[np.uint8], counts: Counts) -> Floats:
+def _speeds_kmh(edges: pl.DataFrame, road_class: Octets, counts: Counts) -> Floats:
     """Return the speed of each edge in km/h: its own where it has one, else that of its class."""
     speeds = class_speeds_kmh(road_class)
     if "speed" not in edges.columns:

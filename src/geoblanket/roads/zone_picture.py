@@ -5,13 +5,13 @@ from __future__ import annotations
 import colorsys
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy.ndimage import distance_transform_edt
 
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import map_figure
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import Zones
@@ -68,7 +68,7 @@ def draw_zones(axes: Axes, graph: RoadGraph, places: Places, zones: Zones) -> No
     axes.imshow(image, extent=(west, east, south, north), origin="lower", aspect=axes.get_aspect(), zorder=0)
 
 
-def colour_numbers(count: int, neighbours: Ints) -> npt.NDArray[np.int64]:
+def colour_numbers(count: int, neighbours: Indices) -> Ints:
     """Give each of `count` zones a number from 0 that differs from its neighbours', using the first few evenly.
 
     Zones with many neighbours choose first, each the number least used so far that is free.
@@ -101,14 +101,14 @@ def _colour(number: int) -> tuple[float, float, float]:
     return colorsys.hls_to_rgb(number * 0.618 % 1, 0.72, 0.5)
 
 
-def _middles(start: float, stop: float, count: int) -> npt.NDArray[np.float64]:
+def _middles(start: float, stop: float, count: int) -> Floats:
     """Return the middles of `count` equal intervals."""
     return start + (np.arange(count) + 0.5) * (stop - start) / count
 
 
 def _road_pixels(
     graph: RoadGraph, *, south: float, west: float, pixel: tuple[float, float], shape: tuple[int, int]
-) -> npt.NDArray[np.bool_]:
+) -> Bools:
     """Return which pixels of an image a road passes; a pixel is so many degrees of latitude and longitude."""
     offsets, lat, lon = graph.lines()
     row, column = (lat - south) / pixel[0], (lon - west) / pixel[1]
@@ -125,7 +125,7 @@ def _road_pixels(
     return road
 
 
-def _borders(zone: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def _borders(zone: Ints) -> tuple[Indices, Bools]:
     """Return the pairs of zones that meet in the image, and the pixels on one side of where they do."""
     border = np.zeros(zone.shape, dtype=bool)
     pairs = []

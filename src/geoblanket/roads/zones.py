@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arrayfile import content_hash
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, unit_vectors
+from geoblanket._arrays import Floats, Indices, Ints, Positions
+from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
 from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads._bisection import Links, connected_parts
 from geoblanket.roads.distances import best_edges
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
 __all__ = ["ZONES_SCHEMA", "Zones", "is_connected", "partition_zones", "read_zones", "write_zones"]
@@ -54,12 +54,12 @@ class Zones:
     in which nodes are listed.
     """
 
-    zone: Ints
+    zone: Indices
     """The zone of each place, shape (P,)."""
     ids: tuple[str, ...]
     """A name of each zone that depends only on the node numbers and coordinates of its places: 16 hexadecimal digits.
     A zone that is the same after the roads were imported again keeps it, whatever its number."""
-    neighbours: Ints
+    neighbours: Indices
     """The pairs of zones that a road connects, the lower number first, ascending, shape (pairs, 2)."""
     max_places: int
     """The largest number of places that a zone was allowed to have."""
@@ -75,11 +75,11 @@ class Zones:
         return content_hash({"places": self.places_identity}, {"zone": self.zone})
 
     @cached_property
-    def sizes(self) -> npt.NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Number of places in each zone, shape (Z,)."""
         return np.bincount(self.zone, minlength=len(self)).astype(np.int64)
 
-    def members(self, zone: int) -> Ints:
+    def members(self, zone: int) -> Indices:
         """Return the places of a zone, ascending."""
         if not 0 <= zone < len(self):
             raise ParameterError(f"The zone must be from 0 to {len(self) - 1}. Got {zone} instead.")
@@ -87,7 +87,7 @@ class Zones:
         return order[ends[zone] : ends[zone + 1]]
 
     @cached_property
-    def _by_zone(self) -> tuple[Ints, npt.NDArray[np.int64]]:
+    def _by_zone(self) -> tuple[Indices, Ints]:
         order = np.argsort(self.zone, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(self.sizes)])
 
@@ -135,7 +135,7 @@ def is_connected(graph: RoadGraph, places: Places, zones: Zones) -> bool:
     return int(pieces.max()) + 1 == len(zones)
 
 
-def _ordered_links(graph: RoadGraph, places: Places) -> tuple[npt.NDArray[np.intp], Links]:
+def _ordered_links(graph: RoadGraph, places: Places) -> tuple[Positions, Links]:
     """Return the order of the places by the source's node numbers, and which neighbour which, in that order.
 
     Everything that is decided in this order does not depend on how the nodes happen to be listed.
@@ -172,7 +172,7 @@ def _flat(lat: Floats, lon: Floats) -> tuple[Floats, Floats]:
     return EARTH_RADIUS_M * (points @ east), EARTH_RADIUS_M * (points @ north)
 
 
-def _zone_ids(graph: RoadGraph, places: Places, zone: Ints) -> tuple[str, ...]:
+def _zone_ids(graph: RoadGraph, places: Places, zone: Indices) -> tuple[str, ...]:
     table = np.rec.fromarrays([graph.node_ids[places.nodes], places.lat, places.lon])
     order = np.lexsort((places.lon, places.lat, graph.node_ids[places.nodes], zone))
     groups = np.split(order, np.flatnonzero(np.diff(zone[order])) + 1)
@@ -236,7 +236,7 @@ def read_zones(path: str | Path, places: Places) -> Zones:
     return zones
 
 
-def _pairs(values: list[Any], count: int) -> Ints | None:
+def _pairs(values: list[Any], count: int) -> Indices | None:
     """Return pairs of zones, of which there are `count`, shape (L, 2); None if the values are something else."""
     for pair in values:
         if type(pair) is not list or len(pair) != 2:

@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats, Indices
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.domain import Indices
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.history_rule.history_table import HistoryTable

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial import KDTree, Voronoi
 
-from geoblanket._geodesy import Floats, local_degrees, local_metres
-from geoblanket.mechanism.bundle.domain import Indices
+from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._geodesy import local_degrees, local_metres
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
 __all__ = ["PlaceCells", "roads_geojson"]
@@ -34,7 +33,7 @@ def roads_geojson(graph: RoadGraph) -> bytes:
     return _encoded(features)
 
 
-def _rank_of_class() -> npt.NDArray[np.int64]:
+def _rank_of_class() -> Ints:
     main = [name.removesuffix("_link") for name in ROAD_CLASSES]
     return np.array([next((rank for rank, names in enumerate(_RANKS) if name in names), len(_RANKS)) for name in main])
 

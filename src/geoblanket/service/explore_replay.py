@@ -13,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
+from geoblanket._arrays import Indices
 from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import MismatchError, RefusedError
-from geoblanket.mechanism.bundle.domain import Indices
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
 from geoblanket.errors import InputError, MismatchError

@@ -12,15 +12,13 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, haversine_m
+from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 
 __all__ = ["find_jumps"]
 
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
-_Track: TypeAlias = tuple[Integers, Floats, Floats]
+_Track: TypeAlias = tuple[Ints, Floats, Floats]
 
 GPS_ERROR_M = 50.0
 """A step may be this much longer than the speed limit allows: between two points in one second, GPS noise alone
@@ -35,9 +33,7 @@ LOOK_BACK = 20
 _DEGREE_M = np.radians(1.0) * EARTH_RADIUS_M
 
 
-def find_jumps(
-    time_us: Integers, lat: Floats, lon: Floats, starts: Booleans, *, max_speed_m_s: float
-) -> tuple[Booleans, Booleans]:
+def find_jumps(time_us: Ints, lat: Floats, lon: Floats, starts: Bools, *, max_speed_m_s: float) -> tuple[Bools, Bools]:
     """Find the points to drop and the places to cut so that no impossible step remains.
 
     Parameters
@@ -82,7 +78,7 @@ def find_jumps(
     return keep, cut
 
 
-def _best_chain(sizes: list[int], reachable: Booleans) -> list[tuple[int, bool]]:
+def _best_chain(sizes: list[int], reachable: Bools) -> list[tuple[int, bool]]:
     """Return the runs of one trip to keep, each with whether the trip is cut before it.
 
     `reachable[i, lag]` tells whether run i may follow run i - lag without a cut.
@@ -109,7 +105,7 @@ def _best_chain(sizes: list[int], reachable: Booleans) -> list[tuple[int, bool]]
     return chain
 
 
-def _impossible_next_steps(time_us: Integers, lat: Floats, lon: Floats, max_speed_m_s: float) -> Booleans:
+def _impossible_next_steps(time_us: Ints, lat: Floats, lon: Floats, max_speed_m_s: float) -> Bools:
     """Tell for each point whether the step that leads to it is impossible."""
     jumps = np.zeros(time_us.size, dtype=bool)
     # Along a parallel and a meridian is never shorter than the great circle, and much quicker to compute.
@@ -120,7 +116,7 @@ def _impossible_next_steps(time_us: Integers, lat: Floats, lon: Floats, max_spee
     return jumps
 
 
-def _impossible(track: _Track, here: Integers, there: Integers, max_speed_m_s: float) -> Booleans:
+def _impossible(track: _Track, here: Ints, there: Ints, max_speed_m_s: float) -> Bools:
     """Tell for each pair of positions whether the way from here to there is impossible."""
     time_us, lat, lon = track
     seconds = (time_us[there] - time_us[here]) / 1e6

@@ -9,15 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.traces._jumps import find_jumps
 from geoblanket.traces.summary import Tally
 
 __all__ = ["Cleaning", "Points", "clean"]
-
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +74,9 @@ class Points(NamedTuple):
         Degrees WGS84.
     """
 
-    stream: Integers
-    row: Integers
-    time_us: Integers
+    stream: Ints
+    row: Ints
+    time_us: Ints
     lat: Floats
     lon: Floats
 
@@ -87,12 +84,12 @@ class Points(NamedTuple):
         """Return some of the points, by a mask or by positions."""
         return Points(*(column[which] for column in self))
 
-    def keep(self, mask: Booleans) -> Points:
+    def keep(self, mask: Bools) -> Points:
         """Return the points where `mask` is true, without copying if that is all of them."""
         return self if mask.all() else self.take(mask)
 
 
-def clean(points: Points, cleaning: Cleaning) -> tuple[Points, Integers, Tally]:
+def clean(points: Points, cleaning: Cleaning) -> tuple[Points, Ints, Tally]:
     """Clean points.
 
     Returns
@@ -116,20 +113,20 @@ def clean(points: Points, cleaning: Cleaning) -> tuple[Points, Integers, Tally]:
     return points, np.cumsum(starts) - 1, tally
 
 
-def _drop(points: Points, unwanted: Booleans, rule: str, tally: Tally) -> Points:
+def _drop(points: Points, unwanted: Bools, rule: str, tally: Tally) -> Points:
     tally.count(rule, points.row[unwanted])
     return points.keep(~unwanted)
 
 
-def _impossible(points: Points) -> Booleans:
+def _impossible(points: Points) -> Bools:
     lat, lon = points.lat, points.lon
-    possible: Booleans = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0) & ((lat != 0.0) | (lon != 0.0))
+    possible: Bools = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0) & ((lat != 0.0) | (lon != 0.0))
     return ~possible
 
 
-def _same_stream(points: Points) -> Booleans:
+def _same_stream(points: Points) -> Bools:
     """Tell for each point but the first whether it is in the stream of the one before."""
-    same: Booleans = points.stream[1:] == points.stream[:-1]
+    same: Bools = points.stream[1:] == points.stream[:-1]
     return same
 
 
@@ -158,21 +155,21 @@ def _drop_duplicates(points: Points, tally: Tally) -> Points:
     return points.keep(~repeated)
 
 
-def _gaps(points: Points, cleaning: Cleaning) -> Booleans:
+def _gaps(points: Points, cleaning: Cleaning) -> Bools:
     """Tell for each point but the first whether the time since the one before is a gap."""
     if cleaning.max_gap_s is None:
         return np.zeros(max(points.row.size - 1, 0), dtype=bool)
-    gaps: Booleans = np.diff(points.time_us) > cleaning.max_gap_s * 1e6
+    gaps: Bools = np.diff(points.time_us) > cleaning.max_gap_s * 1e6
     return gaps
 
 
-def _starts(points: Points) -> Booleans:
+def _starts(points: Points) -> Bools:
     starts = np.ones(points.row.size, dtype=bool)
     starts[1:] = ~_same_stream(points)
     return starts
 
 
-def _drop_jumps(points: Points, cleaning: Cleaning, tally: Tally) -> tuple[Points, Booleans]:
+def _drop_jumps(points: Points, cleaning: Cleaning, tally: Tally) -> tuple[Points, Bools]:
     """Drop points that jump away; also return where the trip is to be cut instead."""
     if cleaning.max_speed_m_s is None:
         return points, np.zeros(points.row.size, dtype=bool)
@@ -183,7 +180,7 @@ def _drop_jumps(points: Points, cleaning: Cleaning, tally: Tally) -> tuple[Point
     return _drop(points, ~keep, "jump", tally), cut[keep]
 
 
-def _cut_at_gaps(points: Points, cut: Booleans, cleaning: Cleaning, tally: Tally) -> Booleans:
+def _cut_at_gaps(points: Points, cut: Bools, cleaning: Cleaning, tally: Tally) -> Bools:
     """Return where trips begin."""
     starts = _starts(points) | cut
     gaps = np.zeros(points.row.size, dtype=bool)
@@ -192,7 +189,7 @@ def _cut_at_gaps(points: Points, cut: Booleans, cleaning: Cleaning, tally: Tally
     return starts | gaps
 
 
-def _drop_short_trips(points: Points, starts: Booleans, cleaning: Cleaning, tally: Tally) -> tuple[Points, Booleans]:
+def _drop_short_trips(points: Points, starts: Bools, cleaning: Cleaning, tally: Tally) -> tuple[Points, Bools]:
     first = np.flatnonzero(starts)
     sizes = np.diff(first, append=starts.size)
     duration_us = points.time_us[first + sizes - 1] - points.time_us[first]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from geoblanket._arrays import Ints
 
 __all__ = ["CHANGES", "DROPS", "ImportSummary", "RuleCount", "Tally", "file_row"]
 
-Integers = npt.NDArray[np.int64]
 
 FIRST_ROWS = 5
 """How many offending rows a summary names for each rule."""
@@ -71,7 +71,7 @@ class RuleCount:
 class Tally(dict[str, RuleCount]):
     """What each rule touched."""
 
-    def count(self, rule: str, rows: Integers, *, points: int | None = None) -> None:
+    def count(self, rule: str, rows: Ints, *, points: int | None = None) -> None:
         """Count the points that a rule touched by the rows (`file_row`) that hold them; repeated rows count once."""
         if rows.size:
             distinct = np.unique(rows)

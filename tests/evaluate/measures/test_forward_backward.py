@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.measures.forward_backward import place_posteriors, prior_posteriors
 from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from tests.evaluate.measures.test_mobility_model import dense
-from tests.evaluate.walking import COUNTS, ZONE, Floats, random_channel, rows_of
+from tests.evaluate.walking import COUNTS, ZONE, random_channel, rows_of
 
 
 def by_enumeration(model: MobilityModel, likelihood: Floats) -> Floats:

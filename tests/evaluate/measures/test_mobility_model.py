@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from geoblanket._arrays import Bools, Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from tests.build.worlds import no_steps
-from tests.evaluate.walking import COUNTS, TOWN, TRAINING, ZONE, Floats, random_channel, rows_of
+from tests.evaluate.walking import COUNTS, TOWN, TRAINING, ZONE, random_channel, rows_of
 
 ROWS = rows_of("none")
 APART = haversine_m(TOWN.lat[ZONE][:, None], TOWN.lon[ZONE][:, None], TOWN.lat[ZONE], TOWN.lon[ZONE]) / 1000
@@ -21,7 +21,7 @@ def dense(model: MobilityModel) -> Floats:
     return table
 
 
-def witten_bell(chosen: npt.NDArray[np.bool_], fallback: Floats) -> Floats:
+def witten_bell(chosen: Bools, fallback: Floats) -> Floats:
     """Where steps lead: the places of the zone, and elsewhere."""
     seen = np.array([np.count_nonzero(TRAINING.next_place[chosen] == place) for place in ZONE], np.float64)
     seen = np.append(seen, np.count_nonzero(chosen) - seen.sum())

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from geoblanket._arrays import Floats
 from geoblanket.build.held_out import measure
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError, ParameterError
@@ -14,7 +15,7 @@ from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.evaluate.measures.tracking import Attack, Tracking, find_runs, track, track_over_time
 from geoblanket.mobility.histories import Steps
 from tests.evaluate.measures.test_mobility_model import dense
-from tests.evaluate.walking import COUNTS, TOWN, ZONE, Floats, present, random_channel, rows_of, wandering
+from tests.evaluate.walking import COUNTS, TOWN, ZONE, present, random_channel, rows_of, wandering
 
 HELD_OUT = wandering(TOWN, vehicles=60, length=40, seed=1)
 HERE = HELD_OUT.where(np.isin(HELD_OUT.histories[:, 0], ZONE))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.problem import Problem
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.baselines.exponential import exponential
 from geoblanket.mechanism.problem import Problem
@@ -56,6 +56,6 @@ def test_rows_that_are_never_told_apart_allow_any_scale() -> None:
 
 
 @pytest.mark.parametrize("distance", [np.ones((2, 3)), -np.ones((2, 2)), np.full((2, 2), np.nan)])
-def test_distances_to_outputs_are_checked(distance: npt.NDArray[np.float64]) -> None:
+def test_distances_to_outputs_are_checked(distance: Floats) -> None:
     with pytest.raises(ParameterError, match="output_distance_km"):
         exponential(line(2), distance)

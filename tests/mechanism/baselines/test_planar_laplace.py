@@ -3,17 +3,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.spatial import cKDTree
 from scipy.special import lambertw
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.baselines.planar_laplace import planar_laplace
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import Plane, line, plane
-
-Floats = npt.NDArray[np.float64]
 
 
 def drawn(case: Plane, row: int, draws: int) -> Floats:

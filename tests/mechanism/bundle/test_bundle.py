@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.picture import draw_bundle
@@ -85,7 +85,7 @@ def test_distances_beyond_32_bits_and_pairs_never_compared_are_kept(tmp_path: Pa
 
 
 def test_the_domain_does_not_change_with_epsilon_and_does_with_a_place(tmp_path: Path) -> None:
-    def domain(mechanism: Mechanism, places: npt.NDArray[np.int32]) -> str:
+    def domain(mechanism: Mechanism, places: Indices) -> str:
         return save_bundle(tmp_path / "a.bundle", [located(mechanism)], version=1, places_e7=places)
 
     moved = PLACES_E7.copy()
@@ -121,7 +121,7 @@ def test_parts_without_a_chain_between_them_are_told(tmp_path: Path) -> None:
     assert "In 1 mechanism(s) no chain joins all rows: between the parts nothing is promised." in text
 
 
-def with_history(weight: float, distance_mm: npt.NDArray[np.int64], rows: list[int] | None = None) -> BundledMechanism:
+def with_history(weight: float, distance_mm: Ints, rows: list[int] | None = None) -> BundledMechanism:
     """Constant rows for the histories (0, 0), (1, 0), (0, 1), so that only distances matter."""
     mechanism = Mechanism.verified(
         np.full((len(distance_mm), 1), 2**62), distance_mm=distance_mm, epsilon_micro=10**6, eta_mm=2**63 - 2

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.policy import ANYTHING, DEFAULT_POLICY, Policy
 from geoblanket.mechanism.problem import NEVER_MM
@@ -21,7 +21,7 @@ class Table:
     epsilon_micro: int = 2_000_000
     eta_mm: int = 5_000_000
     history_weights_micro: tuple[int, ...] = (1_000_000, 500_000)
-    histories: npt.NDArray[np.int32] = field(default_factory=lambda: np.arange(5, dtype=np.int32)[:, None])
+    histories: Indices = field(default_factory=lambda: np.arange(5, dtype=np.int32)[:, None])
 
 
 SOUND = Table()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull, cKDTree
 
+from geoblanket._arrays import Indices
 from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.mechanism.bundle.zone_facts import snapping_radius_m, zone_facts
 
@@ -21,15 +22,15 @@ class Table:
     zone: str
     regime: str
     eta_mm: int
-    histories: npt.NDArray[np.int32]
+    histories: Indices
 
 
-def places_e7(metres: npt.ArrayLike) -> npt.NDArray[np.int32]:
+def places_e7(metres: npt.ArrayLike) -> Indices:
     """Places at metres north and east of a point."""
     north, east = np.asarray(metres, float).T
     lat = LAT_E7 + north * METRE_E7
     lon = LON_E7 + east * METRE_E7 / np.cos(np.radians(LAT_E7 * 1e-7))
-    result: npt.NDArray[np.int32] = np.rint(np.column_stack([lat, lon])).astype(np.int32)
+    result: Indices = np.rint(np.column_stack([lat, lon])).astype(np.int32)
     return result
 
 

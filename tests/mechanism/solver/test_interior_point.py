@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from geoblanket import _lapack
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.interior_point import Iterate, Search
 from geoblanket.mechanism.solver.newton import pool
-from tests.mechanism.problems import Floats, grid_problem
+from tests.mechanism.problems import grid_problem
 
 
 def grid(side: int) -> tuple[Cone, Floats]:

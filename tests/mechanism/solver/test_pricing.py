@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.pricing import Pricer, push
-from tests.mechanism.problems import Floats, grid_problem, random_problem
+from tests.mechanism.problems import grid_problem, random_problem
 
 
 def true_price(cone: Cone, reduced: Floats, weight: Floats) -> float:

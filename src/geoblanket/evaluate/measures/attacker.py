@@ -20,14 +20,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats, Ints
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
 
 __all__ = ["Cases", "Inference", "attack_report", "zone_distance_km"]
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,15 @@ class Inference:
 class Cases:
     """What may be true, how probably, and what the attacker knows of it anyway."""
 
-    row: Indices
+    row: Ints
     """The row of the mechanism that each case uses, shape (N,)."""
-    place: Indices
+    place: Ints
     """Its present place, as a position in the zone, shape (N,)."""
     weight: Floats
     """How probable it is, shape (N,); sums to 1."""
-    known: Indices
+    known: Ints
     """The label that the attacker knows it by beforehand, counted from 0, shape (N,)."""
-    labels: Indices
+    labels: Ints
     """The earlier places that each label stands for, shape (L, how many are known)."""
 
     @classmethod

@@ -13,15 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["WorstPair", "effective_epsilon", "worst_pair"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _RELATIVE_ERROR: Final = 2.0**-48
 _ZERO: Final = 2.0**-600
@@ -91,7 +89,7 @@ def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
     )
 
 
-def _largest_excess(weights: Ints, reciprocal: Floats, row: int, others: npt.NDArray[np.intp]) -> Floats:
+def _largest_excess(weights: Ints, reciprocal: Floats, row: int, others: Positions) -> Floats:
     """Return, for each other row, the largest ratio over outputs minus 1."""
     step = max(1, _BLOCK // weights.shape[1])
     result = np.empty(len(others))

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
-from geoblanket.evaluate.measures.mobility_model import Indices, MobilityModel
+from geoblanket.evaluate.measures.mobility_model import MobilityModel
 
 __all__ = ["Posteriors", "place_posteriors", "prior_posteriors"]
 
@@ -66,7 +66,7 @@ def prior_posteriors(model: MobilityModel, steps: int) -> Floats:
     return place_posteriors(model, np.ones((len(model), 1)), np.zeros((steps, 1), np.int64)).smoothed[:, :, 0]
 
 
-def _run(model: MobilityModel, emission: Floats, reports: Indices, filtered: Floats, smoothed: Floats) -> None:
+def _run(model: MobilityModel, emission: Floats, reports: Ints, filtered: Floats, smoothed: Floats) -> None:
     """Fill in the posteriors of a batch, shapes (T, P, B)."""
     steps, sequences = reports.shape
     forward = np.empty((steps, len(model), sequences))

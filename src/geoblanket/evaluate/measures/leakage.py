@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats
 from geoblanket.errors import ParameterError
 
 __all__ = ["Leakage", "place_channel", "posterior_leakage", "same_past"]
@@ -47,7 +47,7 @@ def posterior_leakage(
     distance_km: npt.ArrayLike,
     *,
     eta_km: float = math.inf,
-    pairs: npt.NDArray[np.bool_] | None = None,
+    pairs: Bools | None = None,
 ) -> Leakage:
     """Return the posterior leakage of a mechanism.
 
@@ -119,7 +119,7 @@ def place_channel(
     return channel, mass.astype(np.float64)
 
 
-def same_past(histories: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+def same_past(histories: npt.ArrayLike) -> Bools:
     """Return which pairs of rows have the same past, for the paper's leakage where the past is known; shape (S, S).
 
     Parameters
@@ -129,5 +129,5 @@ def same_past(histories: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """
     past = np.asarray(histories)[:, 1:]
     _, label = np.unique(past, axis=0, return_inverse=True)
-    same: npt.NDArray[np.bool_] = label.ravel()[:, None] == label.ravel()
+    same: Bools = label.ravel()[:, None] == label.ravel()
     return same

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, hstack
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats, Ints
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mobility.histories import HistoryCounts
@@ -28,7 +29,6 @@ from geoblanket.mobility.next_places import backed_off
 
 __all__ = ["MobilityModel"]
 
-Indices = npt.NDArray[np.int64]
 Sparse = csr_array[Any, tuple[int, int]]
 
 _TYPICAL_KM: Final = 0.3
@@ -47,9 +47,9 @@ class MobilityModel:
     present place. Kept apart, they have a small part of the entries of their sum.
     """
 
-    zone: Indices
+    zone: Ints
     """The places of the zone, ascending, shape (P,)."""
-    states: Indices
+    states: Ints
     """The place at t, and t − 1 if the model has a memory, of each state, shape (N, 1 or 2)."""
     start: Floats
     """How probable each state is at any time, shape (N,)."""
@@ -109,7 +109,7 @@ class MobilityModel:
         return int(self.states.shape[1]) - 1
 
     @cached_property
-    def present(self) -> Indices:
+    def present(self) -> Ints:
         """The position in the zone of each state's present place, shape (N,)."""
         return np.searchsorted(self.zone, self.states[:, 0]).astype(np.int64)
 
@@ -157,7 +157,7 @@ class MobilityModel:
         return own, csr_array(self.leave.T), csr_array(self.back.T)
 
 
-def _position(states: Indices, asked: Indices) -> Indices:
+def _position(states: Ints, asked: Ints) -> Ints:
     """Return the position of each history among the states, which are in order; all must be there."""
     base = max(int(states.max(initial=0)), int(asked.max(initial=0))) + 1
     powers = base ** np.arange(states.shape[1])[::-1]
@@ -178,7 +178,7 @@ def _near(rows: ZoneRows) -> Sparse:
     return csr_array(np.column_stack([weight, np.zeros(len(weight))]))
 
 
-def _transitions(zone: Indices, states: Indices, steps: Sparse, by_place: Floats) -> tuple[Sparse, Sparse, Sparse]:
+def _transitions(zone: Ints, states: Ints, steps: Sparse, by_place: Floats) -> tuple[Sparse, Sparse, Sparse]:
     """Return what pairs have themselves, the share of their present place, and where that leads."""
     count, places = len(states), len(zone)
     present = np.searchsorted(zone, states[:, 0])
@@ -201,7 +201,7 @@ def _transitions(zone: Indices, states: Indices, steps: Sparse, by_place: Floats
     return own, csr_array(mixed[:, places + 1 :]), back
 
 
-def _start(present: Indices, of_seen: Indices, seen: HistoryCounts) -> Floats:
+def _start(present: Ints, of_seen: Ints, seen: HistoryCounts) -> Floats:
     mass = np.bincount(of_seen, seen.count, len(present)) + _PSEUDO_COUNT / np.bincount(present)[present]
     start: Floats = mass / mass.sum()
     return start

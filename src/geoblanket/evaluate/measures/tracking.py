@@ -19,13 +19,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.evaluate.measures.attacker import zone_distance_km
 from geoblanket.evaluate.measures.forward_backward import place_posteriors, prior_posteriors
-from geoblanket.evaluate.measures.mobility_model import Indices, MobilityModel
+from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.mobility.histories import Steps
 
 __all__ = ["Attack", "Tracking", "find_runs", "track", "track_over_time"]
@@ -76,7 +76,7 @@ class Tracking:
         return cls(parts[0].reports, smoothed, filtered, prior)
 
 
-def find_runs(steps: Steps) -> Indices:
+def find_runs(steps: Steps) -> Ints:
     """Return where runs begin among steps in a zone, ascending, shape (R,).
 
     Steps must be as `collect_steps` gives them, less those elsewhere or without a past. A step goes on with the run
@@ -157,7 +157,7 @@ def track_over_time(
     return {reports: job.tracked(reports) for reports in lengths}
 
 
-def _drawn(probabilities: Floats, rows: npt.NDArray[np.integer], seed: int) -> Indices:
+def _drawn(probabilities: Floats, rows: npt.NDArray[np.integer], seed: int) -> Ints:
     """Draw a report for each row: the number of cumulated probabilities at most as large as a random number."""
     # Not exact, as releases are: this is an estimate, and the seed makes it the same every time.
     chance = np.random.default_rng(seed).random(len(rows))
@@ -169,7 +169,7 @@ def _drawn(probabilities: Floats, rows: npt.NDArray[np.integer], seed: int) -> I
     return result
 
 
-def _by_value(values: npt.NDArray[np.integer]) -> Iterable[tuple[int, Indices]]:
+def _by_value(values: npt.NDArray[np.integer]) -> Iterable[tuple[int, Ints]]:
     """Yield each value and the positions that have it."""
     order = np.argsort(values, kind="stable").astype(np.int64)
     for some in np.split(order, np.flatnonzero(np.diff(values[order])) + 1):
@@ -184,10 +184,10 @@ class _Job:
     model: MobilityModel
     emissions: Floats
     distance_km: Floats
-    place: Indices
-    report: Indices
-    vehicle: npt.NDArray[np.int32]
-    runs: Indices
+    place: Ints
+    report: Ints
+    vehicle: Indices
+    runs: Ints
 
     def tracked(self, reports: int) -> Tracking:
         if reports < 1:
@@ -207,11 +207,11 @@ class _Job:
         smoothed, filtered, prior = (self._attack(*each) for each in guesses)
         return Tracking(reports, smoothed, filtered, prior)
 
-    def _guesses(self, posteriors: Floats) -> Indices:
+    def _guesses(self, posteriors: Floats) -> Ints:
         """Return the guesses of least error and of largest success for posteriors (T, P, B), shape (2, T, B)."""
         return np.stack([(self.distance_km @ posteriors).argmin(axis=1), posteriors.argmax(axis=1)])
 
-    def _attack(self, nearest: Indices, likeliest: Indices) -> Attack:
+    def _attack(self, nearest: Ints, likeliest: Ints) -> Attack:
         vehicle, whose = np.unique(self.vehicle, return_inverse=True)
         steps = np.bincount(whose, minlength=len(vehicle)).astype(np.float64)
         error, success = (
@@ -221,11 +221,11 @@ class _Job:
         return Attack(error, success)
 
 
-def _windows(runs: Indices, steps: int, longest: int) -> tuple[Indices, Indices]:
+def _windows(runs: Ints, steps: int, longest: int) -> tuple[Ints, Ints]:
     """Return the first step and the length of windows: each run is cut from its beginning."""
     length = np.diff(np.append(runs, steps))
     count = -(-length // longest)
     run = np.repeat(np.arange(len(runs)), count)
     number = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
-    first: Indices = runs[run] + number * longest
+    first: Ints = runs[run] + number * longest
     return first, np.minimum(longest, runs[run] + length[run] - first)

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from geoblanket._geodesy import Floats, haversine_m
+from geoblanket._arrays import Floats
+from geoblanket._geodesy import haversine_m
 from geoblanket.blanket.groups import MPH_M_S
 from geoblanket.build.held_out import VehicleLosses, by_vehicle, step_losses
 from geoblanket.build.rows import ZoneRows

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.report.panels import Panel
 

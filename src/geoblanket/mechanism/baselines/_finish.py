@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.repairer import repair
 
-__all__ = ["Floats", "Ints", "check_table", "from_probabilities", "from_weights"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+__all__ = ["check_table", "from_probabilities", "from_weights"]
 
 
 def from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:

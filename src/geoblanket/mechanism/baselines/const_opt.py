@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import MechanismError, ParameterError
-from geoblanket.mechanism.baselines._finish import Floats, Ints, check_table, from_probabilities
+from geoblanket.mechanism.baselines._finish import check_table, from_probabilities
 from geoblanket.mechanism.baselines.exponential import exponential_probabilities
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
@@ -65,7 +66,7 @@ def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: f
 class _Program:
     """The linear program: entries q[s, y] = factor[s, y] · x[variable[s, y]], x ≥ 0."""
 
-    def __init__(self, problem: Problem, far: Floats, near: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, problem: Problem, far: Floats, near: Bools) -> None:
         self.problem = problem
         self.near = near
         rows, outputs = near.shape

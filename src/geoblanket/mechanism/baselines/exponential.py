@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from geoblanket.mechanism.baselines._finish import Floats, check_table, from_probabilities
+from geoblanket._arrays import Floats
+from geoblanket.mechanism.baselines._finish import check_table, from_probabilities
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from scipy.spatial import Delaunay, QhullError
 from scipy.spatial.distance import cdist
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.baselines._finish import Floats, Ints, check_table, from_probabilities
+from geoblanket.mechanism.baselines._finish import check_table, from_probabilities
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism.baselines._finish import Floats, Ints
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 

@@ -15,8 +15,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, solve
 from scipy.sparse.csgraph import shortest_path
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import MechanismError, ParameterError
-from geoblanket.mechanism.baselines._finish import Floats, from_probabilities
+from geoblanket.mechanism.baselines._finish import from_probabilities
 from geoblanket.mechanism.baselines.remap import add_columns, best_replacements
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem

@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.domain import Indices, Ints, Rows
+from geoblanket.mechanism.bundle.domain import Rows
 from geoblanket.mechanism.bundle.header import MechanismHeader
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
 from geoblanket.mechanism.costs import Costs

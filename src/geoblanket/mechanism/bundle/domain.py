@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash
+from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket.mechanism.bundle.header import MechanismHeader
 from geoblanket.mechanism.history_rule.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
@@ -30,8 +31,6 @@ __all__ = [
     "unpack",
 ]
 
-Ints = npt.NDArray[np.int64]
-Indices = npt.NDArray[np.int32]
 
 _NEVER_32 = 2**32 - 1
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
@@ -83,7 +82,7 @@ def triangle_breaks(distance_mm: Ints) -> int:
     return broken // 2
 
 
-def _above_diagonal(rows: int) -> npt.NDArray[np.bool_]:
+def _above_diagonal(rows: int) -> Bools:
     return ~np.tri(rows, dtype=bool)
 
 

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays
+from geoblanket._arrays import Indices, Octets
 from geoblanket.errors import GuaranteeViolation, InputError, MechanismError, MismatchError
 from geoblanket.mechanism.bundle.contents import BundledMechanism
 from geoblanket.mechanism.bundle.domain import (
     LARGEST_WORK,
     DomainCheck,
-    Indices,
     Rows,
     domain_hash,
     triangle_size,
@@ -76,7 +76,7 @@ class BundleFile:
         """Read a file; see `load_bundle` for parameters and errors."""
         found: dict[str, Any] = {"signed": False}
 
-        def check(data: npt.NDArray[np.uint8]) -> None:
+        def check(data: Octets) -> None:
             digest = hashlib.sha256(data.data)
             found["sha256"] = digest.hexdigest()
             if public_key is not None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
@@ -99,7 +99,7 @@ class Policy:
         except ParameterError as error:
             raise InputError(str(error).rstrip("."), path=path) from error
 
-    def check(self, tables: Iterable[_Table], places_e7: npt.NDArray[np.int32], clock: Clock | None) -> None:
+    def check(self, tables: Iterable[_Table], places_e7: Indices, clock: Clock | None) -> None:
         """Raise PolicyError unless the mechanisms of a bundle promise enough.
 
         Parameters

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket import __version__
+from geoblanket._arrays import Indices, Ints
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
-from geoblanket.mechanism.bundle.domain import Indices, Ints
 from geoblanket.mechanism.bundle.file import LARGEST_BYTES, BundleFile
 
 __all__ = ["VERIFIER", "ReleaseTable", "ReleaseTables"]

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import write_arrays
+from geoblanket._arrays import Indices
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, whole_numbers
-from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, Indices, domain_hash, fits_32_bits, pack
+from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, fits_32_bits, pack
 from geoblanket.mechanism.bundle.file import LARGEST_BYTES, MAGIC, BundleFile, check_layout
 from geoblanket.mechanism.bundle.header import DISCLOSED, BundleHeader
 

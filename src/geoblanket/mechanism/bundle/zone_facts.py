@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, haversine_m, local_metres
+from geoblanket._arrays import Bools, Floats, Indices
+from geoblanket._geodesy import haversine_m, local_metres
 
 __all__ = ["ZoneFacts", "ZoneTable", "snapping_radius_m", "zone_facts"]
 
-Indices = npt.NDArray[np.int32]
 
 _GRID: Final = 32
 _PRECISION_M: Final = 1.0
@@ -84,7 +83,7 @@ def _facts(table: ZoneTable, places_e7: Indices) -> ZoneFacts:
     )
 
 
-def _parts(joined: npt.NDArray[np.bool_]) -> list[list[int]]:
+def _parts(joined: Bools) -> list[list[int]]:
     """Return the components of a symmetric graph."""
     left = set(range(len(joined)))
     parts = []

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.history_rule.nearest import HALF_TURN_E7, NOWHERE_E7, cosine, squared_distance
 
-__all__ = ["HistoryTable", "Indices", "Nodes"]
+__all__ = [
+    "HistoryTable",
+]
 
-Indices = npt.NDArray[np.int32]
-Nodes = npt.NDArray[np.int64]
 
 _BLOCK = 1 << 20
 """Distances that are computed at a time."""
@@ -34,7 +34,7 @@ class _Level:
     Nodes are numbered such that the children of a node come one after the other, by their places.
     """
 
-    first: Nodes
+    first: Ints
     """The first child of each node of the level above."""
     lat: Floats
     """Latitudes of the places that these children list, 1e-7 degrees, shape (nodes above, most children)."""
@@ -66,7 +66,7 @@ class HistoryTable:
         self._cosine = cosine(self._lat)
         self._around = bool(np.ptp(self._lon) > HALF_TURN_E7)
         starts = [_starts(histories[:, : lag + 1]) for lag in range(histories.shape[1])]
-        self.paths: list[Nodes] = [start.cumsum() - 1 for start in starts]
+        self.paths: list[Ints] = [start.cumsum() - 1 for start in starts]
         """For each lag the node that each leaf lies below, ascending, shape (N,)."""
         self.present: Indices = histories[starts[0], 0]
         """The present place of each node of lag 0."""
@@ -78,7 +78,7 @@ class HistoryTable:
             for lag in range(1, histories.shape[1])
         ]
 
-    def _level(self, places: Indices, parents: Nodes) -> _Level:
+    def _level(self, places: Indices, parents: Ints) -> _Level:
         first = np.flatnonzero(np.diff(parents, prepend=-1))
         children = np.diff(first, append=len(parents))
         position = np.arange(len(parents)) - first[parents]
@@ -136,7 +136,7 @@ class HistoryTable:
             node = int(level.first[node]) + int(squared.argmin())
         return int(self.rows[node])
 
-    def cells(self, lag: int) -> Iterator[tuple[int, Nodes]]:
+    def cells(self, lag: int) -> Iterator[tuple[int, Ints]]:
         """Yield the nodes of lag − 1 below which places are told apart, each with the child of every place, shape (P,).
 
         Nodes with a single child are left out: all places belong to it.
@@ -146,14 +146,14 @@ class HistoryTable:
         for node in np.flatnonzero(level.lat[:, 1:2] != NOWHERE_E7).tolist() if level.lat.shape[1] > 1 else ():
             yield node, self._nearest(level, np.full(len(places), node), places)
 
-    def children(self, lag: int) -> Nodes:
+    def children(self, lag: int) -> Ints:
         """Return the first child of each node of lag − 1 among the nodes of `lag`, and after them how many there are.
 
         Shape (nodes of lag − 1, plus 1).
         """
         return np.append(self._levels[lag - 1].first, self.paths[lag][-1] + 1)
 
-    def _nearest(self, level: _Level, nodes: Nodes, places: Nodes) -> Nodes:
+    def _nearest(self, level: _Level, nodes: Ints, places: Ints) -> Ints:
         """Return the child, of each of many nodes of the level above, that is nearest to a place."""
         result = np.empty(len(nodes), np.int64)
         step = max(1, _BLOCK // level.lat.shape[1])
@@ -166,7 +166,7 @@ class HistoryTable:
             result[some] = level.first[node] + squared.argmin(axis=1)
         return result
 
-    def _filled(self, asked: npt.NDArray[np.integer]) -> Nodes:
+    def _filled(self, asked: npt.NDArray[np.integer]) -> Ints:
         if asked.ndim != 2 or not asked.shape[1] or not np.issubdtype(asked.dtype, np.integer):
             raise ParameterError("Histories must be a table of whole numbers, one history a row.")
         if asked.size and (asked.max() >= len(self._lat) or asked.min() < -1):
@@ -179,7 +179,7 @@ class HistoryTable:
         return filled
 
 
-def _starts(histories: Indices) -> npt.NDArray[np.bool_]:
+def _starts(histories: Indices) -> Bools:
     """Return which histories, in order, differ from the one before."""
     starts = np.ones(len(histories), np.bool_)
     starts[1:] = (histories[1:] != histories[:-1]).any(axis=1)

@@ -38,15 +38,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._geodesy import EARTH_RADIUS_M, Floats, unit_vectors
+from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
 from geoblanket.mechanism.history_rule.nearest import cosine
 from geoblanket.mechanism.history_rule.row_distances import NEAR_PAIRS
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["PlacesOfCity", "RuleTree", "first_too_far"]
 
-Ints = npt.NDArray[np.int64]
-Indices = npt.NDArray[np.int32]
 
 _TURN_E7: Final = 3_600_000_000
 _BLOCK: Final = 1 << 20

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 
 __all__ = ["COSINE_UNIT", "HALF_TURN_E7", "NOWHERE_E7", "cosine", "squared_distance"]
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._geodesy import Floats, haversine_m
-from geoblanket.mechanism.history_rule.history_table import HistoryTable, Indices, Nodes
+from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._geodesy import haversine_m
+from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["NEAR_PAIRS", "row_distance_mm", "whole_mm"]
@@ -34,7 +34,7 @@ _FLOAT_ERROR_MM: Final = 1e-3
 """A thousand times what floats are off by: what is rounded down by it is never too large."""
 
 
-def whole_mm(distance_mm: Floats) -> npt.NDArray[np.int64]:
+def whole_mm(distance_mm: Floats) -> Ints:
     """Return distances in whole millimetres, rounded down such that they are never too large; `NEVER_MM` for `inf`."""
     finite = np.isfinite(distance_mm)
     rounded = np.floor(np.where(finite, distance_mm, 0.0) - _FLOAT_ERROR_MM).astype(np.int64)
@@ -85,7 +85,7 @@ def _weight(micro: int) -> float:
     return np.inf if micro == NEVER_MM else micro / 1e6
 
 
-def _slices(node_of_leaf: Nodes, most: int) -> list[slice]:
+def _slices(node_of_leaf: Ints, most: int) -> list[slice]:
     """Cut leaves into slices that lie below one present place each, of at most so many leaves."""
     first = np.flatnonzero(np.diff(node_of_leaf, prepend=-1)).tolist()
     ends = [*first[1:], len(node_of_leaf)]
@@ -101,8 +101,8 @@ class _NearPairs:
     """Pairs of places in order of falling distance; those that are left out are at least `beyond_mm` apart."""
 
     place_count: int
-    place: Nodes
-    other: Nodes
+    place: Ints
+    other: Ints
     distance_mm: Floats
     beyond_mm: float
 
@@ -146,7 +146,7 @@ class _Lag:
             self._any[self._first[node] : self._first[node + 1]] = False
         self._made: tuple[int, Floats] = (-1, np.empty((0, 0)))
 
-    def between(self, nodes: Nodes, others: Nodes) -> Floats:
+    def between(self, nodes: Ints, others: Ints) -> Floats:
         """Return the distances from some nodes (ascending) to others, shape (nodes, others)."""
         different, which = np.unique(nodes, return_inverse=True)
         result = np.zeros((len(different), len(self._any)))

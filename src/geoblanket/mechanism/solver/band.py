@@ -14,8 +14,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from geoblanket import _lapack
+from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.blocks import Block
-from geoblanket.mechanism.solver.cone import Bools, Cone, Floats, Ints
+from geoblanket.mechanism.solver.cone import Cone
 
 __all__ = ["Band", "BandBlock"]
 
@@ -36,7 +37,7 @@ class Band:
 
     def __init__(self, cone: Cone, *, widening: int = 1) -> None:
         pairs = csr_array(cone.starting_pairs)
-        self.order: Ints = np.asarray(reverse_cuthill_mckee(pairs, symmetric_mode=True), dtype=np.intp)
+        self.order: Positions = np.asarray(reverse_cuthill_mckee(pairs, symmetric_mode=True), dtype=np.intp)
         self.cone = cone.restricted(self.order)
         low, high = np.nonzero(self.cone.constrained & cone.starting_pairs[np.ix_(self.order, self.order)])
         self.starting_pairs = np.zeros_like(cone.constrained)
@@ -65,16 +66,16 @@ class BandBlock(Block):
     def _width(self) -> int:
         return self.band.width + 1
 
-    def _place(self, first: Ints, second: Ints) -> Ints:
+    def _place(self, first: Positions, second: Positions) -> Positions:
         return second - first
 
     def _no_pairs(self) -> Bools:
         return np.zeros((1, self.rows, 2 * self.band.width + 1), bool)
 
-    def _activate(self, output: Ints, low: Ints, high: Ints) -> None:
+    def _activate(self, output: Positions, low: Positions, high: Positions) -> None:
         self.active[output, low, high - low + self.band.width] = True
 
-    def _crossing(self, output: int, column: Floats) -> tuple[Ints, Ints]:
+    def _crossing(self, output: int, column: Floats) -> tuple[Positions, Positions]:
         padded = np.pad(column, self.band.width, constant_values=1.0)
         others = np.lib.stride_tricks.sliding_window_view(padded, 2 * self.band.width + 1)
         crossing = column[:, None] > self.band.tight_ratio * others

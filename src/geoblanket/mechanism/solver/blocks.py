@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoblanket import _lapack
+from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.bounds import slack_below
-from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Bools, Cone, Floats, Ints
+from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
 
 __all__ = ["Block", "Centring", "StepLimits"]
 
@@ -205,7 +206,7 @@ class Block:
         All other inactive pairs keep more than 30 % of their slack.
         """
         after = self.columns + length * self.step
-        found: list[tuple[Ints, Ints, Ints]] = []
+        found: list[tuple[Positions, Positions, Positions]] = []
         for number, column in enumerate(after):
             low, high = self._crossing(number, column)
             found.append((np.full(len(low), number, np.intp), low, high))
@@ -231,7 +232,7 @@ class Block:
 
     # Sums over pairs
 
-    def _append(self, output: Ints, low: Ints, high: Ints) -> None:
+    def _append(self, output: Positions, low: Positions, high: Positions) -> None:
         self._activate(output, low, high)
         first, second = np.minimum(low, high), np.maximum(low, high)
         self.low = np.concatenate([self.low, output * self.rows + low])
@@ -266,17 +267,17 @@ class Block:
     def _width(self) -> int:
         return self.rows
 
-    def _place(self, first: Ints, second: Ints) -> Ints:  # noqa: ARG002 (other layouts use it)
+    def _place(self, first: Positions, second: Positions) -> Positions:  # noqa: ARG002 (other layouts use it)
         """Return where in its row of a matrix an entry with first ≤ second is stored."""
         return second
 
     def _no_pairs(self) -> Bools:
         return np.zeros((self.outputs, self.rows, self.rows), bool)
 
-    def _activate(self, output: Ints, low: Ints, high: Ints) -> None:
+    def _activate(self, output: Positions, low: Positions, high: Positions) -> None:
         self.active[output, low, high] = True
 
-    def _crossing(self, output: int, column: Floats) -> tuple[Ints, Ints]:
+    def _crossing(self, output: int, column: Floats) -> tuple[Positions, Positions]:
         """Return the inactive pairs that are tight in a column."""
         # A few rows at a time stay in the cache.
         limit, crossing = np.empty((_ROWS_AT_ONCE, self.rows)), np.empty((_ROWS_AT_ONCE, self.rows), bool)
@@ -309,7 +310,7 @@ class Block:
             _lapack.solve(factored, vector)
 
 
-def _scatter(index: Ints, values: Floats, size: int) -> Floats:
+def _scatter(index: Positions, values: Floats, size: int) -> Floats:
     """Return the sum of the values of each index."""
     return np.bincount(index, values, size).astype(np.float64, copy=False)
 
@@ -319,7 +320,7 @@ def _pair_slack(excess: Floats, low: Floats, high: Floats) -> Floats:
     return excess * high + (high - low)
 
 
-def _first_per_group(group: Ints, key: Floats, count: int, *, groups: int) -> Ints:
+def _first_per_group(group: Positions, key: Floats, count: int, *, groups: int) -> Positions:
     """Return the positions of the `count` smallest keys of each group, about; of very many, only the smallest."""
     most = 4 * count * groups
     smallest = np.sort(np.argpartition(key, most)[:most]) if len(key) > most else np.arange(len(key))

@@ -26,7 +26,7 @@ import math
 
 import numpy as np
 
-from geoblanket.mechanism.solver.cone import Floats
+from geoblanket._arrays import Floats
 
 __all__ = ["slack_below", "sum_below", "with_slack"]
 

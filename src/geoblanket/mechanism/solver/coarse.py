@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
+from geoblanket._arrays import Floats, Positions
 from geoblanket.mechanism.solver.bounds import with_slack
-from geoblanket.mechanism.solver.cone import Floats, Ints
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.interior_point import Iterate
 from geoblanket.mechanism.solver.newton import Pool
@@ -28,7 +28,7 @@ _LEAST_GAIN = 0.03
 
 
 def search_coarsely(
-    clusters: Clusters, kept: Ints, solved: Iterate, incumbent: Incumbent, *, gap: float, threads: Pool
+    clusters: Clusters, kept: Positions, solved: Iterate, incumbent: Incumbent, *, gap: float, threads: Pool
 ) -> None:
     """Improve the incumbent by mechanisms and a bound from a clustered problem.
 
@@ -61,7 +61,7 @@ class _Watch:
     It also ends when half of the time is gone: without a bound, a mechanism is only half an answer.
     """
 
-    def __init__(self, incumbent: Incumbent, kept: Ints, gap: float) -> None:
+    def __init__(self, incumbent: Incumbent, kept: Positions, gap: float) -> None:
         self.incumbent, self.kept, self.gap = incumbent, kept, gap
         self.last = np.inf
         now = time.perf_counter()
@@ -84,7 +84,7 @@ def _prove(rows: Rows, duals: Floats, incumbent: Incumbent, *, gap: float, threa
     below = push(rows.cone, reduced, rows.weight, target, original_rows=rows.original_rows)
     pricer = Pricer(rows.cone, rows.weight, original_rows=rows.original_rows)
 
-    def improve(chosen: Ints, *, wide: bool) -> None:
+    def improve(chosen: Positions, *, wide: bool) -> None:
         def one(output: int) -> float:
             return pricer.price_sharply(reduced[output], target, tolerance, wide=wide)
 

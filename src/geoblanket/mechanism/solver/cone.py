@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["EXPONENT_CAP", "Bools", "Cone", "Floats", "Ints"]
+from geoblanket._arrays import Bools, Floats, Positions
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
-Bools = npt.NDArray[np.bool_]
+__all__ = [
+    "EXPONENT_CAP",
+    "Cone",
+]
+
 
 EXPONENT_CAP = 44.0
 """Ratios beyond e^44 ≈ 10^19 are cut to that in the search: the stronger constraint is safe, the loss not measurable.
@@ -70,11 +71,11 @@ class Cone:
         return 1.0 + (1.0 - _TIGHT) * self.excess
 
     @cached_property
-    def nearest(self) -> Ints:
+    def nearest(self) -> Positions:
         """The other rows of each, nearest first, shape (rows, rows − 1)."""
         order = np.argsort(np.where(self.constrained, self.exponent, np.inf), axis=1, kind="stable")
         rows = np.arange(self.size)[:, None]
-        nearest: Ints = order[order != rows].reshape(self.size, self.size - 1)
+        nearest: Positions = order[order != rows].reshape(self.size, self.size - 1)
         return nearest
 
     @cached_property
@@ -85,6 +86,6 @@ class Cone:
         near |= near.T
         return near & self.constrained
 
-    def restricted(self, rows: Ints) -> Cone:
+    def restricted(self, rows: Positions) -> Cone:
         """Return the cone over some of the rows."""
         return Cone(self.exponent[np.ix_(rows, rows)])

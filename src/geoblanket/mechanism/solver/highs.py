@@ -12,9 +12,10 @@ from enum import Enum
 import highspy
 import numpy as np
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.solver.bounds import slack_below, sum_below
-from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Floats
+from geoblanket.mechanism.solver.cone import EXPONENT_CAP
 from geoblanket.mechanism.solver.rows import Rows
 
 __all__ = ["HighsAnswer", "HighsStatus", "solve_with_highs"]

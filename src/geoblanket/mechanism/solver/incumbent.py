@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from geoblanket.mechanism.solver.cone import Floats, Ints
+from geoblanket._arrays import Floats, Positions
 
 __all__ = ["Incumbent", "Stopped"]
 
@@ -39,7 +39,7 @@ class Incumbent:
     first_loss: float = 0.0
     loss: float = np.inf
     bound: float = 0.0
-    outputs: Ints = field(default_factory=lambda: np.empty(0, np.intp))
+    outputs: Positions = field(default_factory=lambda: np.empty(0, np.intp))
     columns: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
@@ -47,7 +47,7 @@ class Incumbent:
         """(loss − bound) / loss; 0 where both are 0."""
         return 0.0 if self.loss <= self.bound else (self.loss - self.bound) / self.loss
 
-    def offer(self, loss: float, outputs: Ints, columns: Floats) -> None:
+    def offer(self, loss: float, outputs: Positions, columns: Floats) -> None:
         """Keep a mechanism if it is the best so far: columns, shape (outputs, rows), of these outputs; others are 0."""
         self.first_loss = self.first_loss or loss
         if loss < self.loss:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoblanket import _lapack
+from geoblanket._arrays import Bools, Floats
 from geoblanket.mechanism.solver.blocks import Block
 from geoblanket.mechanism.solver.bounds import sum_below
-from geoblanket.mechanism.solver.cone import Bools, Cone, Floats
+from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.newton import PathFollower, Pool
 
 __all__ = ["Iterate", "Search", "Stop", "power_of_two"]

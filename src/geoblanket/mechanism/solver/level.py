@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoblanket.mechanism.solver.cone import Bools, Floats, Ints
+from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.interior_point import Iterate, Search
 from geoblanket.mechanism.solver.newton import Pool
@@ -33,7 +33,7 @@ class Level:
     def __init__(
         self,
         rows: Rows,
-        kept: Ints,
+        kept: Positions,
         incumbent: Incumbent,
         threads: Pool,
         *,
@@ -84,7 +84,7 @@ class Level:
         """Bound what each output that is not kept could still gain."""
         return price_outputs(self.rows, self.kept, solved.duals, target, incumbent=self.incumbent, threads=self.threads)
 
-    def exchange(self, solved: Iterate, worse: Ints) -> None:
+    def exchange(self, solved: Iterate, worse: Positions) -> None:
         """Drop outputs without mass, add the first of those that pricing found, and start again, well inside the cone.
 
         The cone is closed under sums, so the dropped columns can go to the new ones.
@@ -119,7 +119,7 @@ class Prices:
     below: Floats
     above: Floats
 
-    def violated(self, target: float) -> Ints:
+    def violated(self, target: float) -> Positions:
         """Return the outputs seen to have t < target, the worst first."""
         found = np.flatnonzero(self.above < target)
         return found[np.argsort(self.above[found], kind="stable")]
@@ -127,7 +127,7 @@ class Prices:
 
 def price_outputs(
     rows: Rows,
-    kept: Ints,
+    kept: Positions,
     duals: Floats,
     target: float,
     *,

@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.solver.blocks import Block, Centring, StepLimits
-from geoblanket.mechanism.solver.cone import Floats
 
 __all__ = ["PathFollower", "Pool", "pool"]
 

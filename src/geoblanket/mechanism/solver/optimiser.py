@@ -11,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 
+from geoblanket._arrays import Floats, Positions
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.solver.cone import Cone, Floats, Ints
+from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
 from geoblanket.mechanism.solver.newton import pool
 from geoblanket.mechanism.solver.rows import Rows
@@ -152,7 +153,7 @@ def _distributions(columns: Floats) -> Floats:
 class _Part:
     """One connected part of the rows, which is a problem of its own."""
 
-    classes: Ints
+    classes: Positions
     rows: Rows
     incumbent: Incumbent
 
@@ -175,7 +176,7 @@ class _Run:
             self._part(cost, np.flatnonzero(component == number)) for number in range(int(component.max()) + 1)
         ]
 
-    def _part(self, cost: Floats, classes: Ints) -> _Part:
+    def _part(self, cost: Floats, classes: Positions) -> _Part:
         exponent = self.merged.log_bound[np.ix_(classes, classes)]
         rows = Rows(
             Cone(exponent), np.ascontiguousarray(cost[classes].T), self.merged.prior[classes], self.problem.row_count

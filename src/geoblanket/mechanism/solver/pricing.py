@@ -14,9 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
+from geoblanket._arrays import Floats, Positions
 from geoblanket.mechanism.solver.band import Band, BandBlock
 from geoblanket.mechanism.solver.blocks import Block
-from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone, Floats, Ints
+from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
 from geoblanket.mechanism.solver.interior_point import power_of_two
 from geoblanket.mechanism.solver.newton import PathFollower, Pool
 
@@ -85,7 +86,7 @@ def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original
     return np.nextafter(below, -np.inf)
 
 
-def _pass_on(excess: Floats, taker: Ints, giver: Ints, ratio: Floats) -> None:
+def _pass_on(excess: Floats, taker: Positions, giver: Positions, ratio: Floats) -> None:
     """Let each taker in deficit take from its giver; givers asked by several share evenly."""
     wanted = np.maximum(-excess[:, taker], 0.0)
     asking = wanted > 0.0

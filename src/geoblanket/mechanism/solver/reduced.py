@@ -11,8 +11,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from geoblanket import _lapack
+from geoblanket._arrays import Floats
 from geoblanket.mechanism.solver.blocks import Block
-from geoblanket.mechanism.solver.cone import Cone, Floats
+from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.interior_point import Search, power_of_two
 from geoblanket.mechanism.solver.newton import Pool
 

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 
+from geoblanket._arrays import Floats, Positions
 from geoblanket.mechanism.solver.bounds import slack_below
-from geoblanket.mechanism.solver.cone import Cone, Floats, Ints
+from geoblanket.mechanism.solver.cone import Cone
 
 __all__ = ["Clusters", "Rows"]
 
@@ -47,7 +48,7 @@ class Rows:
         even = np.full(len(self.prior), 1.0 / len(self.prior))
         return 0.5 * self.prior / total + 0.5 * even if total > 0 else even
 
-    def reduced_cost(self, outputs: Ints, duals: Floats) -> Floats:
+    def reduced_cost(self, outputs: Positions, duals: Floats) -> Floats:
         """Return w − λ for some outputs, rounded down by the errors of w and of the difference.
 
         The margins of the prices made of it know nothing of these.
@@ -68,7 +69,7 @@ class Rows:
         graph = csr_array(near).maximum(minimum_spanning_tree(csr_array(everything)))
         return np.minimum(exponent, dijkstra(graph, directed=False))
 
-    def order_of_centres(self, count: int) -> Ints:
+    def order_of_centres(self, count: int) -> Positions:
         """Return rows, each as far as possible from those before: the first n are good centres of n clusters."""
         centres = [int(self.prior.argmax())]
         nearest = self.chained[centres[0]].copy()
@@ -92,11 +93,11 @@ class Clusters:
         The rows that stand for their clusters.
     """
 
-    def __init__(self, fine: Rows, centres: Ints) -> None:
+    def __init__(self, fine: Rows, centres: Positions) -> None:
         self.fine, self.centres = fine, centres
         distance = fine.chained[:, centres].copy()
         distance[centres, np.arange(len(centres))] = 0.0
-        self.label: Ints = distance.argmin(axis=1)
+        self.label: Positions = distance.argmin(axis=1)
         cost = np.zeros((len(centres), len(fine.cost)))
         np.add.at(cost, self.label, fine.cost.T)
         prior = np.bincount(self.label, fine.prior, len(centres)).astype(np.float64)
@@ -104,7 +105,7 @@ class Clusters:
         np.fill_diagonal(exponent, 0.0)
         self.rows = Rows(Cone(exponent), np.ascontiguousarray(cost.T), prior, fine.original_rows)
 
-    def smooth_weights(self, targets: Ints) -> csr_array:
+    def smooth_weights(self, targets: Positions) -> csr_array:
         """Return weights, shape (targets, centres), rows of sum 1, that carry columns from centres to other rows."""
         distance = self.fine.chained[np.ix_(targets, self.centres)].copy()
         distance[targets[:, None] == self.centres] = 0.0
@@ -117,7 +118,7 @@ class Clusters:
         first = np.arange(0, weight.size + 1, count)
         return csr_array((weight.ravel(), near[:, :count].ravel(), first), shape=(len(targets), len(self.centres)))
 
-    def lift(self, columns: Floats, targets: Ints, cone: Cone) -> Floats:
+    def lift(self, columns: Floats, targets: Positions, cone: Cone) -> Floats:
         """Carry columns, shape (outputs, centres), to other rows, evened out until they lie well inside their cone."""
         weights = self.smooth_weights(targets)
         lifted: Floats = (weights @ self.evened(columns, weights, cone).T).T
@@ -134,7 +135,7 @@ class Clusters:
         alike: Floats = constant / constant.sum(axis=0)
         return alike
 
-    def lift_duals(self, duals: Floats, columns: Floats, outputs: Ints) -> Floats:
+    def lift_duals(self, duals: Floats, columns: Floats, outputs: Positions) -> Floats:
         """Carry the multipliers of the clusters to the rows, such that they sum to the same in each cluster.
 
         Within a cluster they follow what the cluster's mechanism (`columns`, shape (outputs, centres)) costs each row;

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from geoblanket._arrays import Floats, Positions
 from geoblanket.mechanism.solver.bounds import slack_below, sum_below, with_slack
 from geoblanket.mechanism.solver.coarse import search_coarsely
-from geoblanket.mechanism.solver.cone import Floats, Ints
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.level import Level
 from geoblanket.mechanism.solver.newton import Pool
@@ -72,14 +72,14 @@ def begin(rows: Rows, incumbent: Incumbent) -> None:
     incumbent.prove(sum_below(slack.min(axis=0)))
 
 
-def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tuple[Ints, Floats | None]:
+def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tuple[Positions, Floats | None]:
     """Return the outputs to begin with, those that coarser problems use, and a start for their columns."""
     sizes = [rows.cone.size]
     while sizes[-1] > 1.5 * _COARSEST:
         sizes.append(max(_COARSEST, sizes[-1] // _COARSENING))
     sizes.reverse()
     order = rows.order_of_centres(sizes[-2]) if len(sizes) > 1 else np.empty(0, np.intp)
-    kept: Ints = np.arange(len(rows.cost))
+    kept: Positions = np.arange(len(rows.cost))
     columns: Floats | None = None
     for size, finer in pairwise(sizes):
         clusters = Clusters(rows, order[:size])
@@ -95,7 +95,7 @@ def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tupl
     return kept, columns
 
 
-def _correct(level: Level, gap: float) -> tuple[Ints, Floats]:
+def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
     for attempt in range(_MIDDLE_ROUNDS):
         solved = level.solve(max(min(gap, _MIDDLE_GAP), 1e-4))

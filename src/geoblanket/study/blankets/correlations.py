@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Positions
 from geoblanket.errors import ParameterError
 
 __all__ = [
@@ -192,14 +192,14 @@ def _part_rows(part: pl.DataFrame, features: list[str], outcome: str) -> Iterato
             yield feature, "circular", len(y), raw.coefficient, raw.p_value, given.coefficient, given.p_value
 
 
-def size_strata(log_n: Floats, *, fewest: int = 5, most: int = 5) -> npt.NDArray[np.intp]:
+def size_strata(log_n: Floats, *, fewest: int = 5, most: int = 5) -> Positions:
     """Return a number for each group, the same for groups of about the same size: `most` kinds or fewer."""
     count = min(most, max(1, len(log_n) // fewest))
     edges = np.unique(np.quantile(log_n, np.linspace(0, 1, count + 1)[1:-1]))
     return np.searchsorted(edges, log_n, side="left")
 
 
-def shuffle_within(stratum: npt.NDArray[np.intp], rng: np.random.Generator) -> npt.NDArray[np.intp]:
+def shuffle_within(stratum: Positions, rng: np.random.Generator) -> Positions:
     """Return a random permutation that moves nothing from one stratum to another."""
     order = np.argsort(stratum, kind="stable")
     shuffled = np.lexsort([rng.random(len(stratum)), stratum])

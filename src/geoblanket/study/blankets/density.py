@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from geoblanket._geodesy import Floats, local_metres
+from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._geodesy import local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 
@@ -31,7 +32,7 @@ class Density:
     drawn_from: int
     """Locations that were given; more than `locations` if there were too many."""
     radius_m: float
-    count: npt.NDArray[np.int64]
+    count: Ints
     """Neighbours within the radius, of each location asked about, shape (q,)."""
     mean_m: Floats
     """Mean distance to the nearest neighbours, metres, shape (q,)."""
@@ -116,8 +117,8 @@ def neighbourhood_density(
 
 
 def _measure(
-    points: Floats, asked: npt.NDArray[np.intp], *, radius_m: float, neighbours: int, edges: Floats, progress: Progress
-) -> tuple[npt.NDArray[np.int64], Floats, npt.NDArray[np.int64]]:
+    points: Floats, asked: Positions, *, radius_m: float, neighbours: int, edges: Floats, progress: Progress
+) -> tuple[Ints, Floats, Ints]:
     # Without balancing, many equal points do not slow it down.
     tree = cKDTree(points, balanced_tree=False, compact_nodes=False)
     counts, means = [], []

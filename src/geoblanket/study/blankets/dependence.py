@@ -16,7 +16,7 @@ import polars as pl
 from numpy.polynomial import legendre
 from scipy import stats
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats, Positions
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.study.blankets.choice import grouping_for
@@ -165,7 +165,7 @@ def _test_rows(
 class _Trial:
     """Fixed folds and fixed shuffles; what is left to vary is which y belongs to which x."""
 
-    def __init__(self, x: Floats, stratum: npt.NDArray[np.intp], rng: np.random.Generator) -> None:
+    def __init__(self, x: Floats, stratum: Positions, rng: np.random.Generator) -> None:
         self._x = x
         # Folds cut every stratum alike, and shuffled pairs are made within a fold: nothing held out is seen before.
         place = np.empty(len(x), np.intp)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from geoblanket._geodesy import Floats
+from geoblanket._arrays import Floats
 from geoblanket.study.blankets.correlations import OUTCOMES
 
 __all__ = ["difference_table", "rejection_table", "size_table"]

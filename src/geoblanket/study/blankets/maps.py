@@ -13,8 +13,9 @@ from matplotlib.colors import BoundaryNorm, ListedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from geoblanket._arrays import Indices
 from geoblanket._picture import new_figure
-from geoblanket.roads.graph import Ints, RoadGraph
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import draw_roads, draw_scale_bar
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
@@ -29,7 +30,7 @@ _INK = "#3c4048"
 
 
 def heat_maps(
-    rows: pl.DataFrame, graph: RoadGraph, places: Places, region: Ints, *, regions: Mapping[str, Any]
+    rows: pl.DataFrame, graph: RoadGraph, places: Places, region: Indices, *, regions: Mapping[str, Any]
 ) -> Figure:
     """Draw the p-values of regions on the road network.
 
@@ -112,7 +113,7 @@ def _draw_cells(axes: Axes, part: pl.DataFrame, grid: RegionGrid) -> None:
         label.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "boxstyle": "round,pad=0.2"})
 
 
-def _draw_places(axes: Axes, part: pl.DataFrame, places: Places, region: Ints) -> None:
+def _draw_places(axes: Axes, part: pl.DataFrame, places: Places, region: Indices) -> None:
     known = {number: p_value for number, p_value in part.select("region", "p_value").iter_rows() if p_value is not None}
     colours = [_shade(known[number]) if number in known else _UNKNOWN for number in region.tolist()]
     axes.scatter(places.lon, places.lat, s=5, c=colours, linewidths=0, zorder=2)
