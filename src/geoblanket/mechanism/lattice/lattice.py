@@ -1,0 +1,174 @@
+"""A lattice that was verified: draws, probabilities, and the promise in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrays import Floats, Ints
+from geoblanket.errors import GuaranteeViolation, ParameterError
+from geoblanket.mechanism.lattice.anchor import AnchorSpec, Shift, verify_anchor
+from geoblanket.mechanism.lattice.drawing import SINK, Drawing
+from geoblanket.mechanism.lattice.spec import DENOMINATOR, LatticeSpec
+from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
+from geoblanket.mechanism.sampling import random_words
+
+__all__ = ["NO_SHIFT", "Lattice"]
+
+NO_SHIFT: Final[Shift] = (0, 0)
+_AT_A_TIME: Final = 1 << 12
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Lattice:
+    """Planar Laplace noise over a whole city, exact, between coordinates. Made by `Lattice.verified` only."""
+
+    spec: LatticeSpec
+    anchor: AnchorSpec | None
+    """The anchor's ε₀ and period; None: every report is drawn anew, and a parked car is found."""
+    certificate: LatticeCertificate
+    _drawing: Drawing
+
+    def __init__(self) -> None:
+        raise TypeError("A Lattice is made by Lattice.verified.")
+
+    @classmethod
+    def verified(cls, spec: LatticeSpec, anchor: AnchorSpec | None = None) -> Lattice:
+        """Verify the numbers of a lattice and its anchor, and return it.
+
+        Raises
+        ------
+        GuaranteeViolation
+            The numbers do not keep the promise.
+        MechanismError
+            They cannot be a lattice.
+        """
+        certificate, totals = verify_lattice(spec)
+        if anchor is not None:
+            verify_anchor(anchor, spec.plane)
+        drawing = Drawing(spec, prepare=True)
+        if not np.array_equal(drawing.totals(), totals):
+            raise GuaranteeViolation("What this machine draws from is not what was verified: its arithmetic differs.")
+        return cls._of(spec, anchor, certificate, drawing)
+
+    @classmethod
+    def _of(
+        cls, spec: LatticeSpec, anchor: AnchorSpec | None, certificate: LatticeCertificate, drawing: Drawing
+    ) -> Lattice:
+        lattice = object.__new__(cls)
+        for name, value in (("spec", spec), ("anchor", anchor), ("certificate", certificate), ("_drawing", drawing)):
+            object.__setattr__(lattice, name, value)
+        return lattice
+
+    @property
+    def epsilon(self) -> float:
+        """ε of a report, per kilometre."""
+        return self.spec.epsilon_micro / 10**6
+
+    @property
+    def cell_m(self) -> float:
+        """Metres from edge to edge of a cell."""
+        return self.spec.cell_units * self.spec.plane.unit_mm / 1000
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are; they are numbered from 0, from west to east, then from south to north."""
+        return self.spec.cell_count
+
+    def center(self, cell: int) -> tuple[float, float]:
+        """Return the latitude and longitude of a cell's centre, degrees."""
+        if not 0 <= cell < self.cells:
+            raise ParameterError(f"There are {self.cells:,} cells, counted from 0. Got {cell} instead.")
+        lat, lon = self.centers(np.array([cell]))
+        return float(lat[0]), float(lon[0])
+
+    def centers(self, cells: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
+        """Return the latitudes and longitudes of the centres of cells, degrees; of all cells where none are given."""
+        numbers = np.arange(self.cells) if cells is None else np.asarray(cells)
+        row, column = np.divmod(numbers, self.spec.cells_across)
+        n = self.spec.cell_units
+        return self.spec.plane.degrees(column * n + n // 2, row * n + n // 2)
+
+    def weights(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> Ints:
+        """Return how probable each cell is from a coordinate, in whole numbers over 2^62, without the anchor.
+
+        Parameters
+        ----------
+        lat, lon
+            Degrees. Outside the frame, its nearest point counts.
+        shift
+            The anchor, in units east and north, where it is known.
+        """
+        x, y = self._shifted(lat, lon, shift)
+        return self.weights_at(int(x), int(y))
+
+    def weights_at(self, x: int, y: int) -> Ints:
+        """Return the weights of all cells from a point of the frame, in units."""
+        spec, n, across = self.spec, self.spec.cell_units, self.spec.cells_across
+        (column, east), (row, north) = divmod(x, n), divmod(y, n)
+        east, north = east - n // 2, north - n // 2
+        weights = np.full((across, across), spec.floor, np.int64)
+        window = spec.window.weights(max(abs(east), abs(north)), min(abs(east), abs(north)))
+        if abs(east) < abs(north):
+            window = window.T
+        columns = (column + np.sign(east + 0.5).astype(int) * spec.window.offsets) % across
+        rows = (row + np.sign(north + 0.5).astype(int) * spec.window.offsets) % across
+        weights[np.ix_(rows, columns)] = window
+        weights = weights.ravel()
+        weights[SINK] += DENOMINATOR - int(weights.sum())
+        return weights
+
+    def draw(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> int:
+        """Draw the cell that is reported from a coordinate, exactly, with the operating system's randomness."""
+        return int(self.draw_many(np.array([lat]), np.array([lon]), shift=shift)[0])
+
+    def draw_many(self, lat: npt.ArrayLike, lon: npt.ArrayLike, *, shift: Shift | tuple[Ints, Ints] = NO_SHIFT) -> Ints:
+        """Draw a cell for each of many coordinates, degrees, shape (N,); one anchor for all, or one each."""
+        x, y = self._shifted(lat, lon, shift)
+        cells = np.empty(len(x), np.int64)
+        for start in range(0, len(x), _AT_A_TIME):
+            part = slice(start, start + _AT_A_TIME)
+            cells[part] = self._drawing.cells(x[part], y[part], random_words(len(x[part])))
+        return cells
+
+    def _shifted(self, lat: npt.ArrayLike, lon: npt.ArrayLike, shift: Shift | tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+        x, y = self.spec.plane.units(lat, lon)
+        side = self.spec.plane.side
+        return (x + shift[0]) % side, (y + shift[1]) % side
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, how it was verified, and what is not covered, in words."""
+        found = self.certificate
+        add_m = 2 * found.rounding_mm / 1000
+        lines = [
+            f"Whatever is reported, it is at most e^(ε·(d + {add_m:.3g} m)) times as probable from one coordinate as "
+            f"from another at distance d, for any two coordinates of the frame, with ε = {self.epsilon:.9g} per km. "
+            f"The {add_m:.3g} m are the rounding of both coordinates.",
+            f"Verified exactly, in integers, over {found.cells:,} cells: for all pairs of {found.positions:,} positions "
+            f"within a cell, and by proof for the rest. The ε needed is {found.epsilon_effective:.6g} per km.",
+        ]
+        if self.anchor is None:
+            lines.append(
+                "Not covered: repeated reports, whose ε add up. There is no anchor: noise that is drawn anew averages "
+                "out, so that a parked car is found to within metres after an hour of reports."
+            )
+        else:
+            lines.append(
+                f"All reports of a period of {self.anchor.period_s:,} s share a secret shift, the anchor, with "
+                f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one: all their "
+                "reports together are at most e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d the "
+                "distances that are left. So staying at one place costs ε₀ per km for the period, however many reports."
+            )
+            lines.append("Not covered: several periods, whose costs add up, and whoever knows the anchor.")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        anchor = "no anchor" if self.anchor is None else f"anchor ε₀ = {self.anchor.epsilon:g} per km"
+        return (
+            f"<Lattice: {self.cells:,} cells of {self.cell_m:g} m, ε = {self.epsilon:g} per km, {anchor}, "
+            "verified exactly>"
+        )

@@ -1,0 +1,240 @@
+"""From an area and ε to a lattice: the rate as large as the check of the multipliers allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from geoblanket._arrays import Indices, Ints
+from geoblanket._progress import Progress, silent
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.lattice.kernel import LARGEST_SQUARE, exponents, mantissas, rate_for, slope
+from geoblanket.mechanism.lattice.plane import Plane, plane_over
+from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK_BASE, LatticeSpec, octant_count
+
+__all__ = ["LARGEST_CELLS", "Area", "make_spec", "spec_over"]
+
+LARGEST_CELLS: Final = 2**26
+"""Cells of a frame, at most: a square of 8,192, which is 819 km at ε = 2 per km."""
+LARGEST_EPSILON: Final = 50.0
+_LEAST_CELLS: Final = 100
+_UNITS_IN_CELL: Final = 100
+_LEAST_UNIT_MM: Final = 1000
+_MARGIN_EPSILON_KM: Final = 10.0
+"""The margin is 10/ε km wide: of 2,000 reports from the area's edge, one goes beyond it."""
+_FLOOR_SHARE: Final = Fraction(1, 10_000)
+"""Probability that all floors have together: it costs .2 % of accuracy in a frame of 50 km, and less in smaller ones."""
+_ROUNDING: Final = Fraction(1, 2**27)
+_ROUNDS: Final = 6
+_TIGHT: Final = Fraction(97, 100)
+"""A first guess that uses as much of what it leaves to the multipliers is good enough."""
+_HAIR: Final = Fraction(1001, 1000)
+"""More than the steepness changes with the rate, from one round to the next."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """A part of the Earth between two parallels and two meridians, degrees."""
+
+    south: float
+    west: float
+    north: float
+    east: float
+    """Less than `west` where the area crosses 180° of longitude."""
+
+    def __post_init__(self) -> None:
+        corners = (self.south, self.west, self.north, self.east)
+        on_earth = -90 <= self.south <= 90 and -90 <= self.north <= 90 and max(abs(self.west), abs(self.east)) <= 180
+        if not all(map(math.isfinite, corners)) or not on_earth:
+            raise ParameterError("An area is SOUTH,WEST,NORTH,EAST in degrees: latitudes to ±90, longitudes to ±180.")
+        if self.south > self.north:
+            raise ParameterError(
+                "The area's southern edge lies north of its northern one. It is SOUTH,WEST,NORTH,EAST."
+            )
+
+    @classmethod
+    def around(cls, lat: float, lon: float, radius_km: float) -> Area:
+        """Return the area within a distance of a point, kilometres north, south, east and west."""
+        if not 0 < radius_km <= 2_000:
+            raise ParameterError(f"The radius must be above 0 and at most 2,000 km. Got {radius_km:g} km instead.")
+        in_degrees = radius_km / _KM_PER_DEGREE
+        if not abs(lat) + in_degrees < 89:
+            raise ParameterError("The area reaches a pole, where there is no east and west. Take a smaller radius.")
+        across = in_degrees / math.cos(math.radians(lat))
+        west, east = ((lon + step + 180) % 360 - 180 for step in (-across, across))
+        return cls(lat - in_degrees, west, lat + in_degrees, east)
+
+
+_KM_PER_DEGREE: Final = 111.19508
+
+
+def spec_over(area: Area, *, epsilon: float, cell_m: float | None = None, progress: Progress = silent) -> LatticeSpec:
+    """Return the numbers of a lattice over an area.
+
+    Parameters
+    ----------
+    area
+        What vehicles report from; a margin of 10/ε km comes on top.
+    epsilon
+        ε of a report, per kilometre.
+    cell_m
+        Metres from edge to edge of a cell; about 200/ε where none are given.
+    """
+    if not 0 < epsilon <= LARGEST_EPSILON:
+        raise ParameterError(
+            f"ε must be above 0 and at most {LARGEST_EPSILON:g} per km, where a report is right to some 40 m. Got "
+            f"{epsilon:g} instead."
+        )
+    wanted_mm = 1000 * cell_m if cell_m is not None else 200_000 / epsilon
+    if not _LEAST_UNIT_MM <= wanted_mm <= 10**8:
+        raise ParameterError(f"A cell must be from 1 m to 100 km wide. Got {wanted_mm / 1000:g} m instead.")
+    unit_mm = max(_LEAST_UNIT_MM, round(wanted_mm / _UNITS_IN_CELL / 100) * 100)
+    cell_units = max(round(wanted_mm / unit_mm), 1)
+    plane = plane_over(
+        south=area.south, west=area.west, north=area.north, east=area.east, margin_km=_MARGIN_EPSILON_KM / epsilon,
+        unit_mm=unit_mm, cell_units=cell_units,
+    )  # fmt: skip
+    cells = (plane.side // cell_units) ** 2
+    side_km, cell_km = plane.side * unit_mm / 10**6, cell_units * unit_mm / 10**6
+    if cells < _LEAST_CELLS:
+        raise ParameterError(
+            f"The frame of {side_km:.3g} km has only {cells} cells of {cell_km:.3g} km, fewer than {_LEAST_CELLS}. Take "
+            "a larger ε, smaller cells or a larger area."
+        )
+    if cells > LARGEST_CELLS:
+        raise ParameterError(
+            f"The frame of {side_km:,.0f} km has {cells:,} cells of {1000 * cell_km:.3g} m, more than {LARGEST_CELLS:,}. "
+            f"Take a smaller area, or cells of {1000 * side_km / LARGEST_CELLS**0.5:.0f} m or more."
+        )
+    return make_spec(plane, epsilon_micro=round(epsilon * 10**6), cell_units=cell_units, progress=progress)
+
+
+def make_spec(plane: Plane, *, epsilon_micro: int, cell_units: int, progress: Progress = silent) -> LatticeSpec:
+    """Return the numbers of a lattice on a frame; `verify_lattice` decides whether they keep the promise.
+
+    Parameters
+    ----------
+    plane
+        The frame; its side must be a whole number of cells.
+    epsilon_micro
+        ε in millionths per kilometre.
+    cell_units
+        Units from edge to edge of a cell.
+    """
+    epsilon = Fraction(epsilon_micro * plane.unit_mm, 10**12)
+    floor = math.floor(DENOMINATOR * _FLOOR_SHARE / (plane.side // cell_units) ** 2)
+    rounding = Fraction(1, floor) + _ROUNDING
+    steepest = epsilon * _typical_steepness(float(epsilon) * cell_units)
+    for attempt in range(_ROUNDS):
+        progress("multipliers", attempt, None)
+        rate = rate_for(epsilon - rounding - steepest)
+        if steepest > epsilon / 2 or rate < 1:
+            break
+        spec = _with_multipliers(plane, epsilon_micro, cell_units, rate, floor)
+        room, measured = epsilon - slope(rate) - rounding, Fraction(_steepest(spec.multipliers, cell_units))
+        if measured <= room and (attempt or measured > room * _TIGHT):
+            return spec
+        steepest = measured * _HAIR
+    raise ParameterError(
+        f"Cells of {cell_units * plane.unit_mm / 1000:g} m are too coarse for ε = {epsilon_micro / 1e6:g} per km: more "
+        f"than half of ε would be lost to them. About {2e8 / epsilon_micro:.3g} m is right."
+    )
+
+
+def _typical_steepness(epsilon_cell: float) -> Fraction:
+    """Return the share of ε that the multipliers take, about, for cells of this size times ε."""
+    return Fraction(0.16 * epsilon_cell**2).limit_denominator(10**9)
+
+
+def _with_multipliers(plane: Plane, epsilon_micro: int, cell_units: int, rate: int, floor: int) -> LatticeSpec:
+    start = np.full(octant_count(cell_units), 2**30, np.int32)
+    first = LatticeSpec(plane, epsilon_micro, cell_units, rate, 0, floor, 1, start)
+    shift, guess = _scale(first)
+    spec = replace(first, shift=shift, half_window=_half_window(first, shift, guess))
+    return replace(spec, multipliers=_multipliers(spec, guess))
+
+
+def _scale(spec: LatticeSpec) -> tuple[int, int]:
+    """Return a shift, and about which multiplier goes with it: from 2^29 to 2^30."""
+    # The kernel's sum is about its integral over cells.
+    per_unit = float(slope(spec.rate))
+    integral = max(2 * math.pi / (per_unit * spec.cell_units) ** 2, 1.0)
+    side = spec.plane.side * per_unit
+    if side < 20:  # a frame so small that the kernel reaches round it
+        integral = min(integral, spec.cell_count)
+    top = DENOMINATOR / integral  # the weight at distance 0: multiplier·2^31 / 2^shift
+    shift = math.floor(31 + 30 - math.log2(top))
+    return shift, math.floor(top * 2.0 ** (shift - 31))
+
+
+def _half_window(spec: LatticeSpec, shift: int, multiplier: int) -> int:
+    """Return how many cells from the centre a weight can be above the floor."""
+    across, n = spec.cells_across, spec.cell_units
+    for half in range(1, across // 2 + 1):
+        nearest = half * n + n - n // 2 - 1
+        if nearest**2 >= LARGEST_SQUARE // 2:
+            raise ParameterError("The cells are too small for their distances to be computed exactly.")
+        m, exponent = mantissas(exponents(np.array([nearest**2]), spec.rate))
+        if int(m[0] + 4) * (multiplier + (multiplier >> 4)) >> int(exponent[0]) + shift < spec.floor:
+            return half
+    return across // 2
+
+
+def _multipliers(spec: LatticeSpec, guess: int) -> Indices:
+    """Return, for each position, the largest multiplier with which all cells weigh at most 2^62 − `SINK_BASE`."""
+    target = DENOMINATOR - SINK_BASE
+    half = spec.cell_units // 2
+    a, b = np.tril_indices(half + 1)
+    result = np.full(len(a), guess, np.int64)
+    for index in range(len(a)):
+        squares = spec.window.squares[b[index]][:, None] + spec.window.squares[a[index]]
+        m, exponent = mantissas(exponents(squares, spec.rate))
+        exponent += spec.shift
+        np.minimum(exponent, 62, out=exponent)
+        result[index] = _largest(m.ravel(), exponent.ravel(), spec, target, int(result[index - 1] if index else guess))
+    return result.astype(np.int32)
+
+
+def _largest(m: Ints, exponent: Ints, spec: LatticeSpec, target: int, guess: int) -> int:
+    outside = spec.window.outside * spec.floor
+
+    def total(multiplier: int) -> int:
+        return int(np.maximum(m * multiplier >> exponent, spec.floor).sum()) + outside
+
+    # Above the floor the total is linear in the multiplier, nearly: a few secants end at the step where it passes.
+    known = total(guess)
+    for _ in range(60):
+        above = m * guess >> exponent > spec.floor
+        gain = float(np.ldexp(m[above].astype(np.float64), -exponent[above].astype(np.int32)).sum())
+        step = math.floor((target - known) / gain)
+        if step == 0 and known <= target:
+            return guess if total(guess + 1) > target else _climb(total, guess, target)
+        guess += step or -1
+        known = total(guess)
+    raise ParameterError("No multiplier was found. This frame is too small for its ε.")
+
+
+def _climb(total: Callable[[int], int], guess: int, target: int) -> int:
+    while total(guess + 1) <= target:
+        guess += 1
+    return guess
+
+
+def _steepest(multipliers: Indices, n: int) -> float:
+    """Return the largest (M(u)/M(u') − 1)/d(u, u'), rounded up a little."""
+    position = np.arange(n)
+    away = np.minimum(position, n - position)
+    large, small = np.maximum(away[:, None], away), np.minimum(away[:, None], away)
+    table = multipliers[large * (large + 1) // 2 + small].astype(np.float64)
+    steepest = 0.0
+    for dx in range(n // 2 + 1):
+        for dy in range(dx + 1):
+            if dx:
+                ratio = float((np.roll(table, (dx, dy), (0, 1)) / table).max())
+                steepest = max(steepest, (ratio - 1) / math.hypot(dx, dy))
+    return steepest * (1 + 1e-9)
