@@ -32,6 +32,7 @@ __all__ = [
     "GeoblanketError",
     "GuaranteeViolation",
     "InputError",
+    "LatticeViolation",
     "LedgerError",
     "MechanismError",
     "MismatchError",
@@ -152,6 +153,23 @@ class GuaranteeViolation(MechanismError):  # noqa: N818 - it names what was foun
 
     def __reduce__(self) -> tuple[type[GuaranteeViolation], tuple[int, int | None, int | None, int, str]]:
         return type(self), (self.row, self.other_row, self.output, self.excess, self.problem)
+
+
+class LatticeViolation(MechanismError):  # noqa: N818 - as above
+    """The numbers of a lattice do not keep its promise, by exact arithmetic.
+
+    Parameters
+    ----------
+    problem
+        What was wrong, without a trailing full stop.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}. The lattice must not be used.")
+
+    def __reduce__(self) -> tuple[type[LatticeViolation], tuple[str]]:
+        return type(self), (self.problem,)
 
 
 class WorkerError(GeoblanketError):

@@ -22,9 +22,9 @@ Taking s = 0: the promise of independent reports still holds. Taking s = x'_1 �
 or where one runs parallel to the other: ε₀·|s| for the whole period, however many reports. Different periods have
 independent anchors, and add up.
 
-A(N + s) ≤ e^(ε₀·|s|)·A(N) for s ≠ 0 as in `spec`, without multipliers: |s| ≥ 1 unit, the kernel's slope, the rounding of
-its mantissa and ⌊·⌋ above c₀ together give e^((slope + 2^-27 + 1/c₀)·|s|), and the rate is such that this is at most
-e^(ε₀·|s|).
+A(N + s) ≤ e^(ε₀·|s|)·A(N) for s ≠ 0 follows as in `spec`, without multipliers: |s| is at least one unit, so that the
+kernel's slope, the rounding of its mantissa and ⌊·⌋ above c₀ together give at most e^((slope + 2^-27 + 1/c₀)·|s|), and
+the rate is such that this is at most e^(ε₀·|s|).
 
 The draw
 --------
@@ -44,7 +44,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket.errors import GuaranteeViolation, MechanismError, ParameterError
+from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.lattice.kernel import exponent_of, mantissas, rate_for, slope
 from geoblanket.mechanism.lattice.plane import Plane
 
@@ -172,7 +172,7 @@ def verify_anchor(anchor: AnchorSpec, plane: Plane) -> None:
 
     Raises
     ------
-    GuaranteeViolation
+    LatticeViolation
         It does not.
     MechanismError
         The numbers cannot be an anchor.
@@ -187,4 +187,4 @@ def verify_anchor(anchor: AnchorSpec, plane: Plane) -> None:
         raise MechanismError("The numbers of the anchor cannot be one.")
     allowed = Fraction(anchor.epsilon_micro * plane.unit_mm, 10**12)
     if slope(anchor.rate) + Fraction(1, anchor.floor) + _ROUNDING > allowed:
-        raise GuaranteeViolation("The anchor's weights fall faster than its ε allows.")
+        raise LatticeViolation("The anchor's weights fall faster than its ε allows")

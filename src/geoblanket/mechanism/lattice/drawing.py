@@ -42,9 +42,11 @@ class Drawing:
                 np.cumsum(self._window.row_sums(int(a), int(b)), out=self._sums[index])
 
     def totals(self) -> Ints:
-        """Return the weight of all cells for each position, where sums were prepared."""
-        assert self._sums is not None
-        return self._sums[:, -1] + self._window.outside * self._spec.floor
+        """Return the weight of all cells for each position, in the order of the multipliers."""
+        half = self._spec.cell_units // 2
+        sums = self._row_sums(*np.tril_indices(half + 1))
+        totals: Ints = sums[:, -1] + self._window.outside * self._spec.floor
+        return totals
 
     def cells(self, x: Ints, y: Ints, words: Ints) -> Ints:
         """Return the cell to which each word leads from each point of the frame, shape (N,)."""
@@ -72,9 +74,10 @@ class Drawing:
     def _row_sums(self, a: Ints, b: Ints) -> Ints:
         """Return cumulative sums of the rows of the window for each position, shape (N, length)."""
         if self._sums is not None:
-            return self._sums[a * (a + 1) // 2 + b]
+            sums: Ints = self._sums[a * (a + 1) // 2 + b]
+            return sums
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        return np.stack([np.cumsum(self._window.row_sums(one_a, one_b)) for one_a, one_b in pairs])
+        return np.stack([np.cumsum(self._window.row_sums(large, small)) for large, small in pairs])
 
     def _outside(self, index: Ints) -> tuple[Ints, Ints]:
         """Return row and column of cells outside the window, counted from its corner."""

@@ -56,7 +56,7 @@ def rate_for(largest_slope: Fraction) -> int:
 
 def exponents(squares: Ints, rate: int) -> Ints:
     """Return z of squared distances below 2^30."""
-    roots = np.sqrt(squares << 2 * _DISTANCE_BITS).astype(np.int64)
+    roots: Ints = np.sqrt(squares << 2 * _DISTANCE_BITS).astype(np.int64)
     roots *= rate
     roots >>= _RATE_BITS
     return roots

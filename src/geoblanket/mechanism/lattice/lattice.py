@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
-from geoblanket.errors import GuaranteeViolation, ParameterError
+from geoblanket.errors import LatticeViolation, ParameterError
 from geoblanket.mechanism.lattice.anchor import AnchorSpec, Shift, verify_anchor
 from geoblanket.mechanism.lattice.drawing import SINK, Drawing
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, LatticeSpec
@@ -41,7 +41,7 @@ class Lattice:
 
         Raises
         ------
-        GuaranteeViolation
+        LatticeViolation
             The numbers do not keep the promise.
         MechanismError
             They cannot be a lattice.
@@ -51,7 +51,7 @@ class Lattice:
             verify_anchor(anchor, spec.plane)
         drawing = Drawing(spec, prepare=True)
         if not np.array_equal(drawing.totals(), totals):
-            raise GuaranteeViolation("What this machine draws from is not what was verified: its arithmetic differs.")
+            raise LatticeViolation("What this machine draws from is not what was verified: its arithmetic differs")
         return cls._of(spec, anchor, certificate, drawing)
 
     @classmethod
@@ -117,9 +117,9 @@ class Lattice:
         columns = (column + np.sign(east + 0.5).astype(int) * spec.window.offsets) % across
         rows = (row + np.sign(north + 0.5).astype(int) * spec.window.offsets) % across
         weights[np.ix_(rows, columns)] = window
-        weights = weights.ravel()
-        weights[SINK] += DENOMINATOR - int(weights.sum())
-        return weights
+        flat = weights.ravel()
+        flat[SINK] += DENOMINATOR - int(flat.sum())
+        return flat
 
     def draw(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> int:
         """Draw the cell that is reported from a coordinate, exactly, with the operating system's randomness."""
@@ -148,8 +148,9 @@ class Lattice:
             f"Whatever is reported, it is at most e^(ε·(d + {add_m:.3g} m)) times as probable from one coordinate as "
             f"from another at distance d, for any two coordinates of the frame, with ε = {self.epsilon:.9g} per km. "
             f"The {add_m:.3g} m are the rounding of both coordinates.",
-            f"Verified exactly, in integers, over {found.cells:,} cells: for all pairs of {found.positions:,} positions "
-            f"within a cell, and by proof for the rest. The ε needed is {found.epsilon_effective:.6g} per km.",
+            f"Verified exactly, in integers, over {found.cells:,} cells: for all pairs of {found.positions:,} "
+            f"positions within a cell, and by proof for the rest. The ε needed is {found.epsilon_effective:.6g} per "
+            "km.",
         ]
         if self.anchor is None:
             lines.append(
@@ -159,9 +160,9 @@ class Lattice:
         else:
             lines.append(
                 f"All reports of a period of {self.anchor.period_s:,} s share a secret shift, the anchor, with "
-                f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one: all their "
-                "reports together are at most e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d the "
-                "distances that are left. So staying at one place costs ε₀ per km for the period, however many reports."
+                f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one: all "
+                "their reports together are at most e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d "
+                "the distances that are left. So staying at one place costs ε₀ per km for the period, however many reports."
             )
             lines.append("Not covered: several periods, whose costs add up, and whoever knows the anchor.")
         return "\n".join(lines)

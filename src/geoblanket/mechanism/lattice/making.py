@@ -28,9 +28,11 @@ _LEAST_UNIT_MM: Final = 1000
 _MARGIN_EPSILON_KM: Final = 10.0
 """The margin is 10/ε km wide: of 2,000 reports from the area's edge, one goes beyond it."""
 _FLOOR_SHARE: Final = Fraction(1, 10_000)
-"""Probability that all floors have together: it costs .2 % of accuracy in a frame of 50 km, and less in smaller ones."""
+"""Probability that all floors have together: .2 % of accuracy in a frame of 50 km, less in smaller ones."""
 _ROUNDING: Final = Fraction(1, 2**27)
 _ROUNDS: Final = 6
+_NEGLIGIBLE: Final = 30.0
+"""e^-30 of the kernel is too little to matter for a first guess."""
 _TIGHT: Final = Fraction(97, 100)
 """A first guess that uses as much of what it leaves to the multipliers is good enough."""
 _HAIR: Final = Fraction(1001, 1000)
@@ -53,9 +55,7 @@ class Area:
         if not all(map(math.isfinite, corners)) or not on_earth:
             raise ParameterError("An area is SOUTH,WEST,NORTH,EAST in degrees: latitudes to ±90, longitudes to ±180.")
         if self.south > self.north:
-            raise ParameterError(
-                "The area's southern edge lies north of its northern one. It is SOUTH,WEST,NORTH,EAST."
-            )
+            raise ParameterError("The area ends south of where it begins. It is SOUTH,WEST,NORTH,EAST.")
 
     @classmethod
     def around(cls, lat: float, lon: float, radius_km: float) -> Area:
@@ -103,13 +103,13 @@ def spec_over(area: Area, *, epsilon: float, cell_m: float | None = None, progre
     side_km, cell_km = plane.side * unit_mm / 10**6, cell_units * unit_mm / 10**6
     if cells < _LEAST_CELLS:
         raise ParameterError(
-            f"The frame of {side_km:.3g} km has only {cells} cells of {cell_km:.3g} km, fewer than {_LEAST_CELLS}. Take "
-            "a larger ε, smaller cells or a larger area."
+            f"The frame of {side_km:.3g} km has only {cells} cells of {cell_km:.3g} km, fewer than {_LEAST_CELLS}. "
+            "Take a larger ε, smaller cells or a larger area."
         )
     if cells > LARGEST_CELLS:
         raise ParameterError(
-            f"The frame of {side_km:,.0f} km has {cells:,} cells of {1000 * cell_km:.3g} m, more than {LARGEST_CELLS:,}. "
-            f"Take a smaller area, or cells of {1000 * side_km / LARGEST_CELLS**0.5:.0f} m or more."
+            f"The frame of {side_km:,.0f} km has {cells:,} cells of {1000 * cell_km:.3g} m, more than "
+            f"{LARGEST_CELLS:,}. Take a smaller area, or cells of {1000 * side_km / LARGEST_CELLS**0.5:.0f} m or more."
         )
     return make_spec(plane, epsilon_micro=round(epsilon * 10**6), cell_units=cell_units, progress=progress)
 
@@ -154,35 +154,35 @@ def _typical_steepness(epsilon_cell: float) -> Fraction:
 def _with_multipliers(plane: Plane, epsilon_micro: int, cell_units: int, rate: int, floor: int) -> LatticeSpec:
     start = np.full(octant_count(cell_units), 2**30, np.int32)
     first = LatticeSpec(plane, epsilon_micro, cell_units, rate, 0, floor, 1, start)
-    shift, guess = _scale(first)
+    # The weight at distance 0 is multiplier·2^31 / 2^shift; multipliers shall be from 2^29 to 2^30.
+    top = DENOMINATOR / _kernel_sum(first)
+    shift = math.floor(31 + 30 - math.log2(top))
+    guess = math.floor(top * 2.0 ** (shift - 31))
     spec = replace(first, shift=shift, half_window=_half_window(first, shift, guess))
     return replace(spec, multipliers=_multipliers(spec, guess))
 
 
-def _scale(spec: LatticeSpec) -> tuple[int, int]:
-    """Return a shift, and about which multiplier goes with it: from 2^29 to 2^30."""
-    # The kernel's sum is about its integral over cells.
-    per_unit = float(slope(spec.rate))
-    integral = max(2 * math.pi / (per_unit * spec.cell_units) ** 2, 1.0)
-    side = spec.plane.side * per_unit
-    if side < 20:  # a frame so small that the kernel reaches round it
-        integral = min(integral, spec.cell_count)
-    top = DENOMINATOR / integral  # the weight at distance 0: multiplier·2^31 / 2^shift
-    shift = math.floor(31 + 30 - math.log2(top))
-    return shift, math.floor(top * 2.0 ** (shift - 31))
+def _kernel_sum(spec: LatticeSpec) -> float:
+    """Return the kernel's sum over all cells from a cell's centre, about."""
+    steps = np.arange(spec.cells_across)
+    axis = np.minimum(steps, spec.cells_across - steps)
+    axis = axis[axis <= _NEGLIGIBLE / float(slope(spec.rate)) / spec.cell_units]
+    distances = np.hypot(axis, axis[:, None]) * spec.cell_units
+    return float(np.exp(-float(slope(spec.rate)) * distances).sum())
 
 
 def _half_window(spec: LatticeSpec, shift: int, multiplier: int) -> int:
-    """Return how many cells from the centre a weight can be above the floor."""
-    across, n = spec.cells_across, spec.cell_units
-    for half in range(1, across // 2 + 1):
-        nearest = half * n + n - n // 2 - 1
-        if nearest**2 >= LARGEST_SQUARE // 2:
-            raise ParameterError("The cells are too small for their distances to be computed exactly.")
+    """Return from how many cells on along an axis no weight is above the floor."""
+    largest = multiplier + (multiplier >> 3)
+    n = spec.cell_units
+    for half in range(1, spec.cells_across // 2):
+        nearest = (half + 1) * n - n // 2
+        if 2 * (nearest + n) ** 2 >= LARGEST_SQUARE:
+            raise ParameterError("The cells are too small for ε: take larger ones.")
         m, exponent = mantissas(exponents(np.array([nearest**2]), spec.rate))
-        if int(m[0] + 4) * (multiplier + (multiplier >> 4)) >> int(exponent[0]) + shift < spec.floor:
+        if int(m[0] + 9) * largest >> int(exponent[0]) + shift < spec.floor:
             return half
-    return across // 2
+    return max(spec.cells_across // 2, 1)
 
 
 def _multipliers(spec: LatticeSpec, guess: int) -> Indices:

@@ -55,7 +55,7 @@ class Plane:
     @property
     def north_scale(self) -> int:
         """Units in 1e-7 degrees of latitude, times 2^30, rounded down."""
-        return math.floor(_units_in_1e_7_degrees(self.unit_mm) * 2**_SCALE_BITS)
+        return int(_units_in_1e_7_degrees(self.unit_mm) * 2**_SCALE_BITS)
 
     @property
     def east_scale(self) -> int:
@@ -67,11 +67,11 @@ class Plane:
             flat = cos_edge * _cos(Decimal(self._widest_e7(cos_edge)).scaleb(-7) / 2)
             cos_largest = flat / (flat * flat + 1 - cos_edge * cos_edge).sqrt()
             exact = _units_in_1e_7_degrees(self.unit_mm) * cos_largest * 2**_SCALE_BITS
-            return math.floor(exact * (1 - Decimal("1e-30")))
+            return int(exact * (1 - Decimal("1e-30")))
 
     def _widest_e7(self, cos_edge: Decimal) -> int:
         """Return a width, 1e-7 degrees, which `check` compares with the true one: that depends on the scale."""
-        return math.floor(Decimal(self.side) / (_units_in_1e_7_degrees(self.unit_mm) * cos_edge) * Decimal("1.05"))
+        return int(Decimal(self.side) / (_units_in_1e_7_degrees(self.unit_mm) * cos_edge) * Decimal("1.05"))
 
     @property
     def north_e7(self) -> int:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Ints
-from geoblanket.errors import GuaranteeViolation, MechanismError
+from geoblanket.errors import LatticeViolation, MechanismError
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 
 __all__ = ["LatticeCertificate", "verify_lattice"]
@@ -53,7 +53,7 @@ def verify_lattice(spec: LatticeSpec) -> tuple[LatticeCertificate, Ints]:
 
     Raises
     ------
-    GuaranteeViolation
+    LatticeViolation
         The numbers do not keep the promise.
     MechanismError
         The numbers cannot be a lattice.
@@ -63,10 +63,10 @@ def verify_lattice(spec: LatticeSpec) -> tuple[LatticeCertificate, Ints]:
     steps = Fraction(spec.rate * (2**11 + 1), 2**20) + 1
     slope = _LOG_2_ABOVE * steps / 2**24 + Fraction(1, spec.floor) + Fraction(1, 2**27)
     if slope > epsilon:
-        raise GuaranteeViolation("The kernel of the lattice falls faster than ε allows.")
+        raise LatticeViolation("The kernel of the lattice falls faster than ε allows")
     steepest = _check_multipliers(spec, epsilon - slope)
     totals = _totals(spec)
-    _check_sink(spec, totals, epsilon)
+    _check_sink(totals, epsilon)
     _check_window(spec)
     in_km = float((slope + steepest) * 10**6 / spec.plane.unit_mm)
     return (
@@ -86,7 +86,7 @@ def _check_form(spec: LatticeSpec) -> None:
     n, plane = spec.cell_units, spec.plane
     plane.check()
     half = n // 2
-    across, rest = divmod(plane.side, n)
+    across, rest = divmod(plane.side, max(n, 1))
     window = min(2 * spec.half_window + 1, across)
     reach = min(window * n, plane.side) // 2 + n
     for sound, what in (
@@ -125,9 +125,9 @@ def _check_multipliers(spec: LatticeSpec, kappa: Fraction) -> Fraction:
             shifted = np.roll(np.roll(table, east, axis=0), north, axis=1)
             allowed = min(math.floor(kappa * distance * 2**31), 2**31)
             if bool(((shifted - table << 31) > allowed * table).any()):
-                raise GuaranteeViolation(
+                raise LatticeViolation(
                     "The multipliers of the lattice change faster within a cell than ε allows: its cells are too "
-                    "coarse, or its rate is too large."
+                    "coarse, or its rate is too large"
                 )
             worst = int(np.argmax(shifted / table))
             above = int(shifted.flat[worst]) - int(table.flat[worst])
@@ -155,7 +155,7 @@ def _totals(spec: LatticeSpec) -> Ints:
             multiplier = int(spec.multipliers[large * (large + 1) // 2 + small])
             weights = np.maximum((mantissa * multiplier) >> np.minimum((z >> 24) + spec.shift, 62), spec.floor)
             if float(weights.sum(dtype=np.float64)) > 1.25 * _TOTAL:
-                raise GuaranteeViolation("The weights of the lattice are more than a whole.")
+                raise LatticeViolation("The weights of the lattice are more than a whole")
             totals.append(int(weights.sum()) + (across**2 - window**2) * spec.floor)
     return np.array(totals, np.int64)
 
@@ -165,14 +165,16 @@ def _wrapped(differences: Ints, side: int) -> Ints:
     return np.abs((differences + side // 2) % side - side // 2)
 
 
-def _check_sink(spec: LatticeSpec, totals: Ints, epsilon: Fraction) -> None:
+def _check_sink(totals: Ints, epsilon: Fraction) -> None:
     """Check (2): what the sink gets on top is at least its base, and nearly the same from everywhere."""
     least, most = _TOTAL - int(totals.max()), _TOTAL - int(totals.min())
     if least < _SINK_BASE:
-        raise GuaranteeViolation("The weights of the lattice leave less to the sink than they must.")
+        raise LatticeViolation("The weights of the lattice leave less to the sink than they must")
+    if most > 2 * _SINK_BASE:
+        raise MechanismError("The weights of the lattice do not add up: its numbers do not belong together.")
     # Different positions are at least one unit apart.
     if Fraction(most, least) > 1 + epsilon:
-        raise GuaranteeViolation("What the sink of the lattice gets varies more than ε allows.")
+        raise LatticeViolation("What the sink of the lattice gets varies more than ε allows")
 
 
 def _check_window(spec: LatticeSpec) -> None:
@@ -187,7 +189,7 @@ def _check_window(spec: LatticeSpec) -> None:
     mantissa = int(coarse[part >> 12]) * int(fine[part & 4095]) >> 31
     # The mantissa may be rounded down by 2^-28 of it, 8 at most; further away the exact value is smaller.
     if (mantissa + 9) * int(spec.multipliers.max()) >> (z >> 24) + spec.shift > spec.floor:
-        raise GuaranteeViolation("Cells outside the window of the lattice would weigh more than its floor.")
+        raise LatticeViolation("Cells outside the window of the lattice would weigh more than its floor")
 
 
 @cache
