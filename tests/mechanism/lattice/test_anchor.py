@@ -38,6 +38,10 @@ def below(generator: np.random.Generator) -> Callable[[int], int]:
     return draw
 
 
+def points_of(side: int) -> list[tuple[int, int]]:
+    return [(east, north) for east in range(side) for north in range(side)]
+
+
 def torus_distance(one: tuple[int, int], other: tuple[int, int], side: int) -> float:
     return math.hypot(*(min((a - b) % side, (b - a) % side) for a, b in zip(one, other, strict=True)))
 
@@ -47,7 +51,7 @@ def test_weights_keep_the_promise_between_all_shifts(cells: int, unit_mm: int, e
     plane = small_plane(cells, unit_mm=unit_mm, cell_units=4)
     anchor = anchor_on(plane, epsilon)
     side = plane.side
-    shifts = list(itertools.product(range(side), repeat=2))
+    shifts = points_of(side)
     weights = {shift: anchor.weight(*shift, side) for shift in shifts}
     for shift, other in itertools.product(shifts, shifts):
         millimetres = math.floor(torus_distance(shift, other, side) * unit_mm)
@@ -112,7 +116,7 @@ def test_the_theorem_for_all_pairs_of_trips_of_two_reports(
     """ln P(y | x) − ln P(y | x') ≤ min over s of ε₀·|s| + ε₁·Σ d(x_t + s, x'_t), for all x, x' and y."""
     lattice, anchor, reports, shifts = small_world
     side, km = lattice.spec.plane.side, TRIP_UNIT_MM / 10**6
-    points = list(itertools.product(range(side), repeat=2))
+    points = points_of(side)
     # P(y1, y2 | x1, x2), with x1 all points and x2 all points.
     flat = reports.reshape(side * side, -1)
     moved = [np.array([((x + e) % side) * side + (y + n) % side for x, y in points]) for e, n in points]
@@ -148,7 +152,7 @@ def test_staying_costs_the_anchor_however_many_reports(
     cells = reports.shape[2]
     generator = np.random.default_rng(2)
     flat = reports.reshape(side * side, cells)
-    points = list(itertools.product(range(side), repeat=2))
+    points = points_of(side)
     moved = np.array([[((x + e) % side) * side + (y + n) % side for x, y in points] for e, n in points])
     drawn = generator.choice(cells, 400, p=flat[7])
     log_reports = np.log(flat[:, drawn]).sum(axis=1)

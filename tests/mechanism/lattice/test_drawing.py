@@ -29,7 +29,8 @@ def words_by_cell(drawing: Drawing, x: int, y: int) -> Counter[int]:
 
     def cells(words: list[int]) -> list[int]:
         array = np.array(words, np.int64)
-        return drawing.cells(np.full(len(array), x), np.full(len(array), y), array).tolist()
+        result: list[int] = drawing.cells(np.full(len(array), x), np.full(len(array), y), array).tolist()
+        return result
 
     count: Counter[int] = Counter()
     pending = [(0, 2**62 - 1)]
@@ -49,12 +50,12 @@ def words_by_cell(drawing: Drawing, x: int, y: int) -> Counter[int]:
     return count
 
 
-@pytest.mark.parametrize("cells", [5, 6, 24])
+@pytest.mark.parametrize("cells", [5, 6, 40])
 @pytest.mark.parametrize("prepare", [True, False])
 def test_words_of_each_cell_are_its_weight(cells: int, prepare: bool) -> None:
-    epsilon_micro = 100_000_000 if cells == 24 else 2_000_000  # with a window smaller than the frame, and without
-    spec = small_spec(cells, epsilon_micro=epsilon_micro, cell_units=2 if cells == 24 else 10, unit_mm=5_000)
-    if cells == 24:
+    epsilon_micro = 100_000_000 if cells == 40 else 2_000_000  # with a window smaller than the frame, and without
+    spec = small_spec(cells, epsilon_micro=epsilon_micro, cell_units=2 if cells == 40 else 10, unit_mm=5_000)
+    if cells == 40:
         assert spec.window.outside > 0
     lattice, drawing = Lattice.verified(spec), Drawing(spec, prepare=prepare)
     side = spec.plane.side

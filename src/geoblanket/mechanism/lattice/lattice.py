@@ -162,7 +162,8 @@ class Lattice:
                 f"All reports of a period of {self.anchor.period_s:,} s share a secret shift, the anchor, with "
                 f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one: all "
                 "their reports together are at most e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d "
-                "the distances that are left. So staying at one place costs ε₀ per km for the period, however many reports."
+                "the distances that are left. So staying at one place costs ε₀ per km for the period, however many "
+                "reports."
             )
             lines.append("Not covered: several periods, whose costs add up, and whoever knows the anchor.")
         return "\n".join(lines)
