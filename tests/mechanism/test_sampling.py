@@ -150,7 +150,7 @@ def test_one_word_is_made_of_the_same_bits_as_many(monkeypatch: pytest.MonkeyPat
         octets = (1 << number).to_bytes(8, "little")
         with monkeypatch.context() as patch:
             patch.setattr(os, "urandom", lambda _, octets=octets: octets)
-            assert sampling._random_word() == random_words(1)[0]
+            assert sampling.random_word() == random_words(1)[0]
 
 
 def test_large_requests_are_drawn_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 
-__all__ = ["WORD_BITS", "draw", "draw_cumulative", "draw_many", "outputs_of_words", "random_words"]
+__all__ = ["WORD_BITS", "draw", "draw_cumulative", "draw_many", "outputs_of_words", "random_word", "random_words"]
 
 
 WORD_BITS: Final = 62
@@ -40,7 +40,7 @@ def draw_cumulative(cumulative: Ints) -> int:
 
     All of them are compared, whatever the output: the time does not depend on where the scan would stop.
     """
-    return int(np.count_nonzero(cumulative <= _random_word()))
+    return int(np.count_nonzero(cumulative <= random_word()))
 
 
 def draw_many(weights: Ints, rows: Ints) -> Ints:
@@ -81,8 +81,8 @@ def random_words(count: int) -> Ints:
     return words
 
 
-def _random_word() -> int:
-    """Return one of them, in a microsecond."""
+def random_word() -> int:
+    """Return one number of 62 random bits, in a microsecond."""
     if _test_words.get() is not None:
         return int(random_words(1)[0])
     return int.from_bytes(_octets(8), "little") >> 64 - WORD_BITS

@@ -31,7 +31,7 @@ def below(generator: np.random.Generator) -> Callable[[int], int]:
     def draw(end: int) -> int:
         bits = (end - 1).bit_length()
         while True:
-            value = int.from_bytes(generator.bytes(bits // 8 + 1), "little") % 2**bits
+            value: int = int.from_bytes(generator.bytes(bits // 8 + 1), "little") % 2**bits
             if value < end:
                 return value
 

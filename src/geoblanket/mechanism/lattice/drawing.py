@@ -71,6 +71,38 @@ class Drawing:
         row = (row + np.where(north < 0, -offset_north, offset_north)) % across
         return np.where(beyond >= self._window.outside, SINK, row * across + column)
 
+    def cell(self, x: int, y: int, word: int) -> int:
+        """Return the cell to which one word leads from a point: what `cells` does, for one report at a time."""
+        n, across, length = self._spec.cell_units, self._spec.cells_across, self._length
+        (column, east), (row, north) = divmod(x, n), divmod(y, n)
+        east, north = east - n // 2, north - n // 2
+        b, a = sorted((abs(east), abs(north)))
+        sums = self._window_sums(a, b)
+        inside = int(sums[-1])
+        in_row = min(int(np.count_nonzero(sums <= word)), length - 1)
+        before = int(sums[in_row - 1]) if in_row else 0
+        within = np.cumsum(self._window.row_weights(a, b, in_row))
+        in_column = min(int(np.count_nonzero(within <= word - before)), length - 1)
+        beyond = (word - inside) // self._spec.floor
+        if beyond >= self._window.outside and word >= inside:
+            return SINK
+        first, second = in_column, in_row
+        if word >= inside:
+            far_row, far_column = self._outside(np.array(beyond))
+            first, second = int(far_column), int(far_row)
+        if abs(east) < abs(north):
+            first, second = second, first
+        offset_east, offset_north = first - length // 2, second - length // 2
+        column = (column + (-offset_east if east < 0 else offset_east)) % across
+        row = (row + (-offset_north if north < 0 else offset_north)) % across
+        return row * across + column
+
+    def _window_sums(self, a: int, b: int) -> Ints:
+        if self._sums is None:
+            return np.cumsum(self._window.row_sums(a, b))
+        sums: Ints = self._sums[a * (a + 1) // 2 + b]
+        return sums
+
     def _row_sums(self, a: Ints, b: Ints) -> Ints:
         """Return cumulative sums of the rows of the window for each position, shape (N, length)."""
         if self._sums is not None:

@@ -14,7 +14,7 @@ from geoblanket.mechanism.lattice.anchor import AnchorSpec, Shift, verify_anchor
 from geoblanket.mechanism.lattice.drawing import SINK, Drawing
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, LatticeSpec
 from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
-from geoblanket.mechanism.sampling import random_words
+from geoblanket.mechanism.sampling import random_word, random_words
 
 __all__ = ["NO_SHIFT", "Lattice"]
 
@@ -123,7 +123,8 @@ class Lattice:
 
     def draw(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> int:
         """Draw the cell that is reported from a coordinate, exactly, with the operating system's randomness."""
-        return int(self.draw_many(np.array([lat]), np.array([lon]), shift=shift)[0])
+        x, y = self._shifted(lat, lon, shift)
+        return self._drawing.cell(int(x), int(y), random_word())
 
     def draw_many(self, lat: npt.ArrayLike, lon: npt.ArrayLike, *, shift: Shift | tuple[Ints, Ints] = NO_SHIFT) -> Ints:
         """Draw a cell for each of many coordinates, degrees, shape (N,); one anchor for all, or one each."""

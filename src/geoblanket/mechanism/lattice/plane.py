@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -52,12 +53,12 @@ class Plane:
     side: int
     """Units from edge to edge."""
 
-    @property
+    @cached_property
     def north_scale(self) -> int:
         """Units in 1e-7 degrees of latitude, times 2^30, rounded down."""
         return int(_units_in_1e_7_degrees(self.unit_mm) * 2**_SCALE_BITS)
 
-    @property
+    @cached_property
     def east_scale(self) -> int:
         """Units in 1e-7 degrees of longitude at the latitude where they are shortest, times 2^30, rounded down."""
         with localcontext() as context:
@@ -73,17 +74,17 @@ class Plane:
         """Return a width, 1e-7 degrees, which `check` compares with the true one: that depends on the scale."""
         return int(Decimal(self.side) / (_units_in_1e_7_degrees(self.unit_mm) * cos_edge) * Decimal("1.05"))
 
-    @property
+    @cached_property
     def north_e7(self) -> int:
         """Latitude of the northern edge, 1e-7 degrees, rounded away."""
         return self.south_e7 + -(-(self.side << _SCALE_BITS) // self.north_scale)
 
-    @property
+    @cached_property
     def width_e7(self) -> int:
         """Degrees of longitude from edge to edge, 1e-7, rounded up."""
         return -(-(self.side << _SCALE_BITS) // self.east_scale)
 
-    @property
+    @cached_property
     def rounding_mm(self) -> int:
         """How far a coordinate can lie from the point of the frame that stands for it, millimetres, rounded up."""
         return math.isqrt(self.unit_mm * self.unit_mm // 2) + 1 + 8  # half of 1e-7 degrees, twice, is below 8 mm

@@ -79,12 +79,12 @@ class LatticeSpec:
     multipliers: Indices = field(repr=False)
     """M, by position within the cell, |u₁| ≥ |u₂| from its centre, at |u₁|·(|u₁| + 1)/2 + |u₂|."""
 
-    @property
+    @cached_property
     def cells_across(self) -> int:
         """Cells from edge to edge of the frame."""
         return self.plane.side // self.cell_units
 
-    @property
+    @cached_property
     def cell_count(self) -> int:
         """All cells."""
         return self.cells_across**2
