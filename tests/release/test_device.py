@@ -27,6 +27,7 @@ from geoblanket.errors import (
 )
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle import file as bundle_file
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.release import Budget, Device, Ledger, Report
 from tests.mechanism.bundles import save_plain
 from tests.release.worlds import CLOCK, PLACES, certain, report, save_certain
@@ -399,11 +400,11 @@ def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: P
     with pytest.raises(PolicyError, match="has no places"):
         Device.open(save_plain(tmp_path / "b.bundle"), ledger=None, budget=PLENTY)
     with pytest.raises(MismatchError, match="another domain"):
-        Device.open(town_path, ledger=None, budget=PLENTY, domain="0" * 64)
-    with pytest.raises(ParameterError, match="Give these options to it"):
-        Device.open(town, ledger=None, budget=PLENTY, minimum_version=2)
+        Device.open(town_path, ledger=None, budget=PLENTY, trust=Trust(domain="0" * 64))
+    with pytest.raises(ParameterError, match="`trust` is for files"):
+        Device.open(town, ledger=None, budget=PLENTY, trust=Trust(minimum_version=2))
     with pytest.raises(GeoblanketError, match="older than the 2"):
-        Device.open(town_path, ledger=None, budget=PLENTY, minimum_version=2)
+        Device.open(town_path, ledger=None, budget=PLENTY, trust=Trust(minimum_version=2))
     Ledger.create(tmp_path / "a.ledger", budget=Budget(5000.0, 60.0))
     with pytest.raises(MismatchError, match="another budget"):
         Device.open(town, ledger=tmp_path / "a.ledger", budget=Budget(5001.0, 60.0))

@@ -9,6 +9,7 @@ import pytest
 
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.signing import sign_bundle
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.service.store import BundleStore
 from tests.mechanism.bundle.test_signing import write_keys
 from tests.mechanism.bundles import save_located, save_plain
@@ -100,7 +101,7 @@ def test_signatures_are_handed_out(tmp_path: Path) -> None:
     path = save_located(tmp_path / "a.bundle")
     signature = sign_bundle(path, private).read_bytes()
     with live(
-        BundleStore([path, save_plain(tmp_path / "b.bundle")], public_key=public, allow_unsigned=True)
+        BundleStore([path, save_plain(tmp_path / "b.bundle")], trust=Trust(public_key=public, allow_unsigned=True))
     ) as service:
         first, second = service.client.get("/v1/bundles").json()["bundles"]
         assert (first["signed"], second["signed"]) == (True, False)

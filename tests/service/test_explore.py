@@ -52,7 +52,7 @@ def site(store: BundleStore, explorer: Explorer) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def explored(explorer: Explorer) -> ExploredBundle:
-    return next(one for one in explorer.bundles.values() if one.epsilon == 4)
+    return next(explored for explored in explorer.bundles.values() if explored.facts.epsilon_per_km == [4])
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,11 @@ def test_conclusions_follow_bayes_rule_and_keep_the_promise(
         total += sum(joint) * found.error_m
         shift = found.after / found.before
         for one, other in product(range(len(prior)), repeat=2):
-            bound = explored.epsilon * _apart_m(explored, int(found.places[one]), int(found.places[other])) / 1000
+            bound = (
+                explored.facts.epsilon_per_km[-1]
+                * _apart_m(explored, int(found.places[one]), int(found.places[other]))
+                / 1000
+            )
             assert shift[one] <= shift[other] * np.exp(bound) * (1 + 1e-9)
     assert regime.recipient_error_m(previous, prior) == pytest.approx(total)
 
@@ -200,8 +204,8 @@ def test_a_replay_keeps_to_its_budget(explored: ExploredBundle, explorer: Explor
     assert traffic is not None
     assert places is not None
     trip = max(explorer.trips.values(), key=lambda one: len(one.times))
-    cost = explored.costs.other / 1e6
-    budget = Budget(explored.costs.start / 1e6 + 4 * cost, 3600)
+    cost = explored.bundle.costs.other / 1e6
+    budget = Budget(explored.bundle.costs.start / 1e6 + 4 * cost, 3600)
     steps = replay(trip, explored, places, traffic, budget=budget)
     assert [step.true for step in steps] == trip.places.tolist()
     released = [step.released is not None for step in steps]
@@ -229,8 +233,8 @@ def test_reports_help_a_recipient_who_follows(explorer: Explorer) -> None:
             for trip in list(explorer.trips.values())[:12]
             for step in replay(trip, explored, places, traffic, budget=budget)
         ]
-        errors[explored.epsilon] = np.mean([step.guess_error_m for step in steps])
-        assert errors[explored.epsilon] < np.mean([step.zone_only_error_m for step in steps])
+        errors[explored.facts.epsilon_per_km[-1]] = np.mean([step.guess_error_m for step in steps])
+        assert errors[explored.facts.epsilon_per_km[-1]] < np.mean([step.zone_only_error_m for step in steps])
     assert errors[4.0] < errors[2.0]
 
 

@@ -148,7 +148,7 @@ def test_it_shows_what_the_mechanism_does(open_page: Open, explorer: Explorer) -
     page = open_page()
     expect(page.locator("#title-a")).to_have_text("ε = 2 per km, w = 1")
     place, previous = _place(_marker(page, "Vehicle")), _place(_marker(page, "Previous place"))
-    explored = next(one for one in explorer.bundles.values() if one.epsilon == 2)
+    explored = next(explored for explored in explorer.bundles.values() if explored.facts.epsilon_per_km == [2])
     view = explored.view(place, "all day")
     assert view is not None
     expected = view.outlook(place, previous)

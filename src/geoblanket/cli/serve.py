@@ -78,6 +78,7 @@ def serve(
     Ctrl-C or SIGTERM stops the service in order.
     """
     from geoblanket.errors import ParameterError
+    from geoblanket.mechanism.bundle.trust import Trust
     from geoblanket.service.app import create_app
     from geoblanket.service.explorer import Explorer
     from geoblanket.service.limits import LOOPBACK_NAMES, Limits
@@ -99,9 +100,8 @@ def serve(
         )
     names = frozenset(name.lower() for name in allow_host or ())
     least = read_policy(policy)
-    store = BundleStore(
-        files, public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version, policy=least
-    )
+    trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
+    store = BundleStore(files, trust=trust, policy=least)
     explorer = Explorer(store, roads=roads, walks=walks)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")

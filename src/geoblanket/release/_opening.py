@@ -12,7 +12,7 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
@@ -65,44 +65,23 @@ def open_tables(
     bundle: str | Path | Bundle,
     ledger: MemoryLedger | None,
     *,
-    public_key: str | Path | None,
-    allow_unsigned: bool,
-    domain: str | None,
-    minimum_version: int,
+    trust: Trust,
     policy: Policy,
 ) -> ReleaseTables:
     """Return the tables of a bundle that promises what the policy asks for.
 
     They were verified before, as the ledger remembers, or are now, which it will remember.
     """
-    tables = _verified_tables(bundle, ledger, public_key, domain, minimum_version, allow_unsigned=allow_unsigned)
-    policy.check(tables.tables, tables.places_e7, tables.clock)
-    return tables
-
-
-def _verified_tables(
-    bundle: str | Path | Bundle,
-    ledger: MemoryLedger | None,
-    public_key: str | Path | None,
-    domain: str | None,
-    minimum_version: int,
-    *,
-    allow_unsigned: bool,
-) -> ReleaseTables:
     if isinstance(bundle, Bundle):
-        if public_key is not None or domain is not None or minimum_version:
-            raise ParameterError("A bundle that was loaded is checked by `load_bundle`. Give these options to it.")
-        return ReleaseTables.of(bundle)
-    tables = ReleaseTables.read(
-        bundle,
-        is_known=lambda sha256: ledger is not None and ledger.is_verified(sha256),
-        public_key=public_key,
-        allow_unsigned=allow_unsigned,
-        domain=domain,
-        minimum_version=minimum_version,
-    )
-    if ledger is not None:
+        if trust != ANY_FILE:
+            raise ParameterError("`trust` is for files. A loaded bundle was checked by `load_bundle`: give it there.")
+        tables = ReleaseTables.of(bundle)
+    elif ledger is None:
+        tables = ReleaseTables.read(bundle, trust=trust)
+    else:
+        tables = ReleaseTables.read(bundle, is_known=ledger.is_verified, trust=trust)
         ledger.remember_verified(tables.sha256)
+    policy.check(tables.tables, tables.places_e7, tables.clock)
     return tables
 
 
@@ -120,7 +99,7 @@ def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
         return tables.clock
     if tables.clock.interval_ms > budget.window_ms:
         raise ParameterError("The window of the budget is shorter than the interval between reports.")
-    dearest = max(Costs.of(tables.tables, tables.clock.start))
+    dearest = max(tables.costs)
     if dearest > budget.micro:
         raise ParameterError(
             f"One report costs up to {dearest / _MICRO:g} per km, and the whole budget is {budget.epsilon:g} per km. "

@@ -24,6 +24,7 @@ from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
@@ -103,7 +104,7 @@ class Device:
         self._rule = ReleaseRule(tables)
         self._nearest = NearestPlace(tables.places_e7)
         self._regimes = Regimes(clock)
-        self._costs = Costs.of(tables.tables, clock.start)
+        self._costs = tables.costs
         self._past = self._rule.past
         self._rule.prepare(sorted(clock.names))
         self._history: list[int] = []
@@ -120,10 +121,7 @@ class Device:
         budget: Budget | None = None,
         device_key: bytes | None = None,
         counter: str | Path | None = None,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        domain: str | None = None,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
@@ -146,8 +144,8 @@ class Device:
             The key that the ledger was made with; None: that of this device.
         counter
             The file of the counter that the ledger was made with.
-        public_key, allow_unsigned, domain, minimum_version
-            As in `load_bundle`.
+        trust
+            Which files are accepted: signed by whom, for which domain, how new.
         policy
             The least that the bundle must promise.
         clock_tolerance_s
@@ -171,15 +169,7 @@ class Device:
         if book is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
         with closed_on_failure(book):
-            tables = open_tables(
-                bundle,
-                book,
-                public_key=public_key,
-                allow_unsigned=allow_unsigned,
-                domain=domain,
-                minimum_version=minimum_version,
-                policy=policy,
-            )
+            tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
 
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
@@ -231,7 +221,7 @@ class Device:
         account = self._ledger.account(_VEHICLE)
         now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
-            return self._told(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
+            return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
         follows = bool(self._history) and slot == self._history_slot + 1
         cost = self._costs.other if follows else self._costs.start
         left = account.checked_left_micro(slot_ms, now_ns, cost)
@@ -241,9 +231,9 @@ class Device:
         answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request, now_ns)
         self._ledger.write([(_VEHICLE, answer)])
         self._history, self._history_slot = history, slot
-        return self._told(answer, left, stored=False)
+        return self._report_of(answer, left, stored=False)
 
-    def _told(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
+    def _report_of(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
         return Report(
             place=answer.place,
             lat=answer.lat_e7 / _E7,

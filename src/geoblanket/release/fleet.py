@@ -23,7 +23,7 @@ from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
     checked_clock,
@@ -86,7 +86,7 @@ class Fleet:
         self._rule = ReleaseRule(tables)
         self._nearest = PlaceRaster(tables.places_e7)
         self._regimes = Regimes(clock)
-        self._costs = Costs.of(tables.tables, clock.start)
+        self._costs = tables.costs
         self._lat, self._lon = tables.places_e7.T / 1e7
         self._history = np.full((len(self.vehicles), self._rule.past), -1, np.int32)
         self._history_slot = np.full(len(self.vehicles), _NEVER, np.int64)
@@ -104,10 +104,7 @@ class Fleet:
         budget: Budget | None = None,
         device_key: bytes | None = None,
         counter: str | Path | None = None,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        domain: str | None = None,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
@@ -122,7 +119,7 @@ class Fleet:
             As in `Device.open`. None: budgets are kept in memory.
         budget
             Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
-        device_key, counter, public_key, allow_unsigned, domain, minimum_version, policy, clock_tolerance_s, replay
+        device_key, counter, trust, policy, clock_tolerance_s, replay
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
@@ -130,15 +127,7 @@ class Fleet:
         if ledger is not None or budget is not None:
             book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
         with closed_on_failure(book):
-            tables = open_tables(
-                bundle,
-                book,
-                public_key=public_key,
-                allow_unsigned=allow_unsigned,
-                domain=domain,
-                minimum_version=minimum_version,
-                policy=policy,
-            )
+            tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)
 
     def _last_answers(self) -> tuple[Ints, Indices]:

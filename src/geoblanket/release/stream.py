@@ -35,17 +35,17 @@ def answers(device: Device, lines: BinaryIO) -> Iterator[dict[str, Any]]:
     while line := lines.readline(LARGEST_LINE + 1):
         if not line.endswith(b"\n") and len(line) > LARGEST_LINE:
             _skip_rest(lines)
-            yield _told(ParameterError(f"The line is longer than {LARGEST_LINE} bytes."))
+            yield _error_answer(ParameterError(f"The line is longer than {LARGEST_LINE} bytes."))
             continue
         if not line.strip():
             continue
         try:
             answer = device.report(**_request(line)).as_dict()
         except LedgerError as error:
-            yield _told(error)
+            yield _error_answer(error)
             raise
         except GeoblanketError as error:
-            answer = _told(error)
+            answer = _error_answer(error)
         yield answer
 
 
@@ -70,7 +70,7 @@ def _request(line: bytes) -> dict[str, Any]:
     return values
 
 
-def _told(error: GeoblanketError) -> dict[str, Any]:
+def _error_answer(error: GeoblanketError) -> dict[str, Any]:
     kind = {ParameterError: "input", LedgerError: "ledger", RandomnessError: "randomness"}
     code = error.reason if isinstance(error, RefusedError) else kind.get(type(error), "other")
     return {"error": code, "message": str(error)}

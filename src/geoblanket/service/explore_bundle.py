@@ -16,8 +16,8 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
-from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 
 __all__ = ["Conclusion", "ExploredBundle", "Outlook", "ZoneView"]
@@ -153,8 +153,8 @@ class ZoneView:
     def _between_m(self) -> Floats:
         return self._distance_m(self.places, self.places)
 
-    def _distance_m(self, one: npt.NDArray[np.integer], other: npt.NDArray[np.integer]) -> Floats:
-        (lat, lon), (other_lat, other_lon) = self._degrees[one].T, self._degrees[other].T
+    def _distance_m(self, places: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Floats:
+        (lat, lon), (other_lat, other_lon) = self._degrees[places].T, self._degrees[others].T
         return haversine_m(lat[:, None], lon[:, None], other_lat, other_lon)
 
 
@@ -165,14 +165,15 @@ class ExploredBundle:
     ----------
     bundle
         The bundle.
+    facts
+        Its facts.
     record
         Of its build, for losses; None: it is not there.
     """
 
-    def __init__(self, bundle: Bundle, record: BuildRecord | None) -> None:
-        self.bundle = bundle
-        self.record = record
-        self._views = {(one.zone, one.regime): ZoneView(one, bundle.places_e7) for one in bundle}
+    def __init__(self, bundle: Bundle, facts: BundleFacts, record: BuildRecord | None) -> None:
+        self.bundle, self.facts, self.record = bundle, facts, record
+        self._views = {(bundled.zone, bundled.regime): ZoneView(bundled, bundle.places_e7) for bundled in bundle}
 
     @property
     def clock(self) -> Clock:
@@ -192,41 +193,21 @@ class ExploredBundle:
         """The regime of reports without history; None: the bundle does not say."""
         return None if self.bundle.clock is None else self.bundle.clock.start
 
-    @property
-    def epsilon(self) -> float:
-        """The largest ε of its mechanisms, per km."""
-        return max(one.mechanism.epsilon for one in self.bundle)
-
-    @property
-    def longest_past(self) -> BundledMechanism:
-        """The mechanism that looks back furthest."""
-        return max(self.bundle, key=lambda one: len(one.history_weights_micro))
-
-    @cached_property
-    def costs(self) -> Costs:
-        """What reports cost, in millionths per km."""
-        return self.bundle.costs
-
-    @cached_property
-    def zone_names(self) -> tuple[str, ...]:
-        """The names of zones, in order."""
-        return tuple(sorted({one.zone for one in self.bundle}))
-
     @cached_property
     def zone(self) -> Indices:
-        """The number of the zone of each place among `zone_names`, −1 for none, shape (P,)."""
+        """The number of the zone of each place among `facts.zones`, −1 for none, shape (P,)."""
         result = np.full(len(self.bundle.places_e7), -1, np.int32)
         for (name, _), view in self._views.items():
-            result[view.places] = self.zone_names.index(name)
+            result[view.places] = self.facts.zones.index(name)
         return result
 
     def view(self, place: int, regime: str) -> ZoneView | None:
         """Return the mechanism of a place that is in a zone; None: it has none in that regime."""
         number = int(self.zone[place])
-        return None if number < 0 else self._views.get((self.zone_names[number], regime))
+        return None if number < 0 else self._views.get((self.facts.zones[number], regime))
 
     def zone_record(self, view: ZoneView) -> ZoneRecord | None:
         """Return what the build says of a mechanism."""
         zones = () if self.record is None else self.record.zones
         asked = (view.bundled.zone, view.bundled.regime)
-        return next((one for one in zones if (one.zone, one.regime) == asked), None)
+        return next((zone for zone in zones if (zone.zone, zone.regime) == asked), None)

@@ -17,6 +17,7 @@ import pytest
 
 from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import load_bundle, save_bundle
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.mechanism.exponential_bounds import exp_lower
 from geoblanket.mechanism.mechanism import Mechanism
 from tests.mechanism.bundles import (
@@ -350,9 +351,9 @@ def test_rows_in_one_place_must_be_equal(tmp_path: Path, plain: Path) -> None:
 
 def test_another_domain_or_order_of_context(on_map: Path) -> None:
     domain = load_bundle(on_map).domain
-    load_bundle(on_map, domain=domain)
+    load_bundle(on_map, trust=Trust(domain=domain))
     with pytest.raises(MismatchError, match="another domain"):
-        load_bundle(on_map, domain="0" * 64)
+        load_bundle(on_map, trust=Trust(domain="0" * 64))
 
     def reorder(_: Fields, arrays: Arrays) -> None:
         arrays["histories"][:5] = arrays["histories"][:5][::-1].copy()
@@ -363,9 +364,9 @@ def test_another_domain_or_order_of_context(on_map: Path) -> None:
 
 
 def test_an_older_version_than_pinned(plain: Path) -> None:
-    load_bundle(plain, minimum_version=3)
+    load_bundle(plain, trust=Trust(minimum_version=3))
     with pytest.raises(InputError, match="is version 3, older than the 4"):
-        load_bundle(plain, minimum_version=4)
+        load_bundle(plain, trust=Trust(minimum_version=4))
 
 
 def test_exponentials_beyond_any_float(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 
 from geoblanket.errors import ParameterError
 
-__all__ = ["Clock"]
+__all__ = ["HOURS", "LARGEST_INTERVAL_MS", "Clock"]
 
-_HOURS: Final = 24
-_LARGEST_INTERVAL_MS: Final = 86_400_000
+HOURS: Final = 24
+LARGEST_INTERVAL_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Clock:
         raise ParameterError("The hour must be a whole number from 0 to 23.")
 
     def _problem(self) -> str | None:
-        if not 1 <= self.interval_ms <= _LARGEST_INTERVAL_MS:
-            return f"the interval must be from 1 to {_LARGEST_INTERVAL_MS} ms"
+        if not 1 <= self.interval_ms <= LARGEST_INTERVAL_MS:
+            return f"the interval must be from 1 to {LARGEST_INTERVAL_MS} ms"
         listed = [hour for _, hours in self.regimes for hour in hours]
-        if sorted(listed) != list(range(_HOURS)):
+        if sorted(listed) != list(range(HOURS)):
             return "every hour from 0 to 23 must be in exactly one regime"
         if any(first >= second for _, hours in self.regimes for first, second in pairwise(hours)):
             return "the hours of a regime must ascend"
