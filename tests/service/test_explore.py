@@ -87,7 +87,7 @@ def test_borders_go_around_the_cells_of_each_zone(explored: ExploredBundle) -> N
     cells = [shapely.Polygon(one["geometry"]["coordinates"][0]) for one in json.loads(places.geojson())["features"]]
     lines = json.loads(places.borders(explored.zone))["features"][0]["geometry"]["coordinates"]
     drawn = shapely.union_all(shapely.MultiLineString(lines).buffer(1e-5))
-    for zone in range(len(explored.zone_names)):
+    for zone in range(len(explored.facts.zones)):
         inside = shapely.union_all([cells[place].buffer(2e-6) for place in np.flatnonzero(explored.zone == zone)])
         assert drawn.contains(inside.buffer(-2e-6).exterior)
     assert shapely.MultiLineString(lines).length < sum(cell.exterior.length for cell in cells) / 2
