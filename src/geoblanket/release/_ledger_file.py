@@ -19,7 +19,7 @@ __all__ = ["FORMAT", "LEDGER_TABLE", "LedgerRow", "connected", "created", "forma
 FORMAT: Final = 2
 """Files of format 1 are made into it when they are opened."""
 _APPLICATION: Final = 0x47424C31
-_WHOLE: Final = {"application_id": {_APPLICATION}, "user_version": {1, FORMAT}, "quick_check": {"ok"}}
+_WHOLE: Final[dict[str, set[object]]] = {"application_id": {_APPLICATION}, "user_version": {1, FORMAT}, "quick_check": {"ok"}}
 _WAIT_S: Final = 1.0
 LEDGER_TABLE: Final = """
 CREATE TABLE ledger (
@@ -107,11 +107,7 @@ def connected(path: Path) -> sqlite3.Connection:
     """Return a connection to a file that holds a whole database of ours, for this process alone."""
     connection = _connection(path)
     try:
-        for pragma, wanted in (
-            ("application_id", {_APPLICATION}),
-            ("user_version", {1, FORMAT}),
-            ("quick_check", {"ok"}),
-        ):
+        for pragma, wanted in _WHOLE.items():
             if connection.execute(f"PRAGMA {pragma}").fetchone()[0] not in wanted:
                 raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
     except BaseException:

@@ -72,13 +72,13 @@ def _resealed_accounts(
     accounts = connection.execute(
         "SELECT vehicle, reports, spent_micro, last_slot_ms, before, head, seal FROM accounts"
     ).fetchall()
-    for *row, found in accounts:
+    for *row, stored_seal in accounts:
         vehicle, *numbers, before, head = row
         old, new = Chain(before), Chain(before)
         for answer in answers.pop(vehicle, []):
             old.add(seal(key, old.head, identity, vehicle, *answer))
             new.add(seal(key, new.head, identity, vehicle, *answer, 0))
-        if not is_sealed(found, key, identity, *row) or old.head != head:
+        if not is_sealed(stored_seal, key, identity, *row) or old.head != head:
             return None
         sealed = seal(key, identity, vehicle, *numbers, before, new.head)
         result.append((new.head, sealed, vehicle))

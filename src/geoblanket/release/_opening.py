@@ -93,11 +93,10 @@ def checked_tolerance(clock_tolerance_s: float) -> None:
 
 def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
     """Return the clock of a bundle; raise unless it has one, and some report fits the budget."""
-    if tables.clock is None:
-        raise MismatchError("The bundle has no clock, and does not say which regime is used when. Build it again.")
+    clock = tables.needed_clock()
     if budget is None:
-        return tables.clock
-    if tables.clock.interval_ms > budget.window_ms:
+        return clock
+    if clock.interval_ms > budget.window_ms:
         raise ParameterError("The window of the budget is shorter than the interval between reports.")
     dearest = max(tables.costs)
     if dearest > budget.micro:
@@ -105,4 +104,4 @@ def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
             f"One report costs up to {dearest / _MICRO:g} per km, and the whole budget is {budget.epsilon:g} per km. "
             "Choose a larger budget, or a bundle of a smaller ε."
         )
-    return tables.clock
+    return clock

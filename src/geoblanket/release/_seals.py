@@ -46,6 +46,6 @@ def seal(key: bytes, *values: Any) -> bytes:
     return hmac.digest(key, repr(values).encode(), "sha256")
 
 
-def is_sealed(found: bytes, key: bytes, *values: Any) -> bool:
+def is_sealed(stored_seal: bytes, key: bytes, *values: Any) -> bool:
     """Return whether a seal is that of some values."""
-    return hmac.compare_digest(found, seal(key, *values))
+    return hmac.compare_digest(stored_seal, seal(key, *values))

@@ -160,16 +160,15 @@ def perturb_traces(
         The spacing of the bundle's places, metres.
     """
     check_output(out)
-    if bundle.clock is None:
-        raise _no_clock()
-    policy.check(bundle, bundle.places_e7, bundle.clock)
+    clock = bundle.needed_clock()
+    policy.check(bundle, bundle.places_e7, clock)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
         walks = Path(folder) / "walks.parquet"
         match_traces(
             traces,
             roads,
             walks,
-            interval_s=bundle.clock.interval_s,
+            interval_s=clock.interval_s,
             method=method,
             spacing_m=spacing_m,
             workers=workers,
@@ -180,8 +179,7 @@ def perturb_traces(
 
 def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:
     """Return the clock of the bundle; raise unless walks, roads and bundle belong together."""
-    if bundle.clock is None:
-        raise _no_clock()
+    clock = bundle.needed_clock()
     if about.get("roads") != graph.identity:
         raise MismatchError(f"{walks} was matched to other roads. Give the roads that it was matched to.")
     places = choose_places(graph, spacing_m=about["spacing_m"])
@@ -190,16 +188,12 @@ def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: 
             f"{walks} has {len(places):,} places at {places.spacing_m:g} m on these roads, and the bundle is for "
             f"{len(bundle.places_e7):,} others. Match with the roads and the spacing that the bundle was built with."
         )
-    if about.get("interval_s") != bundle.clock.interval_s:
+    if about.get("interval_s") != clock.interval_s:
         raise MismatchError(
             f"{walks} has a step every {about.get('interval_s'):g} s, and the bundle is for one every "
-            f"{bundle.clock.interval_s:g} s. Match again with that interval."
+            f"{clock.interval_s:g} s. Match again with that interval."
         )
-    return bundle.clock
-
-
-def _no_clock() -> MismatchError:
-    return MismatchError("The bundle has no clock, so it does not say which regime is used when. Build it again.")
+    return clock
 
 
 class _Run:

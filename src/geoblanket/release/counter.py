@@ -77,10 +77,10 @@ class Counter:
         except OSError as error:
             raise LedgerError(f"{self._path}: the counter cannot be read ({error.strerror}).") from None
         numbers = [self._number(content[start : start + _SECTOR]) for start in (0, _SECTOR)]
-        found = [number for number in numbers if number is not None]
-        if not found:
+        whole = [number for number in numbers if number is not None]
+        if not whole:
             raise LedgerError(f"{self._path}: is damaged, or is not the counter of this ledger.")
-        return max(found)
+        return max(whole)
 
     def _number(self, sector: bytes) -> int | None:
         content, check = sector[: _COPY.size], sector[_COPY.size : _COPY.size + _CHECK_BYTES]

@@ -333,13 +333,13 @@ class Ledger(MemoryLedger):
         answers = {
             vehicle: [Answer(*row[1:]) for row in some] for vehicle, some in groupby(rows, key=lambda row: str(row[0]))
         }
-        for *row, found in accounts:
+        for *row, stored_seal in accounts:
             vehicle, reports, spent, last_slot_ms, before, head = row
             chain = Chain(before)
             kept = answers.pop(vehicle, [])
             for answer in kept:
                 chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
-            if not is_sealed(found, self._key, self._identity, *row) or chain.head != head:
+            if not is_sealed(stored_seal, self._key, self._identity, *row) or chain.head != head:
                 self._refuse_changed()
             self._chains[vehicle] = chain
             self._accounts[vehicle] = Account(
@@ -350,8 +350,8 @@ class Ledger(MemoryLedger):
 
     def _load_verified(self) -> set[str]:
         bundles = set()
-        for bundle, verifier, found in self._connection.execute("SELECT bundle, verifier, seal FROM verified"):
-            if not is_sealed(found, self._key, self._identity, bundle, verifier):
+        for bundle, verifier, stored_seal in self._connection.execute("SELECT bundle, verifier, seal FROM verified"):
+            if not is_sealed(stored_seal, self._key, self._identity, bundle, verifier):
                 self._refuse_changed()
             if verifier == VERIFIER:
                 bundles.add(bundle)

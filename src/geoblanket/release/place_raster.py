@@ -38,7 +38,7 @@ class PlaceRaster:
     """
 
     def __init__(self, places_e7: Indices) -> None:
-        self._one = NearestPlace(places_e7)
+        self._single_place = NearestPlace(places_e7)
         self._places = places_e7.astype(np.float64)
         rim = _RIM * (np.ptp(self._places, axis=0) + 1)
         self._south, self._west = self._places.min(axis=0) - rim
@@ -59,7 +59,7 @@ class PlaceRaster:
         if len(several):
             result[several] = self._compared(lat_e7[several], lon_e7[several], self._listed[cell[several]])
         for index in np.flatnonzero(result < 0).tolist():
-            result[index] = self._one.of(int(lat_e7[index]), int(lon_e7[index]))
+            result[index] = self._single_place.of(int(lat_e7[index]), int(lon_e7[index]))
         return result
 
     def _cell(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
@@ -89,8 +89,8 @@ class PlaceRaster:
         flat = float(cosine(np.array([self._places[:, 0].mean()]))[0])
         scale = np.array([1.0, flat])
         count = min(_LISTED + 1, len(self._places))
-        found = KDTree(self._places * scale).query(np.column_stack([middle_lat, middle_lon]) * scale, k=count)
-        distance, place = (np.asarray(part).reshape(-1, count) for part in found)
+        nearest = KDTree(self._places * scale).query(np.column_stack([middle_lat, middle_lon]) * scale, k=count)
+        distance, place = (np.asarray(part).reshape(-1, count) for part in nearest)
         # Whatever the location in the cell, its nearest place is at most half a diagonal further than the middle's.
         candidate = distance <= (distance[:, :1] + self._step * math.hypot(1.0, flat)) * _MARGIN
         listed = np.full((len(row) + 1, _LISTED), -1, np.int32)

@@ -42,7 +42,7 @@ class ReleaseRule:
     @property
     def past(self) -> int:
         """Γ: how many earlier places the mechanisms look at, at most."""
-        return max(len(one.history_weights_micro) for one in self._tables.tables)
+        return max(len(table.history_weights_micro) for table in self._tables.tables)
 
     def draw(self, histories: Indices, regime: str) -> Indices:
         """Draw the place to report for each of many histories, exactly, by the operating system's randomness.
@@ -80,7 +80,7 @@ class ReleaseRule:
 
     def _regime(self, name: str) -> _Regime:
         if name not in self._regimes:
-            tables = tuple(one for one in self._tables.tables if one.regime == name)
+            tables = tuple(table for table in self._tables.tables if table.regime == name)
             if not tables:
                 raise MismatchError(f"The bundle has no mechanism for the regime '{name}'.")
             self._regimes[name] = _Regime(tables, self._tables.places_e7)
@@ -102,10 +102,10 @@ class _Regime:
         order = np.argsort(zone, kind="stable")
         ends = np.searchsorted(zone[order], np.arange(len(self.tables) + 1))
         result = np.empty(len(histories), np.int32)
-        for number, (one, rows) in enumerate(zip(self.tables, self._rows, strict=True)):
+        for number, (table, rows) in enumerate(zip(self.tables, self._rows, strict=True)):
             some = order[ends[number] : ends[number + 1]]
-            drawn = sampling.draw_many(one.weights, rows.row_of(histories[some]).astype(np.int64))
-            result[some] = one.output_places[drawn]
+            drawn = sampling.draw_many(table.weights, rows.row_of(histories[some]).astype(np.int64))
+            result[some] = table.output_places[drawn]
         return result
 
     def draw_one(self, history: Sequence[int]) -> int:
@@ -141,8 +141,8 @@ class _Regime:
     def _zone(self) -> Indices:
         """The number of the table that has each place as a present one, −1 for none, shape (P,)."""
         result = np.full(len(self.places_e7), -1, np.int32)
-        for number, one in enumerate(self.tables):
-            result[one.histories[:, 0]] = number
+        for number, table in enumerate(self.tables):
+            result[table.histories[:, 0]] = number
         return result
 
     @cached_property
@@ -152,8 +152,8 @@ class _Regime:
 
     @cached_property
     def _cumulative(self) -> list[Ints]:
-        return [one.weights.cumsum(axis=1) for one in self.tables]
+        return [table.weights.cumsum(axis=1) for table in self.tables]
 
     @cached_property
     def _rows(self) -> list[HistoryTable]:
-        return [HistoryTable(self.places_e7, one.histories, one.history_rows) for one in self.tables]
+        return [HistoryTable(self.places_e7, table.histories, table.history_rows) for table in self.tables]

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
-from geoblanket.errors import MismatchError
-from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
@@ -174,19 +172,6 @@ class ExploredBundle:
     def __init__(self, bundle: Bundle, facts: BundleFacts, record: BuildRecord | None) -> None:
         self.bundle, self.facts, self.record = bundle, facts, record
         self._views = {(bundled.zone, bundled.regime): ZoneView(bundled, bundle.places_e7) for bundled in bundle}
-
-    @property
-    def clock(self) -> Clock:
-        """When which regime is used.
-
-        Raises
-        ------
-        MismatchError
-            If the bundle does not say.
-        """
-        if self.bundle.clock is None:
-            raise MismatchError("The bundle has no clock, so it does not say which regime is used when.")
-        return self.bundle.clock
 
     @property
     def start(self) -> str | None:

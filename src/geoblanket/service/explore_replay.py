@@ -83,12 +83,12 @@ def held_out_trips(path: str | Path, places: Places, *, split: Split) -> list[Tr
 
 
 def _trip(rows: pl.DataFrame, places: Places) -> Trip:
-    found = rows["place"].to_numpy()
-    lat, lon = places.lat[found], places.lon[found]
+    way = rows["place"].to_numpy()
+    lat, lon = places.lat[way], places.lon[way]
     return Trip(
         number=int(rows["walk"][0]),
         times=rows["time"].to_list(),
-        places=found,
+        places=way,
         length_km=float(haversine_m(lat[:-1], lon[:-1], lat[1:], lon[1:]).sum() / 1000),
     )
 
@@ -133,7 +133,7 @@ class _Following:
 
     def __init__(self, explored: ExploredBundle, places: Places, traffic: Traffic) -> None:
         self._explored, self._places = explored, places
-        self._regimes = Regimes(explored.clock)
+        self._regimes = Regimes(explored.bundle.needed_clock())
         self._last_slot = -1
         self.reports, self.zones = Tracker(traffic, places), Tracker(traffic, places)
 
@@ -152,7 +152,7 @@ class _Following:
         self.reports.see(view, report.place, follows=follows)
         self.zones.see_zone(view)
 
-    def apart_m(self, one: int, other: int) -> float:
+    def apart_m(self, place: int, other: int) -> float:
         """Return how far two places are apart, metres."""
         lat, lon = self._places.lat, self._places.lon
-        return float(haversine_m(lat[one], lon[one], lat[other], lon[other]))
+        return float(haversine_m(lat[place], lon[place], lat[other], lon[other]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from geoblanket.mechanism.bundle.facts import MechanismFacts
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.service.geojson import encoded, feature
 
 __all__ = ["guarantee_facts", "places_geojson", "zones_geojson"]
 
@@ -22,42 +23,31 @@ def guarantee_facts(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def zones_geojson(bundle: Bundle) -> dict[str, Any]:
+def zones_geojson(bundle: Bundle) -> bytes:
     """Return the zones of a bundle with coordinates as GeoJSON, each as the points of its places."""
     points = _points(bundle)
-    return _collection(
-        {
-            "type": "Feature",
-            "geometry": {"type": "MultiPoint", "coordinates": [points[place] for place in places]},
-            "properties": {
-                "zone": zone,
-                "places": len(places),
-                "regimes": sorted(bundled.regime for bundled in bundle if bundled.zone == zone),
-            },
-        }
+    return encoded(
+        feature(
+            "MultiPoint",
+            [points[place] for place in places],
+            zone=zone,
+            places=len(places),
+            regimes=sorted(bundled.regime for bundled in bundle if bundled.zone == zone),
+        )
         for zone, places in _places_of_zones(bundle).items()
     )
 
 
-def places_geojson(bundle: Bundle) -> dict[str, Any]:
+def places_geojson(bundle: Bundle) -> bytes:
     """Return the places of a bundle with coordinates as GeoJSON, each with its number and its zones."""
     zones: list[list[str]] = [[] for _ in range(len(bundle.places_e7))]
     for zone, places in _places_of_zones(bundle).items():
         for place in places:
             zones[place].append(zone)
-    return _collection(
-        {
-            "type": "Feature",
-            "id": number,
-            "geometry": {"type": "Point", "coordinates": point},
-            "properties": {"place": number, "zones": zones[number]},
-        }
-        for number, point in enumerate(_points(bundle))
+    return encoded(
+        feature("Point", point, number=place, place=place, zones=zones[place])
+        for place, point in enumerate(_points(bundle))
     )
-
-
-def _collection(features: Any) -> dict[str, Any]:
-    return {"type": "FeatureCollection", "features": list(features)}
 
 
 def _points(bundle: Bundle) -> list[list[float]]:

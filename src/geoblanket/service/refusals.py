@@ -69,7 +69,7 @@ _BY_STATUS = {404: NOT_FOUND, 405: WRONG_METHOD, 400: BAD_REQUEST, 413: TOO_LARG
 
 def documented(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
     """Return the part of a route's description that says how it may refuse."""
-    return {one.status: {"model": ErrorBody, "description": one.message} for one in refusals}
+    return {refusal.status: {"model": ErrorBody, "description": refusal.message} for refusal in refusals}
 
 
 def answer_with_refusals(app: FastAPI) -> None:

@@ -24,7 +24,7 @@ _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 def is_loopback(host: str) -> bool:
     """Return whether every address of a host is one that only this machine can reach."""
-    return all(ipaddress.ip_address(found[4][0]).is_loopback for found in _addresses(host, 0))
+    return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in _addresses(host, 0))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -7,7 +7,6 @@ taken: the one before stays.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -175,13 +174,9 @@ class BundleStore:
             signature=_signature(path),
             facts=BundleFacts.of(bundle, name=path.name, size=len(content)),
             guarantee=guarantee_facts(bundle),
-            zones=_as_json(zones_geojson(bundle)) if bundle.located else None,
-            places=_as_json(places_geojson(bundle)) if bundle.located else None,
+            zones=zones_geojson(bundle) if bundle.located else None,
+            places=places_geojson(bundle) if bundle.located else None,
         )
-
-
-def _as_json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _read(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from geoblanket._arrays import Indices
-from geoblanket.errors import ParameterError
+from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import HOURS, LARGEST_INTERVAL_MS, Clock
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
@@ -167,6 +167,12 @@ class ReadBundle:
     def clock(self) -> Clock | None:
         """When which regime is used; None: whoever uses the bundle says which."""
         return self.header.clock
+
+    def needed_clock(self) -> Clock:
+        """Return the clock; raise MismatchError if there is none."""
+        if self.clock is None:
+            raise MismatchError("The bundle has no clock: it does not say which regime is used when. Build it again.")
+        return self.clock
 
     @property
     def located(self) -> bool:

@@ -8,7 +8,7 @@ whoever made it. All of it is computed from the file; none of the author's words
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.costs import Costs, Counted
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["ANYTHING", "DEFAULT_POLICY", "Policy"]
@@ -28,14 +28,8 @@ _MICRO: Final = 10**6
 _LISTED: Final = 3
 
 
-class _Table(ZoneTable, Protocol):
-    @property
-    def epsilon_micro(self) -> int:
-        """ε in millionths per kilometre."""
-
-    @property
-    def history_weights_micro(self) -> Sequence[int]:
-        """What earlier places count, in millionths."""
+class _Table(ZoneTable, Counted, Protocol):
+    """What a policy looks at in a mechanism."""
 
 
 @dataclass(frozen=True, kw_only=True)
