@@ -100,7 +100,7 @@ def test_reports_are_never_on_an_address_that_others_reach(town: Path, tmp_path:
     for host in ("0.0.0.0", "::", "192.0.2.1"):  # noqa: S104 - it must be refused
         result = CliRunner().invoke(app, ["serve", str(town), "--ledger", str(ledger), "--host", host])
         assert isinstance(result.exception, GeoblanketError)
-        assert "address of this machine alone" in str(result.exception)
+        assert "only on a loopback address" in str(result.exception)
 
 
 def test_a_port_that_is_taken_and_a_ledger_that_is_missing(town: Path, tmp_path: Path) -> None:

@@ -73,12 +73,12 @@ def test_times_only_go_forward() -> None:
     account = Account(Budget(1.0, 60.0))
     account.add(answer(10_000_000, 1))
     for slot_ms in (10_000_000, 9_999_999, 0):
-        with pytest.raises(RefusedError, match="later time") as caught:
+        with pytest.raises(RefusedError, match="later report") as caught:
             checked(account, slot_ms, 1)
         assert caught.value.reason == "time"
     # A clock that was set forward and back again gets nothing.
     account.add(answer(99_000_000, 1))
-    with pytest.raises(RefusedError, match="later time"):
+    with pytest.raises(RefusedError, match="later report"):
         checked(account, 11_000_000, 0)
 
 

@@ -110,7 +110,7 @@ def test_a_clock_that_is_set_back_gets_nothing(town: Bundle) -> None:
     device.report(*at(0), NINE)
     device.report(*at(0), NINE + 7200)
     for earlier in (NINE + 30, NINE - 30, NINE + 7170):
-        with pytest.raises(RefusedError, match="later time") as caught:
+        with pytest.raises(RefusedError, match="later report") as caught:
             device.report(*at(0), earlier)
         assert caught.value.reason == "time"
 

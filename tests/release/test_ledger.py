@@ -206,7 +206,7 @@ def test_a_ledger_put_back_to_an_earlier_state_is_refused(path: Path, tmp_path: 
     ledger.write([("", answer(9))])
     ledger.close()
     shutil.copy(backup, path)
-    with pytest.raises(LedgerError, match="put back to an earlier state"):
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
 
 
@@ -225,7 +225,7 @@ os._exit(0)
     log = Path(f"{path}-wal")
     content = log.read_bytes()
     log.write_bytes(content[: len(content) // 2])
-    with pytest.raises(LedgerError, match="put back to an earlier state"):
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
 
 

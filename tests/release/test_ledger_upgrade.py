@@ -115,7 +115,7 @@ def test_an_old_ledger_put_back_is_refused(tmp_path: Path) -> None:
     ledger.write([("", ledger.account("").answers[-1]._replace(slot_ms=START + 900_000))])
     ledger.close()
     shutil.copy(OLD / "none.ledger", path)
-    with pytest.raises(LedgerError, match="put back to an earlier state"):
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
 
 

@@ -29,14 +29,14 @@ def verify(
         Path | None, typer.Option(metavar="FILE", help="Demand a signature (FILE.sig) by this Ed25519 key (PEM).")
     ] = None,
     allow_unsigned: Annotated[
-        bool, typer.Option("--allow-unsigned", help="With a key: only say whether the signature is right.")
+        bool, typer.Option("--allow-unsigned", help="With a key: only say whether the signature is valid.")
     ] = False,
     domain: Annotated[str | None, typer.Option(metavar="SHA256", help="Refuse a bundle of another domain.")] = None,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse an older bundle.")] = 0,
     policy: PolicyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Verify a bundle in exact arithmetic; exit with 0 only if every mechanism keeps its promise, and it is enough."""
+    """Verify a bundle in exact arithmetic; exit with 0 only if all mechanisms keep promises that meet the policy."""
     from geoblanket.mechanism.bundle.storage import load_bundle
     from geoblanket.mechanism.bundle.trust import Trust
 
@@ -59,7 +59,7 @@ def verify(
         for bundled in bundle:
             _warn(bundled)
     if public_key is not None:
-        say("The signature is right." if bundle.signed else "There is no right signature.")
+        say("The signature is valid." if bundle.signed else "There is no valid signature.")
 
 
 def show(

@@ -52,8 +52,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Walks that the bundles were built from: the page replays some that were held out. They are true ways "
-            "of vehicles, so only on an address that no other machine can reach.",
+            help="Walks that the bundles were built from: the page replays some that were held out. They are true "
+            "paths of vehicles, so only on an address that no other machine can reach.",
             show_default="no replays",
         ),
     ] = None,
@@ -90,12 +90,12 @@ def serve(
     local = is_loopback(host)
     if ledger is not None and not local:
         raise ParameterError(
-            "Reports hold true locations, and are taken on an address of this machine alone, such as 127.0.0.1. "
+            "Reports contain true locations, and are accepted only on a loopback address, such as 127.0.0.1. "
             "Leave out --ledger, or --host."
         )
     if walks is not None and not local:
         raise ParameterError(
-            "Walks are true ways of vehicles, and are shown on an address of this machine alone, such as 127.0.0.1. "
+            "Walks are true paths of vehicles, and are shown only on a loopback address, such as 127.0.0.1. "
             "Leave out --walks, or --host."
         )
     names = frozenset(name.lower() for name in allow_host or ())

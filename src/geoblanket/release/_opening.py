@@ -38,7 +38,7 @@ def open_ledger(
     counter: str | Path | None,
     replay: bool,
 ) -> MemoryLedger | None:
-    """Open the ledger of a file, whose budget must be the one given if one is; else make one in memory, if one is."""
+    """Open a ledger file, which must have the given budget, if any; without a file, keep the given budget in memory."""
     if path is None:
         return None if budget is None else MemoryLedger(budget, replay=replay)
     ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay)
@@ -70,7 +70,7 @@ def open_tables(
 ) -> ReleaseTables:
     """Return the tables of a bundle that promises what the policy asks for.
 
-    They were verified before, as the ledger remembers, or are now, which it will remember.
+    Verify the file, unless the ledger remembers that it was verified; the ledger then remembers it.
     """
     if isinstance(bundle, Bundle):
         if trust != ANY_FILE:
@@ -86,13 +86,13 @@ def open_tables(
 
 
 def checked_tolerance(clock_tolerance_s: float) -> None:
-    """Raise ParameterError unless it is zero or more seconds, and an end."""
+    """Raise ParameterError unless it is a finite number of seconds, 0 or more."""
     if not 0 <= clock_tolerance_s < math.inf:
         raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
-    """Return the clock of a bundle; raise unless it has one, and some report fits the budget."""
+    """Return the clock of a bundle; raise unless it has one and the budget allows any report."""
     clock = tables.needed_clock()
     if budget is None:
         return clock

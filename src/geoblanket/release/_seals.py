@@ -1,4 +1,4 @@
-"""Seals of a ledger: what only who has the key can compute, chained from answer to answer."""
+"""Seals of a ledger: message authentication codes by the device's key, chained from answer to answer."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Chain:
         return link
 
     def forget(self, count: int) -> None:
-        """Forget so many of the oldest answers."""
+        """Forget this many of the oldest answers."""
         for _ in range(count):
             self.before = self._links.popleft()
 
 
 def seal(key: bytes, *values: Any) -> bytes:
-    """Return what only who has the key can compute of some values (numbers, texts, bytes)."""
+    """Return the authentication code (HMAC-SHA-256) of some values: numbers, texts, bytes."""
     return hmac.digest(key, repr(values).encode(), "sha256")
 
 

@@ -1,7 +1,7 @@
 """Walks perturbed in bulk: a report for every step, by the rule of a bundle.
 
-For data that is to be handed over as a whole. Every report spends budget and nothing here keeps count between runs: the
-summary says what one run spends, and a second one spends it again.
+For data sets that are handed over as a whole. Every report spends budget, and nothing is counted across runs: the
+summary says what one run spends, and a second run spends it again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ RELEASED_SCHEMA: dict[str, pl.DataType] = {
     "lat": pl.Float64(),
     "lon": pl.Float64(),
 }
-"""One row a report, in the order of the walks. `place`, `lat` and `lon` are where the vehicle is reported to be; all
-else is as in the walks and not protected. Speeds are left out: they are measured on the true way."""
+"""One row per report, in the order of the walks. `place`, `lat` and `lon` are the reported location; everything else is
+as in the walks and not protected. Speeds are left out: they are measured on the true path."""
 
 _SECONDS_PER_HOUR = 3600.0
 _MICRO = 10**6
@@ -57,9 +57,9 @@ class PerturbSummary:
 
     reports: int
     reports_without_history: int
-    """First reports of walks, which the regime of the start perturbs."""
+    """First reports of walks, which use the start regime."""
     places_outside: int
-    """Reports from places in no zone, which counted as the nearest place in one."""
+    """Reports from places outside all zones, which count as the nearest place in a zone."""
     vehicles: int
     interval_s: float
     epsilon_per_location: float
@@ -111,7 +111,7 @@ def perturb_walks(
     InputError
         If the walks cannot be read.
     RandomnessError
-        If the operating system gives no randomness.
+        If the operating system has no randomness.
     """
     check_output(out)
     frame, about = scan_walks(walks)

@@ -1,7 +1,7 @@
 """Reports of many vehicles in one process, many at a time: for servers, and for simulations.
 
-Each vehicle is treated as by a `Device` of its own: the same rules, the same costs, and an account of its own in one
-ledger. The reports of a call are one transaction.
+Each vehicle is treated as by its own `Device`: the same rules and costs, and its own account in a shared ledger. The
+reports of a call are one transaction.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NEVER: Final = -(1 << 62)
 
 @dataclass(frozen=True, eq=False)
 class FleetReports:
-    """Where some vehicles are reported to be, one value for each, in the order in which they were asked for."""
+    """Reported locations of some vehicles, one value for each, in the order in which they were asked for."""
 
     place: Indices
     """Number of the reported place in the bundle; −1 where the report was refused."""
@@ -66,7 +66,7 @@ class FleetReports:
 class Fleet:
     """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it.
 
-    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    It is thread-safe. It refuses to work in a process forked from the one that opened it.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Fleet:
         Raises
         ------
         ParameterError
-            Some of the input is no location or time; nothing was reported.
+            Some of the input is not a location or time; nothing was reported.
         LedgerError, RandomnessError
             Nothing could be stored, or drawn; nothing is released.
         """
@@ -224,7 +224,7 @@ class Fleet:
         return allowed
 
     def _charged(self, which: Ints, slot: Ints, follows: Bools, now_ns: Ints) -> Iterator[tuple[str, int, int, int]]:
-        """Yield vehicle, start of the slot, cost and time of making of some reports."""
+        """Yield the vehicle, start of the slot, cost and creation time of some reports."""
         cost = np.where(follows, self._costs.other, self._costs.start)
         slots_ms = (slot * self._regimes.interval_ms).tolist()
         for number, *charge in zip(which.tolist(), slots_ms, cost.tolist(), now_ns.tolist(), strict=True):

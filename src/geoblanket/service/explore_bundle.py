@@ -1,6 +1,6 @@
-"""What one bundle does at a place: what would be reported, how far off that is, and what a recipient could conclude.
+"""What a bundle does at a place: what would be reported, how far off that is, and what a recipient could infer.
 
-All of this is about places that somebody asks about, on a map: nobody's location is in it, and nothing is released.
+All of this concerns places that somebody picks on a map: nobody's location is involved, and nothing is released.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Outlook:
 
 @dataclass(frozen=True, eq=False)
 class Conclusion:
-    """What a recipient who knows zone, regime and previous place can make of a report."""
+    """What a recipient who knows zone, regime and previous place can infer from a report."""
 
     places: Indices
     """The places of the zone, shape (n,)."""
     before: Floats
-    """What he held for probable before the report, shape (n,)."""
+    """Their probability before the report, shape (n,)."""
     after: Floats
-    """What he does after it, shape (n,)."""
+    """Their probability after the report, shape (n,)."""
     guess: int
     """The place with the least expected distance from the true one."""
     error_m: float
@@ -81,7 +81,7 @@ class ZoneView:
     def rows_after(self, previous: int | None) -> Indices:
         """Return the row of each place of the zone after a previous one, shape (n,).
 
-        Places before that one, where the mechanism looks at them too, count as the same.
+        If the mechanism looks further back, even earlier places count as the same one.
         """
         key = -1 if previous is None else previous
         if key not in self._after:
@@ -124,7 +124,7 @@ class ZoneView:
         previous
             The place before, which the recipient knows; None: there is no history.
         prior
-            What he held for probable, shape (n,), with some of it where the report can come from.
+            The probability of each place before the report, shape (n,); some of it where the report can come from.
         """
         joint = prior * self.likelihood(output, previous)
         after = joint / joint.sum()
@@ -142,7 +142,7 @@ class ZoneView:
     def recipient_error_m(self, previous: int | None, prior: Floats) -> float:
         """Return how far off the best guess of a recipient is after a report, on average, metres.
 
-        On average over the places that he holds for probable, and over what is reported from them.
+        On average over the prior, and over what is reported from each place.
         """
         joint = prior[:, None] * (self.bundled.mechanism.weights[self.rows_after(previous)] / 2.0**62)
         return float((self._between_m @ joint).min(axis=0).sum())

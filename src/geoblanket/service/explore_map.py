@@ -36,9 +36,9 @@ def _rank_of_class() -> Ints:
 
 
 class PlaceCells:
-    """The part of the map that belongs to each place: what is nearer to it than to any other, and not far away.
+    """The map cell of each place: what is nearer to it than to any other, and not far away.
 
-    Sites without a place, on a grid around and between the places, bound the cells: beyond them there is nothing.
+    Extra sites on a grid around and between the places bound the cells.
 
     Parameters
     ----------

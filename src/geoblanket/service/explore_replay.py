@@ -1,7 +1,7 @@
-"""Replays of trips that were held out: the true way beside what a device would have reported of it.
+"""Replays of held-out trips: the true path beside what a device would have reported.
 
-Walks are given to the service by somebody who has them and wants to see. They are true ways of vehicles, so the service
-takes them on an address of this machine alone, and the page says what they are.
+Whoever has walks may give them to the service. They are true paths of vehicles, so the service accepts them only on a
+loopback address, and the page says what they are.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class ReplayStep:
     error_m: float | None
     """From the true place to the reported one, metres."""
     guess: int
-    """Where a recipient who follows the vehicle thinks it is."""
+    """Where a recipient who follows the vehicle guesses it to be."""
     guess_error_m: float
     """From the true place to that, metres."""
     zone_only_error_m: float
-    """What that would be for one who is told the zones of reports only, metres."""
+    """The same for a recipient who learns the zones of reports only, metres."""
     left: float
     """Of the budget in the window that ends with the last report, per km."""
 
@@ -129,7 +129,7 @@ def _step(true: int, report: Report | None, following: _Following, left: float) 
 
 
 class _Following:
-    """Two recipients of the same reports: one makes use of all that they tell, the other of their zones only."""
+    """Two recipients of the same reports: one uses all that they disclose, the other their zones only."""
 
     def __init__(self, explored: ExploredBundle, places: Places, traffic: Traffic) -> None:
         self._explored, self._places = explored, places

@@ -28,7 +28,7 @@ from geoblanket.service.store import BundleStore, ServedBundle
 __all__ = ["Explorer", "Prior"]
 
 Prior = Literal["equal", "traffic"]
-"""What a recipient knows beforehand: all places of the zone are alike, or vehicles move as in the walks."""
+"""A recipient's prior: all places of the zone equally probable, or vehicles move as in the walks."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Explorer:
         return None if first is None else PlaceCells(first.bundle.places_e7)
 
     def prior(self, kind: Prior, view: ZoneView, previous: int | None) -> Floats:
-        """Return what a recipient holds for probable in a zone, shape (n,); without walks, all places alike."""
+        """Return a recipient's prior over the places of a zone, shape (n,); uniform without walks."""
         if kind == "equal" or self.traffic is None:
             return np.full(len(view.places), 1 / len(view.places))
         return self.traffic.prior(view, previous)

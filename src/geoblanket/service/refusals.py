@@ -73,7 +73,7 @@ def documented(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
 
 
 def answer_with_refusals(app: FastAPI) -> None:
-    """Make every error that a route or the framework raises one of ours; theirs would repeat what was sent."""
+    """Turn every error of a route or the framework into a refusal; the framework's own would repeat what was sent."""
 
     async def refused(_request: Request, error: Exception) -> JSONResponse:
         return error.refusal.response() if isinstance(error, Refused) else INTERNAL.response()

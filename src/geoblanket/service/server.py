@@ -1,4 +1,4 @@
-"""Listening: the socket, the server around the application, and its end."""
+"""The listening socket, the server around the application, and its shutdown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(app: ASGIApp, listener: socket.socket, *, limits: Limits, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C: no new requests then, those that run may finish, and all is closed.
+    """Serve until SIGTERM or Ctrl-C; then accept no new requests, let running ones finish, and close everything.
 
     Parameters
     ----------

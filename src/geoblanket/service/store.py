@@ -1,8 +1,8 @@
 """The bundles that are served: verified when the service starts, and again when a file is replaced.
 
-The bytes of a file are read once. What is verified, hashed and handed out is these bytes, so that a file that changes
-meanwhile is served wholly as it was or wholly as it is. A new file that does not verify, or is an older version, is not
-taken: the one before stays.
+The bytes of a file are read once, and these bytes are verified, hashed and served: a file that changes meanwhile is
+served entirely as it was or entirely as it is. A new file that does not verify, or is an older version, is refused: the
+previous one stays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class ServedBundle:
-    """A verified bundle with all that is told about it, ready to be sent."""
+    """A verified bundle with everything that is published about it, ready to be sent."""
 
     path: Path
     content: bytes
@@ -64,7 +64,7 @@ class _Slot:
     path: Path
     served: ServedBundle
     stamp: _Stamp | None
-    """Of the file when it was last looked at, right or not."""
+    """Of the file when it was last checked, accepted or not."""
     problem: str | None = field(default=None)
 
 
@@ -78,7 +78,7 @@ class BundleStore:
     trust
         Which files are accepted.
     policy
-        The least that a bundle with coordinates must promise; no device takes one without.
+        The least that a bundle with coordinates must promise; no device accepts one without coordinates.
 
     Raises
     ------
@@ -104,7 +104,7 @@ class BundleStore:
 
     @property
     def refused(self) -> int:
-        """How many files were replaced by something that is not served; the bundle before is."""
+        """How many files were replaced by something that is refused; the previous bundle is served."""
         return sum(slot.problem is not None for slot in self._slots)
 
     def get(self, sha256: str) -> ServedBundle | None:
@@ -112,7 +112,7 @@ class BundleStore:
         return self._by_hash.get(sha256)
 
     def refresh(self) -> int:
-        """Look at the files, take those that were replaced and verify, and return how many."""
+        """Check the files, load those that were replaced and verify, and return how many."""
         return sum(self._refresh(slot) for slot in self._slots)
 
     def _refresh(self, slot: _Slot) -> bool:
@@ -129,7 +129,7 @@ class BundleStore:
                 )
         except GeoblanketError as error:
             slot.problem = str(error)
-            _log.error("The bundle that was served stays, for the new one is refused: %s", error)
+            _log.error("The new bundle is refused, so the previous one stays: %s", error)
             return False
         slot.problem = None
         if served.sha256 == slot.served.sha256 and served.signature == slot.served.signature:

@@ -16,14 +16,14 @@ LARGEST_INTERVAL_MS: Final = 86_400_000
 
 @dataclass(frozen=True)
 class Clock:
-    """What a device must know of time to choose a mechanism. All of it is public.
+    """What a device must know about time to choose a mechanism; all of it is public.
 
     Parameters
     ----------
     interval_ms
         Milliseconds from one place of a history to the next.
     time_zone
-        IANA name of the time zone in which hours are told.
+        IANA name of the time zone of the hours.
     regimes
         Name and hours (0 to 23, ascending) of each regime, in order of names; every hour in exactly one.
     start
@@ -42,7 +42,7 @@ class Clock:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all regimes, that of reports without history among them."""
+        """The names of all regimes, including that of reports without history."""
         return frozenset({self.start, *(name for name, _ in self.regimes)})
 
     @property
@@ -66,7 +66,7 @@ class Clock:
         if any(first >= second for _, hours in self.regimes for first, second in pairwise(hours)):
             return "the hours of a regime must ascend"
         if any(first >= second for first, second in pairwise(name for name, _ in self.regimes)):
-            return "regimes must be in order of their names, none of them twice"
+            return "regimes must be in order of their names, without duplicates"
         if any(name == self.start or not hours for name, hours in self.regimes):
             return f"a regime must have hours, and another name than '{self.start}', that of reports without history"
         return None

@@ -119,9 +119,9 @@ class BundledMechanism:
 
     @property
     def epsilon_per_location(self) -> float:
-        """What reporting all the time costs one location, ε·(1 + Σw) per km: as the present, and as the past of others.
+        """What continuous reporting costs a location, as present and as past of later reports: ε·(1 + Σw) per km.
 
-        A past that is known is not protected, and not counted.
+        A past that is taken as known is not protected, and not counted.
         """
         counted = sum(weight for weight in self.history_weights_micro if weight != NEVER_MM)
         return self.mechanism.epsilon * (1 + counted / 10**6)
@@ -208,14 +208,14 @@ class Bundle(ReadBundle):
 
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:
-        """What each zone is like and tells by itself, computed from the places; empty without coordinates."""
+        """Size of each zone and what it discloses by itself, computed from the places; empty without coordinates."""
         return zone_facts(self.mechanisms, self.places_e7) if self.located else []
 
     @cached_property
     def snapping_radius_m(self) -> float | None:
-        """How far a coordinate amid the places lies from the one it counts as, at most, metres; computed from them.
+        """The largest distance from a coordinate among the places to the place it snaps to, metres.
 
-        None without coordinates.
+        Computed from the places; None without coordinates.
         """
         return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
 

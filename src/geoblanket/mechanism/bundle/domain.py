@@ -1,7 +1,7 @@
-"""What the rows of a bundle stand for: histories of places, from whose coordinates row distances are computed again.
+"""What the rows of a bundle stand for: histories of places, from which row distances are recomputed.
 
-A file whose distances are too large passes every other check and protects nothing, so a device computes them itself,
-between all histories that it could ever be asked about.
+A file whose distances are too large would pass every other check and protect nothing. So a device recomputes them
+itself, between all histories that it could ever be asked about.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STEPS_PER_PAIR = 20
 
 
 def triangle_size(rows: int) -> int:
-    """Return how many pairs there are of so many rows."""
+    """Return the number of pairs of rows."""
     return rows * (rows - 1) // 2
 
 
@@ -49,7 +49,7 @@ def fits_32_bits(distance_mm: Ints) -> bool:
 
 
 def pack(distance_mm: Ints, *, bits: int) -> npt.NDArray[np.uint32] | Ints:
-    """Return the distances above the diagonal, row by row: the rest says nothing new."""
+    """Return the distances above the diagonal, row by row; the rest is redundant."""
     packed = distance_mm[_above_diagonal(len(distance_mm))]
     if bits == 64:
         return packed
@@ -71,9 +71,9 @@ def unpack(packed: npt.NDArray[Any], rows: int) -> Ints:
 
 
 def triangle_breaks(distance_mm: Ints) -> int:
-    """Return how many pairs of rows are further apart than by way of a third (by more than rounding), in S³ steps.
+    """Return how many pairs of rows break the triangle inequality by more than rounding, in S³ steps.
 
-    The promise holds pair by pair and needs no triangle inequality; but a metric has it.
+    The promise holds pair by pair and does not need it; but a metric has it.
     """
     distance = distance_mm.astype(np.float64)
     broken = sum(int(np.count_nonzero(row > (row[:, None] + distance).min(axis=0) + 2)) for row in distance)
@@ -95,7 +95,7 @@ def domain_hash(headers: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDA
 
 
 class DomainCheck:
-    """Whether the rows of a whole bundle stand for what its file says; made before anything is computed from it.
+    """Checks that the rows of a bundle stand for what the file says, before anything is computed from them.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class DomainCheck:
         _check_work(work, largest_work)
 
     def _stand_ins(self, zones: list[tuple[MechanismHeader, RuleTree]]) -> Indices:
-        """Return the place that each one counts as at present: itself, or the nearest in a zone of the regime."""
+        """Return the place that each place counts as at present: itself, or the nearest in a zone of the regime."""
         zone_of = np.full(self._city.count, -1)
         for number, (header, tree) in enumerate(zones):
             if (shared := tree.present[zone_of[tree.present] >= 0]).size:
@@ -163,7 +163,7 @@ class DomainCheck:
         return result
 
     def check(self, number: int, distance_mm: Ints, output_places: Indices) -> None:
-        """Raise ValueError if a mechanism's rows are stated to be further apart than some two histories of theirs.
+        """Raise ValueError if a stated distance of two rows exceeds that of some two histories that use them.
 
         Parameters
         ----------

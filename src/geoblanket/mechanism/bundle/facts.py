@@ -1,4 +1,4 @@
-"""The facts of a bundle, each described once: what the service, its page and the command line tell of it.
+"""The facts of a bundle, each described once, for the service, its page and the command line.
 
 All of it is public, and made of JSON values; None stands for infinity, which JSON does not have. The service's OpenAPI
 description takes its words from the strings below the fields.
@@ -17,7 +17,7 @@ from geoblanket.mechanism.problem import NEVER_MM
 __all__ = ["BundleFacts", "ClockFacts", "MechanismFacts"]
 
 _DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True}
-"""Tells Pydantic, where it is used at all, to take the strings below fields as their descriptions."""
+"""Makes Pydantic, where it is used, take the strings below fields as their descriptions."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The file of a bundle, read: its header and parts checked, and its mechanisms verified one by one.
 
-Reading goes from what costs little to what costs most, and nothing is interpreted before it was checked: size,
-signature, hashes, header, distances, and at last the exact verifier.
+Cheap checks come first, and nothing is interpreted before it was checked: size, signature, hashes, header, distances,
+and finally the exact verifier.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Parts = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BundleFile(ReadBundle):
-    """A bundle that was read and is whole, and of which nothing was verified yet."""
+    """A complete bundle that was read, but not yet verified."""
 
     path: Path
     arrays: Parts

@@ -1,4 +1,4 @@
-"""The header of a bundle, read strictly: known keys only, whole numbers that are whole numbers, bounded text."""
+"""The header of a bundle, parsed strictly: only known keys, integers that are integers, bounded text."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class ReadBundle:
 
 
 def _disclosed(text: Any) -> str:
-    """Return what is disclosed; raise ValueError if a file says so in words of its own, which nobody has checked."""
+    """Return what is disclosed; raise ValueError if a file uses other words, which nobody has checked."""
     if text not in (DISCLOSED, _DISCLOSED_BEFORE):
         raise ValueError(f"'disclosed' must be '{DISCLOSED}'")
     return DISCLOSED

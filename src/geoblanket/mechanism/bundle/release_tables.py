@@ -1,8 +1,8 @@
 """What a device needs of a bundle: weights, histories and places, without the distances that were verified.
 
-Distances take most of a bundle's memory, and to verify it takes seconds for a city. A device that remembers the hash of
-a file that it verified need not do so again: it hashes the file at each start, and reads exactly the bytes that the
-verifier accepted. Nothing else is taken on trust.
+Distances take most of a bundle's memory, and verification takes seconds for a city. A device that remembers the hash of
+a file that it verified need not verify it again: it hashes the file at each start, and reads exactly the bytes that the
+verifier accepted. It trusts nothing else.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ReleaseTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReleaseTables(ReadBundle):
-    """All tables of a bundle that was verified on this device. Make them by `of` or `read`."""
+    """All tables of a bundle that was verified on this device. Make them with `of` or `read`."""
 
     tables: tuple[ReleaseTable, ...]
 

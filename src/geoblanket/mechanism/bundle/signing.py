@@ -1,4 +1,4 @@
-"""Detached Ed25519 signatures of bundles: who made it. What it promises is verified in any case.
+"""Detached Ed25519 signatures, which show who made a bundle. What it promises is verified in any case.
 
 The signature of `city.bundle` is `city.bundle.sig`, 64 bytes over a fixed prefix and the SHA-256 of the file. Keys are
 PEM files; `openssl genpkey -algorithm ed25519` makes one.

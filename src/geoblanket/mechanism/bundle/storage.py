@@ -1,9 +1,9 @@
 """A bundle: verified mechanisms for the zones and regimes of a city, in one file.
 
 The file is a strict container (`_arrayfile`) of whole numbers only. It holds, for each mechanism, the columns of
-outputs that are used, and each row distance once. Where it has coordinates, row distances are computed from them again,
-for a file with distances that are too large verifies and protects nothing. What was read is a copy: nothing that is
-done to the file afterwards changes it.
+outputs that are used, and each row distance once. If it has coordinates, row distances are recomputed from them: a file
+whose distances are too large would verify and protect nothing. What was read is a copy: later changes to the file do
+not affect it.
 """
 
 from __future__ import annotations
@@ -103,10 +103,9 @@ def load_bundle(
     largest_bytes
         Larger files are refused before they are read.
     largest_work
-        Files that would take more elementary steps to verify, by estimate, are refused before it begins.
+        Files whose verification would take more elementary steps, by estimate, are refused before it starts.
     content
-        The bytes of the file, where it was read already: what is verified is then these bytes, whatever becomes of the
-        file.
+        The bytes of the file, if it was read already: these are verified, whatever happens to the file.
 
     Raises
     ------
