@@ -61,7 +61,7 @@ def test_show_tells_what_is_in_it(bundle: Path, tmp_path: Path) -> None:
         assert words in result.stdout
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     facts = json.loads(CliRunner().invoke(app, ["show", str(bundle), "--json"]).stdout)
-    assert [one["outputs_used"] for one in facts["mechanisms"]] == [5, 5]
+    assert [mechanism["outputs_used"] for mechanism in facts["mechanisms"]] == [5, 5]
     assert facts["places"] == 5
 
 

@@ -78,7 +78,7 @@ def test_answers_that_leave_the_window_are_forgotten_and_what_they_cost_is_not(p
     ledger.close()
     ledger = Ledger.open(path)
     account = ledger.account("")
-    assert [one.slot_ms for one in account.answers] == [answer(number).slot_ms for number in range(40, 60)]
+    assert [stored.slot_ms for stored in account.answers] == [answer(number).slot_ms for number in range(40, 60)]
     assert (account.reports, account.spent_micro) == (60, 300_000_000)
     assert ledger.account("b").reports == 3
     ledger.close()
@@ -336,7 +336,7 @@ def test_a_full_disk_releases_nothing(spread_path: Path, tmp_path: Path) -> None
     assert last == "refused"
     released = {int(line.split()[0]) * 30_000: int(line.split()[1]) for line in lines}
     ledger = Ledger.open(path)
-    stored = {one.slot_ms: one.place for one in ledger.account("").answers}
+    stored = {answer.slot_ms: answer.place for answer in ledger.account("").answers}
     ledger.close()
     assert len(released) > 2
     assert released.items() <= stored.items()

@@ -66,10 +66,11 @@ def test_the_guarantee_in_words_and_figures(service: Live, town: Path) -> None:
     bundle = load_bundle(town)
     facts = service.client.get(f"/v1/bundles/{sha256(town)}/guarantee").json()
     assert facts["words"] == bundle.guarantee.split("\n")
-    assert [(one["zone"], one["regime"]) for one in facts["mechanisms"]] == [(one.zone, one.regime) for one in bundle]
-    for stated, one in zip(facts["mechanisms"], bundle, strict=True):
-        assert stated["inequalities"] == one.mechanism.certificate.checks
-        assert stated["epsilon_effective_per_km"] <= stated["epsilon_per_km"] == one.mechanism.epsilon
+    assert len(facts["mechanisms"]) == len(bundle)
+    for stated, bundled in zip(facts["mechanisms"], bundle, strict=True):
+        assert (stated["zone"], stated["regime"]) == (bundled.zone, bundled.regime)
+        assert stated["inequalities"] == bundled.mechanism.certificate.checks
+        assert stated["epsilon_effective_per_km"] <= stated["epsilon_per_km"] == bundled.mechanism.epsilon
     words = service.client.get(f"/v1/bundles/{sha256(town)}/guarantee", headers={"Accept": "text/plain"})
     assert words.text == bundle.guarantee + "\n"
     assert words.headers["content-type"].startswith("text/plain")
@@ -78,15 +79,15 @@ def test_the_guarantee_in_words_and_figures(service: Live, town: Path) -> None:
 def test_zones_and_places_as_geojson(service: Live, town: Path) -> None:
     answer = service.client.get(f"/v1/bundles/{sha256(town)}/zones")
     assert answer.headers["content-type"] == "application/geo+json"
-    zones = {one["properties"]["zone"]: one for one in answer.json()["features"]}
+    zones = {zone["properties"]["zone"]: zone for zone in answer.json()["features"]}
     points = [[round(float(lon), 7), round(float(lat), 7)] for lat, lon in zip(PLACES.lat, PLACES.lon, strict=True)]
     for name, members in ZONES.items():
         assert zones[name]["geometry"]["type"] == "MultiPoint"
         np.testing.assert_allclose(zones[name]["geometry"]["coordinates"], [points[place] for place in members])
         assert zones[name]["properties"]["regimes"] == ["day", "night", "start"]
     places = service.client.get(f"/v1/bundles/{sha256(town)}/places").json()["features"]
-    assert [one["id"] for one in places] == list(range(len(PLACES)))
-    np.testing.assert_allclose([one["geometry"]["coordinates"] for one in places], points)
+    assert [place["id"] for place in places] == list(range(len(PLACES)))
+    np.testing.assert_allclose([place["geometry"]["coordinates"] for place in places], points)
     assert places[5]["properties"] == {"place": 5, "zones": []}
     assert places[0]["properties"] == {"place": 0, "zones": ["west"]}
 

@@ -225,9 +225,9 @@ def test_a_recipient_concludes_from_a_report(open_page: Open) -> None:
         page.wait_for_timeout(20)
         drawn.add(_place(_marker(page, "Reported")))
     assert len(drawn) > 1
-    told = page.locator("#layer-hint").inner_text()
+    hint = page.locator("#layer-hint").inner_text()
     page.locator("#prior").select_option("equal")
-    expect(page.locator("#layer-hint")).not_to_have_text(told)
+    expect(page.locator("#layer-hint")).not_to_have_text(hint)
 
 
 def test_two_mechanisms_side_by_side(open_page: Open) -> None:

@@ -51,9 +51,9 @@ def test_signatures_and_versions_are_demanded(tmp_path: Path) -> None:
 
 
 def test_files_of_the_same_content_are_served_once(tmp_path: Path) -> None:
-    one = save_located(tmp_path / "one.bundle")
-    shutil.copy(one, tmp_path / "two.bundle")
-    assert len(BundleStore([one, tmp_path / "two.bundle"]).bundles) == 1
+    path = save_located(tmp_path / "one.bundle")
+    shutil.copy(path, tmp_path / "two.bundle")
+    assert len(BundleStore([path, tmp_path / "two.bundle"]).bundles) == 1
 
 
 def test_a_file_that_is_replaced_is_verified_again(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_the_key_is_demanded_of_replacements_too(tmp_path: Path) -> None:
 def test_a_file_replaced_while_it_is_served_is_old_or_new_wholly(tmp_path: Path) -> None:
     versions = []
     for number in range(8):
-        one = save_located(tmp_path / f"{number}.bundle", version=number + 1)
-        versions.append(one.read_bytes())
+        path = save_located(tmp_path / f"{number}.bundle", version=number + 1)
+        versions.append(path.read_bytes())
     path = tmp_path / "a.bundle"
     path.write_bytes(versions[0])
     stop = threading.Event()

@@ -100,7 +100,7 @@ class BundleFile(ReadBundle):
         except ValueError as error:
             raise _unusable(self.path, error) from error
         for number, (header, parts) in enumerate(self.parts()):
-            yield _verified(self.path, number, header, parts, domain)
+            yield _verified(self.path, header, parts, domain, number)
 
 
 def _unusable(path: str | Path, problem: ValueError) -> InputError:
@@ -140,7 +140,7 @@ def _histories(header: MechanismHeader, parts: Parts) -> tuple[Indices, Indices]
     return table, np.array(parts["history_rows"])
 
 
-def _verified(path: Path, number: int, header: MechanismHeader, parts: Parts, domain: DomainCheck) -> BundledMechanism:
+def _verified(path: Path, header: MechanismHeader, parts: Parts, domain: DomainCheck, number: int) -> BundledMechanism:
     """Return a mechanism of the file, its distances checked on the map and its promise exactly."""
     outputs, output_places = np.array(parts["outputs"]), np.array(parts["output_places"])
     if outputs[0] < 0 or outputs[-1] >= header.outputs or (np.diff(outputs) <= 0).any():
