@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.facts import BundleFacts, ClockFacts, MechanismFacts
 from geoblanket.mechanism.bundle.signing import sign_bundle
 from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.service.store import BundleStore
@@ -35,6 +37,13 @@ def test_the_list_says_what_each_bundle_promises(service: Live, town: Path, plai
     assert first["disclosed"] == "the zone, the regime, and when a report was made"
     assert first["clock"]["time_zone"] == "Asia/Tokyo"
     assert (second["clock"], second["version"], second["signed"]) == (None, 3, False)
+
+
+def test_the_interface_is_described_in_the_words_of_the_facts(service: Live) -> None:
+    schemas = service.client.get("/openapi.json").json()["components"]["schemas"]
+    for facts in (BundleFacts, MechanismFacts, ClockFacts):
+        assert list(schemas[facts.__name__]["properties"]) == [field.name for field in fields(facts)]
+    assert schemas["BundleFacts"]["properties"]["places"]["description"] == "How many places have coordinates."
 
 
 def test_a_download_is_the_file_and_its_hash_the_tag(service: Live, town: Path, tmp_path: Path) -> None:

@@ -88,16 +88,14 @@ def serve(
     from geoblanket.service.store import BundleStore
 
     local = is_loopback(host)
-    if ledger is not None and not local:
-        raise ParameterError(
-            "Reports contain true locations, and are accepted only on a loopback address, such as 127.0.0.1. "
-            "Leave out --ledger, or --host."
-        )
-    if walks is not None and not local:
-        raise ParameterError(
-            "Walks are true paths of vehicles, and are shown only on a loopback address, such as 127.0.0.1. "
-            "Leave out --walks, or --host."
-        )
+    for option, path, what in (
+        ("--ledger", ledger, "Reports contain true locations, and are accepted"),
+        ("--walks", walks, "Walks are true paths of vehicles, and are shown"),
+    ):
+        if path is not None and not local:
+            raise ParameterError(
+                f"{what} only on a loopback address, such as 127.0.0.1. Leave out {option}, or --host."
+            )
     names = frozenset(name.lower() for name in allow_host or ())
     least = read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
-from geoblanket.mechanism.bundle.facts import BundleFacts
-from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
+from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
+from geoblanket.service.store import ServedBundle
 
 __all__ = ["Conclusion", "ExploredBundle", "Outlook", "ZoneView"]
 
@@ -161,16 +161,15 @@ class ExploredBundle:
 
     Parameters
     ----------
-    bundle
+    served
         The bundle.
-    facts
-        Its facts.
     record
         Of its build, for losses; None: it is not there.
     """
 
-    def __init__(self, bundle: Bundle, facts: BundleFacts, record: BuildRecord | None) -> None:
-        self.bundle, self.facts, self.record = bundle, facts, record
+    def __init__(self, served: ServedBundle, record: BuildRecord | None) -> None:
+        self.bundle = bundle = served.bundle
+        self.facts, self.guarantee, self.record = served.facts, served.guarantee, record
         self._views = {(bundled.zone, bundled.regime): ZoneView(bundled, bundle.places_e7) for bundled in bundle}
 
     @property

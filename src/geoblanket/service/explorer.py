@@ -13,7 +13,6 @@ from geoblanket._arrays import Floats
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
 from geoblanket.errors import InputError, MismatchError
-from geoblanket.mechanism.bundle.facts import MechanismFacts
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
@@ -137,7 +136,7 @@ def _explored(served: ServedBundle) -> ExploredBundle:
         if record is not None and record.bundle_sha256 != served.sha256:
             _log.warning("%s is the record of another bundle; the page shows no losses.", path)
             record = None
-    return ExploredBundle(served.bundle, served.facts, record)
+    return ExploredBundle(served, record)
 
 
 def _split(record: BuildRecord | None) -> Split:
@@ -160,23 +159,23 @@ def _trip_facts(trip: Trip) -> dict[str, Any]:
 
 
 def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
-    bundle, facts, record = explored.bundle, explored.facts, explored.record
-    mechanisms = [MechanismFacts.of(bundled) for bundled in bundle]
+    facts, costs, record = explored.facts, explored.bundle.costs, explored.record
+    pasts = [mechanism["history_weights"] for mechanism in explored.guarantee["mechanisms"]]
     return {
         "sha256": facts.sha256,
         "name": facts.name,
         "epsilon": facts.epsilon_per_km[-1],
         "eta_km": facts.eta_km[-1],
-        "history_weights": max((mechanism.history_weights for mechanism in mechanisms), key=len),
-        "cost": bundle.costs.other / 1e6,
-        "first_cost": bundle.costs.start / 1e6,
+        "history_weights": max(pasts, key=len),
+        "cost": costs.other / 1e6,
+        "first_cost": costs.start / 1e6,
         "interval_s": None if facts.clock is None else facts.clock.interval_s,
         "regimes": [regime for regime in facts.regimes if regime != explored.start] or [explored.start],
         "start": explored.start,
         "zone": explored.zone.tolist(),
         "zones": facts.zones,
         "loss": None if record is None else {"words": record.loss, "unit": record.unit, "total": record.totals.loss},
-        "guarantee": bundle.guarantee.split("\n"),
+        "guarantee": explored.guarantee["words"],
         "disclosed": facts.disclosed,
         "promise": [] if record is None else promise(record),
         "limits": limits(),

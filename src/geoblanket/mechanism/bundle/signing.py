@@ -46,7 +46,7 @@ def sign_bundle(path: str | Path, private_key: str | Path) -> Path:
 
 
 def check_signature(path: str | Path, digest: bytes, public_key: str | Path) -> None:
-    """Raise InputError unless the signature beside a bundle is one of its SHA-256 by this key.
+    """Raise InputError unless the signature beside a bundle is valid for its SHA-256 and this key.
 
     Parameters
     ----------
