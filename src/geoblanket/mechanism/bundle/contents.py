@@ -13,6 +13,7 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
+from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -154,7 +155,9 @@ class Bundle(ReadBundle):
     """Verified mechanisms, by zone and regime. Read one with `load_bundle`."""
 
     mechanisms: tuple[BundledMechanism, ...]
-    """In order of zone and regime."""
+    """In order of zone and regime; none beside a lattice."""
+    lattice: Lattice | None = None
+    """The lattice of a whole city, if the bundle has one instead of zones."""
 
     def __iter__(self) -> Iterator[BundledMechanism]:
         return iter(self.mechanisms)
@@ -165,6 +168,8 @@ class Bundle(ReadBundle):
     @property
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
+        if self.lattice is not None:
+            return f"Disclosed by every report: {self.disclosed}. No zone is.\n{self.lattice.guarantee}"
         certificates = [bundled.mechanism.certificate for bundled in self]
 
         def total(count: str) -> int:
@@ -215,8 +220,10 @@ class Bundle(ReadBundle):
     def snapping_radius_m(self) -> float | None:
         """The largest distance from a coordinate among the places to the place it snaps to, metres.
 
-        Computed from the places; None without coordinates.
+        Computed from the places; None without coordinates. On a lattice, how far coordinates are rounded.
         """
+        if self.lattice is not None:
+            return self.lattice.certificate.rounding_mm / 1000
         return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
 
     def _zones_in_words(self) -> str:

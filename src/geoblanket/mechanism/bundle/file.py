@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays
 from geoblanket._arrays import Indices, Octets
-from geoblanket.errors import GuaranteeViolation, InputError, MechanismError
+from geoblanket.errors import GuaranteeViolation, InputError, LatticeViolation, MechanismError
 from geoblanket.mechanism.bundle.contents import BundledMechanism
 from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, triangle_size, unpack
 from geoblanket.mechanism.bundle.header import BundleHeader, MechanismHeader, ReadBundle
+from geoblanket.mechanism.bundle.lattice_section import MULTIPLIERS
 from geoblanket.mechanism.bundle.trust import ANY_FILE, HINT, Trust
+from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["LARGEST_BYTES", "MAGIC", "BundleFile", "check_layout"]
@@ -35,6 +37,8 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
     "distances_mm": ("<u4", "<i8"), "weights": ("<i8",), "outputs": ("<i4",), "places_e7": ("<i4",),
     "histories": ("<i4",), "history_rows": ("<i4",), "output_places": ("<i4",),
 }  # fmt: skip
+
+_NO_PLACES: Indices = np.empty((0, 2), np.int32)
 
 Parts = Mapping[str, npt.NDArray[Any]]
 
@@ -73,6 +77,10 @@ class BundleFile(ReadBundle):
         except ValueError as error:
             raise _unusable(path, error) from error
         trust.check_header(path, header)
+        if header.lattice is not None:
+            return cls(
+                path=Path(path), header=header, arrays=arrays, places_e7=_NO_PLACES, sha256=sha256, signed=signed
+            )
         if len(arrays["places_e7"]) and domain_hash(header.mechanisms, arrays) != header.domain:
             raise InputError("its domain is not the one that its header says", path=path, hint=HINT)
         places_e7 = np.array(arrays["places_e7"])
@@ -88,8 +96,27 @@ class BundleFile(ReadBundle):
                 start[name] += size
             yield header, parts
 
+    def verified_lattice(self) -> Lattice | None:
+        """Return the lattice of the file, if it has one, verified."""
+        section = self.header.lattice
+        if section is None:
+            return None
+        try:
+            return Lattice.verified(section.spec(self.arrays[MULTIPLIERS]), section.anchor)
+        except LatticeViolation as error:
+            raise LatticeViolation(f"{self.path}: {error.problem}") from error
+        except MechanismError as error:
+            raise InputError(str(error).rstrip("."), path=self.path, hint=HINT) from error
+
+    def known_lattice(self) -> Lattice | None:
+        """Return the lattice of the file, if it has one, which this device verified before."""
+        section = self.header.lattice
+        return None if section is None else Lattice.known(section.spec(self.arrays[MULTIPLIERS]), section.anchor)
+
     def verified(self, *, largest_work: int = LARGEST_WORK) -> Iterator[BundledMechanism]:
         """Yield each mechanism, its distances checked on the map and its promise exactly."""
+        if self.header.lattice is not None:
+            return
         try:
             domain = DomainCheck(
                 self.header.mechanisms,
@@ -109,6 +136,9 @@ def _unusable(path: str | Path, problem: ValueError) -> InputError:
 
 def check_layout(header: BundleHeader, arrays: Parts) -> None:
     """Raise ValueError unless the parts of the file have the types and sizes that follow from its header."""
+    if header.lattice is not None:
+        header.lattice.check_array(arrays)
+        return
     if set(arrays) != set(_DTYPES):
         raise ValueError("its parts are not those of a bundle")
     for name, array in arrays.items():

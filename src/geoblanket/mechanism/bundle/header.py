@@ -9,14 +9,26 @@ from typing import Any, Final
 from geoblanket._arrays import Indices
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import HOURS, LARGEST_INTERVAL_MS, Clock
+from geoblanket.mechanism.bundle.lattice_section import LatticeHeader, lattice_clock
+from geoblanket.mechanism.bundle.parsing import check_keys, integer, text
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 
-__all__ = ["DISCLOSED", "LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader", "ReadBundle"]
+__all__ = [
+    "DISCLOSED",
+    "DISCLOSED_BY_LATTICE",
+    "LARGEST_HISTORIES",
+    "LARGEST_ROWS",
+    "BundleHeader",
+    "MechanismHeader",
+    "ReadBundle",
+]
 
 DISCLOSED: Final = "the zone, the regime, and when a report was made"
-"""What a report tells besides its output."""
+"""What a report from a zone tells besides its output."""
+DISCLOSED_BY_LATTICE: Final = "when a report was made"
+"""What a report from a lattice tells besides its output."""
 _DISCLOSED_BEFORE: Final = "the zone and the regime of each report"
 """The same in older files."""
 
@@ -58,23 +70,23 @@ class MechanismHeader:
     @classmethod
     def parsed(cls, values: Any) -> MechanismHeader:
         """Return the header of one mechanism; raise ValueError unless all of it is in order."""
-        _check_keys(values, {field.name for field in fields(cls)})
+        check_keys(values, {field.name for field in fields(cls)})
         weights = values["history_weights_micro"]
         if type(weights) is not list or len(weights) > _LONGEST_HISTORY:
             raise ValueError(f"'history_weights_micro' must be a list of at most {_LONGEST_HISTORY} values")
-        outputs = _integer(values, "outputs", 1, _LARGEST_OUTPUTS)
+        outputs = integer(values, "outputs", 1, _LARGEST_OUTPUTS)
         return cls(
-            zone=_text(values, "zone", _LONGEST_NAME),
-            regime=_text(values, "regime", _LONGEST_NAME),
-            rows=_integer(values, "rows", 1, LARGEST_ROWS),
+            zone=text(values, "zone", _LONGEST_NAME),
+            regime=text(values, "regime", _LONGEST_NAME),
+            rows=integer(values, "rows", 1, LARGEST_ROWS),
             outputs=outputs,
-            columns=_integer(values, "columns", 1, min(outputs, _LARGEST_COLUMNS)),
-            epsilon_micro=_integer(values, "epsilon_micro", 0, MAX_EPSILON_MICRO),
-            eta_mm=_integer(values, "eta_mm", 0, INFINITE_ETA_MM),
+            columns=integer(values, "columns", 1, min(outputs, _LARGEST_COLUMNS)),
+            epsilon_micro=integer(values, "epsilon_micro", 0, MAX_EPSILON_MICRO),
+            eta_mm=integer(values, "eta_mm", 0, INFINITE_ETA_MM),
             history_weights_micro=tuple(
-                _integer({"history_weights_micro": weight}, "history_weights_micro", 0, NEVER_MM) for weight in weights
+                integer({"history_weights_micro": weight}, "history_weights_micro", 0, NEVER_MM) for weight in weights
             ),
-            histories=_integer(values, "histories", 0, LARGEST_HISTORIES),
+            histories=integer(values, "histories", 0, LARGEST_HISTORIES),
         )
 
 
@@ -93,23 +105,27 @@ class BundleHeader:
     clock: Clock | None
     """When which regime is used; None: whoever uses the bundle says which."""
     mechanisms: tuple[MechanismHeader, ...]
-    """In order of zone and regime."""
+    """In order of zone and regime; none beside a lattice."""
+    lattice: LatticeHeader | None = None
+    """The lattice, if the bundle has one instead of zones."""
 
     @classmethod
     def parsed(cls, values: Any) -> BundleHeader:
         """Return the header; raise ValueError unless all of it is in order."""
-        _check_keys(values, {field.name for field in fields(cls)})
+        if type(values) is dict and "lattice" in values:
+            return cls._parsed_lattice(values)
+        check_keys(values, {field.name for field in fields(cls)} - {"lattice"})
         mechanisms = values["mechanisms"]
         if type(mechanisms) is not list or not mechanisms:
             raise ValueError("there must be at least one mechanism")
-        domain = _text(values, "domain", 64)
+        domain = text(values, "domain", 64)
         if len(domain) != 64 or not set(domain) <= set("0123456789abcdef"):
             raise ValueError("'domain' must be a SHA-256 in hexadecimal")
         header = cls(
-            version=_integer(values, "version", 0, _LARGEST_VERSION),
+            version=integer(values, "version", 0, _LARGEST_VERSION),
             domain=domain,
             disclosed=_disclosed(values["disclosed"]),
-            snapping_radius_mm=_integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
+            snapping_radius_mm=integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
             clock=None if values["clock"] is None else _clock(values["clock"]),
             mechanisms=tuple(MechanismHeader.parsed(mechanism) for mechanism in mechanisms),
         )
@@ -120,9 +136,41 @@ class BundleHeader:
             _check_regimes(header.clock, names)
         return header
 
+    @classmethod
+    def of_lattice(cls, lattice: LatticeHeader, *, version: int, interval_ms: int) -> BundleHeader:
+        """Return the header of a bundle with a lattice: all but its version and interval follows from it."""
+        return cls(
+            version=version,
+            domain=lattice.domain,
+            disclosed=DISCLOSED_BY_LATTICE,
+            snapping_radius_mm=lattice.rounding_mm,
+            clock=lattice_clock(interval_ms),
+            mechanisms=(),
+            lattice=lattice,
+        )
+
+    @classmethod
+    def _parsed_lattice(cls, values: dict[str, Any]) -> BundleHeader:
+        check_keys(values, {field.name for field in fields(cls)})
+        lattice = LatticeHeader.parsed(values["lattice"])
+        try:
+            lattice.plane.check()
+        except ParameterError as error:
+            raise ValueError(str(error).rstrip(".")) from error
+        clock = _clock(values["clock"])
+        version = integer(values, "version", 0, _LARGEST_VERSION)
+        header = cls.of_lattice(lattice, version=version, interval_ms=clock.interval_ms)
+        if header.as_fields() != values:
+            raise ValueError("what it says beside its lattice does not follow from it")
+        if lattice.anchor is not None and lattice.anchor.period_s * 1000 < clock.interval_ms:
+            raise ValueError("an anchor must stay for at least one interval between reports")
+        return header
+
     def as_fields(self) -> dict[str, Any]:
         """Return it as JSON values."""
         result = asdict(self)
+        if self.lattice is None:
+            del result["lattice"]
         if self.clock is not None:
             result["clock"]["regimes"] = [[name, list(hours)] for name, hours in self.clock.regimes]
         result["mechanisms"] = list(result["mechanisms"])
@@ -182,6 +230,8 @@ class ReadBundle:
     @property
     def costs(self) -> Costs:
         """What a report costs the location that it protects, in millionths per kilometre."""
+        if self.header.lattice is not None:
+            return Costs(start=self.header.lattice.epsilon_micro, other=self.header.lattice.epsilon_micro)
         return Costs.of(self.header.mechanisms, "" if self.clock is None else self.clock.start)
 
 
@@ -193,7 +243,7 @@ def _disclosed(text: Any) -> str:
 
 
 def _clock(values: Any) -> Clock:
-    _check_keys(values, {field.name for field in fields(Clock)})
+    check_keys(values, {field.name for field in fields(Clock)})
     regimes = values["regimes"]
     if type(regimes) is not list or not all(type(regime) is list and len(regime) == 2 for regime in regimes):
         raise ValueError("'regimes' must be a list of names with their hours")
@@ -201,16 +251,16 @@ def _clock(values: Any) -> Clock:
         raise ValueError(f"the hours of a regime must be a list of at most {HOURS}")
     try:
         return Clock(
-            interval_ms=_integer(values, "interval_ms", 1, LARGEST_INTERVAL_MS),
-            time_zone=_text(values, "time_zone", _LONGEST_NAME),
+            interval_ms=integer(values, "interval_ms", 1, LARGEST_INTERVAL_MS),
+            time_zone=text(values, "time_zone", _LONGEST_NAME),
             regimes=tuple(
                 (
-                    _text({"regime": name}, "regime", _LONGEST_NAME),
-                    tuple(_integer({"hour": hour}, "hour", 0, HOURS - 1) for hour in hours),
+                    text({"regime": name}, "regime", _LONGEST_NAME),
+                    tuple(integer({"hour": hour}, "hour", 0, HOURS - 1) for hour in hours),
                 )
                 for name, hours in regimes
             ),
-            start=_text(values, "start", _LONGEST_NAME),
+            start=text(values, "start", _LONGEST_NAME),
         )
     except ParameterError as error:
         raise ValueError(str(error).rstrip(".")) from error
@@ -221,24 +271,3 @@ def _check_regimes(clock: Clock, names: list[tuple[str, str]]) -> None:
     wanted = {(zone, regime) for zone in {zone for zone, _ in names} for regime in clock.names}
     if wanted != set(names):
         raise ValueError("each zone must have one mechanism for each regime of the clock, and no others")
-
-
-def _check_keys(values: Any, names: set[str]) -> None:
-    if type(values) is not dict or set(values) != names:
-        raise ValueError(f"there must be the keys {', '.join(sorted(names))}, and no others")
-
-
-def _integer(values: dict[str, Any], name: str, least: int, most: int) -> int:
-    value = values[name]
-    # Neither True nor 1.0 is a whole number here.
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"'{name}' must be a whole number from {least} to {most}")
-    return value
-
-
-def _text(values: dict[str, Any], name: str, longest: int) -> str:
-    value = values[name]
-    # What is not printable could steer a terminal.
-    if type(value) is not str or not 1 <= len(value) <= longest or not value.isprintable():
-        raise ValueError(f"'{name}' must be printable text of 1 to {longest} characters")
-    return value

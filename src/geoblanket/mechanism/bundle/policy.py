@@ -20,6 +20,8 @@ from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
 from geoblanket.mechanism.costs import Costs, Counted
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
+from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["ANYTHING", "DEFAULT_POLICY", "Policy"]
@@ -93,7 +95,15 @@ class Policy:
         except ParameterError as error:
             raise InputError(str(error).rstrip("."), path=path) from error
 
-    def check(self, tables: Iterable[_Table], places_e7: Indices, clock: Clock | None) -> None:
+    def check(
+        self,
+        tables: Iterable[_Table],
+        places_e7: Indices,
+        clock: Clock | None,
+        *,
+        lattice: LatticeSpec | None = None,
+        anchor: AnchorSpec | None = None,
+    ) -> None:
         """Raise PolicyError unless the mechanisms of a bundle promise enough.
 
         Parameters
@@ -105,7 +115,12 @@ class Policy:
             zones.
         clock
             When which regime is used.
+        lattice, anchor
+            In the place of zones: the lattice of a whole city, and its anchor.
         """
+        if lattice is not None:
+            self._refuse_for(self._of_lattice(lattice, anchor))
+            return
         tables = list(tables)
         problems = [problem for table in tables for problem in self._of_table(table)]
         if not len(places_e7):
@@ -115,13 +130,28 @@ class Policy:
         costs = Costs.of(tables, "" if clock is None else clock.start)
         if max(costs) > self.largest_cost * _MICRO:
             problems.append(f"a report costs up to {max(costs) / _MICRO:g} per km, more than {self.largest_cost:g}")
-        if problems:
-            problems = list(dict.fromkeys(problems))
+        self._refuse_for(problems)
+
+    @staticmethod
+    def _refuse_for(found: Iterable[str]) -> None:
+        if problems := list(dict.fromkeys(found)):
             more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
             raise PolicyError(
                 f"The bundle promises less than the policy asks for: {'; '.join(problems[:_LISTED])}{more}. "
                 "Get another bundle, or state a policy that allows it."
             )
+
+    def _of_lattice(self, lattice: LatticeSpec, anchor: AnchorSpec | None) -> Iterable[str]:
+        epsilon = lattice.epsilon_micro / _MICRO
+        if epsilon > self.largest_epsilon:
+            yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g}"
+        if anchor is not None and anchor.epsilon > self.largest_epsilon:
+            yield f"its anchor's ε₀ is {anchor.epsilon:g} per km, more than {self.largest_epsilon:g}"
+        if epsilon > self.largest_cost:
+            yield f"a report costs {epsilon:g} per km, more than {self.largest_cost:g}"
+        extent_m = lattice.plane.side * lattice.plane.unit_mm / 1000
+        if extent_m < self.smallest_extent_m:
+            yield f"its frame is {extent_m:.0f} m wide, less than {self.smallest_extent_m:g} m"
 
     def _of_table(self, table: _Table) -> Iterable[str]:
         epsilon = table.epsilon_micro / _MICRO

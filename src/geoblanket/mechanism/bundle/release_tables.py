@@ -22,10 +22,11 @@ from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
 from geoblanket.mechanism.bundle.file import LARGEST_BYTES, BundleFile
 from geoblanket.mechanism.bundle.header import ReadBundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
+from geoblanket.mechanism.lattice.lattice import Lattice
 
 __all__ = ["VERIFIER", "ReleaseTable", "ReleaseTables"]
 
-_REVISION = 2
+_REVISION = 3
 """Grows when the verifier gets stricter, so that what an older one accepted is verified again."""
 VERIFIER = f"geoblanket {__version__}, verifier {_REVISION}, NumPy {np.__version__}, Python {platform.python_version()}"
 """Who verifies: another version verifies again."""
@@ -69,11 +70,13 @@ class ReleaseTables(ReadBundle):
     """All tables of a bundle that was verified on this device. Make them with `of` or `read`."""
 
     tables: tuple[ReleaseTable, ...]
+    """Those of zones and regimes; none beside a lattice."""
+    lattice: Lattice | None = None
 
     @classmethod
     def of(cls, bundle: Bundle) -> ReleaseTables:
         """Return those of a bundle that was loaded, and so verified."""
-        return cls._of(bundle, map(ReleaseTable.of, bundle))
+        return cls._of(bundle, map(ReleaseTable.of, bundle), bundle.lattice)
 
     @classmethod
     def read(
@@ -96,13 +99,16 @@ class ReleaseTables(ReadBundle):
         file = BundleFile.read(path, trust=trust, largest_bytes=largest_bytes)
         # The hash is of the bytes in memory: a file that changes on the way cannot be another one than was hashed.
         known = is_known(file.sha256)
+        if known:
+            return cls._of(file, _known(file), file.known_lattice())
         # One mechanism after the other, so that only one of them has its distances in memory.
-        return cls._of(file, _known(file) if known else map(ReleaseTable.of, file.verified()))
+        return cls._of(file, map(ReleaseTable.of, file.verified()), file.verified_lattice())
 
     @classmethod
-    def _of(cls, bundle: ReadBundle, tables: Iterable[ReleaseTable]) -> ReleaseTables:
+    def _of(cls, bundle: ReadBundle, tables: Iterable[ReleaseTable], lattice: Lattice | None) -> ReleaseTables:
         return cls(
             tables=tuple(tables),
+            lattice=lattice,
             header=bundle.header,
             places_e7=bundle.places_e7,
             sha256=bundle.sha256,

@@ -23,9 +23,13 @@ from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, whole
 from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, fits_32_bits, pack
 from geoblanket.mechanism.bundle.file import LARGEST_BYTES, MAGIC, BundleFile, check_layout
 from geoblanket.mechanism.bundle.header import DISCLOSED, BundleHeader
+from geoblanket.mechanism.bundle.lattice_section import MULTIPLIERS, LatticeHeader
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.lattice.spec import LatticeSpec
 
-__all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle", "stored_bytes"]
+__all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle", "save_lattice", "stored_bytes"]
 
 
 def save_bundle(
@@ -86,6 +90,31 @@ def save_bundle(
     return header.domain
 
 
+def save_lattice(
+    path: str | Path, spec: LatticeSpec, anchor: AnchorSpec | None, *, version: int, interval_s: float
+) -> Lattice:
+    """Verify a lattice, write it to one file, wholly or not at all, and return it.
+
+    Parameters
+    ----------
+    spec, anchor
+        Its numbers, and those of its anchor.
+    version
+        A number that grows with every bundle published, so that a device can refuse an older one.
+    interval_s
+        Seconds from one report to the next.
+    """
+    lattice = Lattice.verified(spec, anchor)
+    section = LatticeHeader.of(spec, anchor)
+    header = BundleHeader.of_lattice(section, version=version, interval_ms=round(interval_s * 1000))
+    try:
+        BundleHeader.parsed(header.as_fields())
+    except ValueError as error:
+        raise ParameterError(f"This is not a bundle that can be written: {error}.") from error
+    write_arrays(path, magic=MAGIC, fields=header.as_fields(), arrays={MULTIPLIERS: spec.multipliers})
+    return lattice
+
+
 def load_bundle(
     path: str | Path,
     *,
@@ -109,8 +138,8 @@ def load_bundle(
 
     Raises
     ------
-    GuaranteeViolation
-        A mechanism does not keep its promise.
+    GuaranteeViolation, LatticeViolation
+        A mechanism, or the lattice, does not keep its promise.
     InputError
         The file is damaged, hostile, too old, without a valid signature, or its distances are larger than on the map.
     MismatchError
@@ -119,6 +148,7 @@ def load_bundle(
     file = BundleFile.read(path, trust=trust, largest_bytes=largest_bytes, content=content)
     return Bundle(
         mechanisms=tuple(file.verified(largest_work=largest_work)),
+        lattice=file.verified_lattice(),
         header=file.header,
         places_e7=file.places_e7,
         sha256=file.sha256,
