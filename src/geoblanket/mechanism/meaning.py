@@ -1,0 +1,82 @@
+"""What an ε per kilometre means: odds at distances that people know, and how far off reports are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoblanket.errors import ParameterError
+
+__all__ = ["DISTANCES_KM", "Errors", "laplace_errors", "odds", "odds_in_words"]
+
+DISTANCES_KM = (0.1, 0.5, 1.0)
+_POINTS = 2048
+_SPAN = 24.0
+
+
+def odds(epsilon: float, distance_km: float) -> float:
+    """Return how many times as probable a report is, at most, from one of two locations this far apart."""
+    return math.exp(min(epsilon * distance_km, 700.0))
+
+
+def odds_in_words(epsilon: float, *, distances_km: Sequence[float] = DISTANCES_KM) -> str:
+    """Return what ε means for two locations at some distances, in a sentence."""
+    parts = [f"{_number(odds(epsilon, km))} times for {_distance(km)}" for km in distances_km]
+    return (
+        "Whatever is reported, it is at most so many times as probable from one location as from another: "
+        f"{', '.join(parts[:-1])} and {parts[-1]} between them."
+    )
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far planar Laplace noise goes, kilometres."""
+
+    mean_km: float
+    median_km: float
+    most_km: float
+    """95 % of reports are nearer."""
+
+
+def laplace_errors(epsilon: float, anchor_epsilon: float | None = None) -> Errors:
+    """Return how far reports with planar Laplace noise lie from the truth.
+
+    Parameters
+    ----------
+    epsilon
+        ε of a report, per kilometre.
+    anchor_epsilon
+        ε₀ of an anchor that is added, per kilometre; None: there is none.
+    """
+    if not epsilon > 0 or (anchor_epsilon is not None and not anchor_epsilon > 0):
+        raise ParameterError("ε must be above 0 per km.")
+    least = epsilon if anchor_epsilon is None else min(epsilon, anchor_epsilon)
+    # On a plane of points, by the discrete Fourier transform: the sum of two noises has the product of theirs.
+    axis = (np.arange(_POINTS) - _POINTS // 2) * (_SPAN / least / _POINTS * 2)
+    distance = np.hypot(axis, axis[:, None])
+    density = _transformed(np.exp(-epsilon * distance))
+    if anchor_epsilon is not None:
+        density = density * _transformed(np.exp(-anchor_epsilon * distance))
+    mass = np.fft.fftshift(np.fft.irfft2(density, s=distance.shape)).ravel()
+    order = np.argsort(distance.ravel(), kind="stable")
+    below = np.cumsum(mass[order]) / mass.sum()
+    sorted_km = distance.ravel()[order]
+    median, most = (float(sorted_km[np.searchsorted(below, share)]) for share in (0.5, 0.95))
+    return Errors(float(mass @ distance.ravel() / mass.sum()), median, most)
+
+
+def _transformed(
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
+    return np.fft.rfft2(np.fft.ifftshift(values / values.sum()))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"
+
+
+def _distance(km: float) -> str:
+    return f"{1000 * km:.0f} m" if km < 1 else f"{km:g} km"
