@@ -15,6 +15,7 @@ from geoblanket.cli.build import build
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
+from geoblanket.cli.lattice import lattice
 from geoblanket.cli.match import match
 from geoblanket.cli.perturb import perturb
 from geoblanket.cli.report import report
@@ -24,8 +25,8 @@ from geoblanket.errors import GeoblanketError
 __all__ = ["app", "main"]
 
 _ORDER = (
-    "demo", "city", "traces", "roads", "match", "blanket", "build", "verify", "show", "report", "perturb", "ledger",
-    "evaluate", "serve",
+    "demo", "city", "traces", "roads", "match", "blanket", "build", "lattice", "verify", "show", "report", "perturb",
+    "ledger", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -52,6 +53,7 @@ app.add_typer(roads.app, name="roads")
 app.command()(match)
 app.add_typer(blanket.app, name="blanket")
 app.command()(build)
+app.command()(lattice)
 app.command()(verify)
 app.command()(show)
 app.command()(report)

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.lattice.lattice import Lattice
 
-__all__ = ["DISTANCES_KM", "Errors", "laplace_errors", "odds", "odds_in_words"]
+__all__ = ["DISTANCES_KM", "Errors", "laplace_errors", "lattice_in_words", "odds", "odds_in_words"]
 
 DISTANCES_KM = (0.1, 0.5, 1.0)
 _POINTS = 2048
 _SPAN = 24.0
+_HOUR_S = 3600.0
+_NIGHT_S = 8 * _HOUR_S
 
 
 def odds(epsilon: float, distance_km: float) -> float:
@@ -68,9 +73,40 @@ def laplace_errors(epsilon: float, anchor_epsilon: float | None = None) -> Error
     return Errors(float(mass @ distance.ravel() / mass.sum()), median, most)
 
 
-def _transformed(
-    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
+def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
+    """Return what a lattice promises and costs, in sentences for people.
+
+    Parameters
+    ----------
+    lattice
+        The lattice, verified.
+    interval_s
+        Seconds from one report to the next.
+    """
+    anchor = lattice.anchor
+    errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
+    an_hour = lattice.epsilon * _HOUR_S / interval_s
+    sentences = [
+        odds_in_words(lattice.epsilon),
+        f"Half of the reports are within {_distance(errors.median_km)} of the truth, 95 % within "
+        f"{_distance(errors.most_km)}.",
+    ]
+    if anchor is None:
+        return [
+            *sentences,
+            f"An hour of reports, one every {interval_s:g} s, adds up to {an_hour:g} per km, on the road or parked. "
+            "Without an anchor the noise averages out: a car that is parked for an hour is found to within metres.",
+        ]
+    night = lattice.anchor_cost(_NIGHT_S)
+    return [
+        *sentences,
+        f"An hour on the road, one report every {interval_s:g} s, adds up to {an_hour:g} per km at most.",
+        f"A night of 8 hours at home gives away {night:g} per km, however many reports: of two homes 100 m apart, one "
+        f"becomes at most {_number(odds(night, 0.1))} times as probable as the other.",
+    ]
+
+
+def _transformed(values: Floats) -> npt.NDArray[np.complex128]:
     return np.fft.rfft2(np.fft.ifftshift(values / values.sum()))
 
 
@@ -79,4 +115,4 @@ def _number(value: float) -> str:
 
 
 def _distance(km: float) -> str:
-    return f"{1000 * km:.0f} m" if km < 1 else f"{km:g} km"
+    return f"{1000 * km:.0f} m" if km < 1 else f"{km:.3g} km"

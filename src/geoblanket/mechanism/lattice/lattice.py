@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,6 +94,15 @@ class Lattice:
     def cells(self) -> int:
         """How many cells there are; they are numbered from 0, from west to east, then from south to north."""
         return self.spec.cell_count
+
+    def anchor_cost(self, seconds: float) -> float:
+        """Return what staying at one place for so long costs at most, per kilometre; without an anchor, infinity.
+
+        Periods start by the clock, so that a stay may touch one more than fit into it.
+        """
+        if self.anchor is None:
+            return math.inf
+        return self.anchor.epsilon * (math.ceil(seconds / self.anchor.period_s) + 1)
 
     def center(self, cell: int) -> tuple[float, float]:
         """Return the latitude and longitude of a cell's centre, degrees."""

@@ -1,0 +1,137 @@
+"""`geoblanket lattice`: a mechanism for a whole city, from a map or a bounding box, in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from geoblanket.mechanism.lattice.lattice import Lattice
+    from geoblanket.mechanism.lattice.making import Area
+
+__all__ = ["lattice"]
+
+
+def lattice(
+    *,
+    epsilon: Annotated[
+        float, typer.Option(help="ε of a report, per kilometre. There is no default: choose it.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)],
+    roads: Annotated[
+        Path | None, typer.Option(help="The area: that of these roads, from `geoblanket roads import`.")
+    ] = None,
+    area: Annotated[str | None, typer.Option(metavar="SOUTH,WEST,NORTH,EAST", help="Or this area, degrees.")] = None,
+    center: Annotated[str | None, typer.Option(metavar="LAT,LON", help="Or around this point, degrees.")] = None,
+    radius_km: Annotated[float, typer.Option(help="With --center: how far, kilometres.")] = 15.0,
+    interval: Annotated[float, typer.Option(help="Seconds from one report to the next.")] = 30.0,
+    anchor_epsilon: Annotated[
+        float | None, typer.Option(help="ε₀ of the anchor for a period, per kilometre.", show_default="the report's ε")
+    ] = None,
+    anchor_period: Annotated[int, typer.Option(help="Seconds that an anchor stays.")] = 3600,
+    anchor: Annotated[
+        bool, typer.Option("--anchor/--no-anchor", help="Whether all reports of a period share a secret shift.")
+    ] = True,
+    cell_m: Annotated[
+        float | None, typer.Option("--cell-m", help="Metres from edge to edge of a cell.", show_default="200/ε")
+    ] = None,
+    version: Annotated[
+        int, typer.Option("--bundle-version", min=0, help="The publisher's number, which only grows.")
+    ] = 1,
+    json: JsonOption = False,
+) -> None:
+    """Make a mechanism for a whole city, from a map alone: planar Laplace noise, exact, between any two coordinates.
+
+    No traces, no solver, no zones: a report discloses nothing besides its time.
+    """
+    from geoblanket.errors import ParameterError
+    from geoblanket.mechanism.bundle.storage import save_lattice
+    from geoblanket.mechanism.lattice.anchor import make_anchor
+    from geoblanket.mechanism.lattice.making import spec_over
+
+    if not anchor and anchor_epsilon is not None:
+        raise ParameterError("--no-anchor and --anchor-epsilon contradict each other.")
+    where = _area(roads, area, center, radius_km)
+    with progress_bars() as progress:
+        spec = spec_over(where, epsilon=epsilon, cell_m=cell_m, progress=progress)
+    stays = None
+    if anchor:
+        share = epsilon if anchor_epsilon is None else anchor_epsilon
+        stays = make_anchor(spec.plane, epsilon_micro=round(share * 10**6), period_s=anchor_period)
+    made = save_lattice(out, spec, stays, version=version, interval_s=interval)
+    facts = _facts(made, interval, out)
+    if json:
+        print_json(facts)
+    else:
+        print_table("Lattice", _rows(facts))
+        for sentence in facts["meaning"]:
+            say(sentence)
+    say(f"Bundle written to {out}.")
+
+
+def _area(roads: Path | None, area: str | None, center: str | None, radius_km: float) -> Area:
+    from geoblanket.errors import ParameterError
+    from geoblanket.mechanism.lattice.making import Area
+
+    if sum(each is not None for each in (roads, area, center)) != 1:
+        raise ParameterError("Give one of --roads, --area and --center.")
+    if area is not None:
+        return Area(*_degrees(area, 4, "--area", "SOUTH,WEST,NORTH,EAST"))
+    if center is not None:
+        lat, lon = _degrees(center, 2, "--center", "LAT,LON")
+        return Area.around(lat, lon, radius_km)
+    from geoblanket.roads.graph import RoadGraph
+
+    graph = RoadGraph.load(str(roads))
+    return Area(float(graph.lat.min()), float(graph.lon.min()), float(graph.lat.max()), float(graph.lon.max()))
+
+
+def _degrees(text: str, count: int, option: str, form: str) -> list[float]:
+    from geoblanket.errors import ParameterError
+
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != count:
+        raise ParameterError(f"{option} must be {form}: {count} numbers of degrees with commas between them.")
+    return values
+
+
+def _facts(lattice: Lattice, interval_s: float, out: Path) -> dict[str, Any]:
+    from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
+
+    anchor = lattice.anchor
+    errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
+    return {
+        "epsilon_per_km": lattice.epsilon,
+        "epsilon_effective_per_km": lattice.certificate.epsilon_effective,
+        "cells": lattice.cells,
+        "cell_m": lattice.cell_m,
+        "frame_km": lattice.spec.plane.side * lattice.spec.plane.unit_mm / 10**6,
+        "rounding_m": lattice.certificate.rounding_mm / 1000,
+        "anchor": None if anchor is None else {"epsilon_per_km": anchor.epsilon, "period_s": anchor.period_s},
+        "interval_s": interval_s,
+        "error_km": {"mean": errors.mean_km, "median": errors.median_km, "95 %": errors.most_km},
+        "bytes": out.stat().st_size,
+        "meaning": lattice_in_words(lattice, interval_s),
+        "guarantee": lattice.guarantee.split("\n"),
+    }
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    anchor, error = facts["anchor"], facts["error_km"]
+    stays = "none" if anchor is None else f"ε₀ = {anchor['epsilon_per_km']:g} per km for {anchor['period_s']:,} s"
+    return [
+        ("frame, with its margin", f"{facts['frame_km']:.1f} km × {facts['frame_km']:.1f} km"),
+        ("cells", f"{facts['cells']:,} of {facts['cell_m']:g} m"),
+        ("ε of a report", f"{facts['epsilon_per_km']:g} per km"),
+        ("ε needed, verified exactly", f"{facts['epsilon_effective_per_km']:.6g} per km"),
+        ("anchor", stays),
+        ("a report is off by, median and 95 %", f"{error['median']:.2f} km, {error['95 %']:.2f} km"),
+        ("size of the bundle", f"{facts['bytes']:,} bytes"),
+    ]
