@@ -126,7 +126,7 @@ def tasks(line: Line, kinds: Kinds) -> list[Task]:
 
 def counted(todo: list[Task], journal: Path | None, workers: int) -> tuple[Counter[Setting], Counter[Setting]]:
     """Return the rejections and refusals in each setting; batches that the journal knows are not run again."""
-    from geoblanket._processes import map_in_order
+    from geoblanket._workers import map_in_order
 
     known = journal.read_text().splitlines() if journal and journal.exists() else []
     done = {(Setting(*setting), first, last): Count(*count) for setting, first, last, count in map(json.loads, known)}

@@ -21,10 +21,9 @@ from scipy.stats import false_discovery_control
 from geoblanket import __version__
 from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
-from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
-from geoblanket._workers import open_workers
-from geoblanket.blanket._test_pool import Outcome, Task, run_tests
+from geoblanket._workers import count_workers, open_workers, run_in_any_order
+from geoblanket.blanket._test_task import Outcome, Task, decide
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
 from geoblanket.blanket.groups import Grouping, Samples, check_features, find_samples, seeds_of
 from geoblanket.blanket.independence import find_test
@@ -358,7 +357,7 @@ class _Run:
         phase = f"{board.grouping.name}, order {m}"
         self.progress(phase, done, len(open_groups))
         left = [group for group, one in zip(open_groups, known, strict=True) if one is None]
-        for outcome in run_tests(self._tasks(board, m, samples, left)):
+        for outcome in run_in_any_order(decide, self._tasks(board, m, samples, left)):
             if self.journal is not None:
                 self.journal.add(outcome)
             board.put(outcome, alpha=self.plan.alpha)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._files import check_output, sha256_file
-from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
+from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.build.inputs import Inputs, load_inputs, software_versions
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
-from geoblanket.build.task_pool import run_tasks
 from geoblanket.build.work_folder import WorkFolder, work_folder_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle

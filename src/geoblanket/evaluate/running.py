@@ -13,10 +13,9 @@ from typing import Any
 import polars as pl
 
 from geoblanket._files import sha256_file
-from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
+from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
-from geoblanket.build.task_pool import run_tasks
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
@@ -224,7 +223,7 @@ def _run(
     if not left:
         return
     processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
-    for name, outcome in run_tasks(compare_zone, left, workers=processes, cluster=None):
+    for name, outcome in run_tasks(compare_zone, left, workers=processes):
         store.add(name, outcome)
         done += 1
         progress(done, len(tasks))

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from geoblanket._arrays import Floats, Indices
-from geoblanket._processes import count_workers
+from geoblanket._workers import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss.place_loss import LossTable
 from geoblanket.loss.tasks import TaskPrior
@@ -49,8 +49,7 @@ class Effort:
         Memory for road distances, beside the result and 64 MiB for searches. A smaller cap may mean more searches; the
         result differs by no more than rounding.
     workers
-        How many processes to search with and threads to compute with; None for as many as pay. With more than one, a
-        script needs the guard ``if __name__ == "__main__":``.
+        How many processes to search with and threads to compute with; None for as many as pay.
     """
 
     max_tasks: int = 50_000

@@ -1,12 +1,10 @@
-"""Tests of many groups at once: on all cores, or on a Dask cluster, with the same results."""
+"""The test of one hypothesis of one group: a task that any worker can do, with the same result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-import joblib
 from threadpoolctl import ThreadpoolController
 
 from geoblanket._arrays import Floats
@@ -14,7 +12,7 @@ from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import UntestableError
 
-__all__ = ["Outcome", "Task", "run_tests"]
+__all__ = ["Outcome", "Task", "decide"]
 
 
 class Task(NamedTuple):
@@ -50,14 +48,6 @@ def decide(task: Task) -> Outcome:
     except UntestableError as error:
         return Outcome(task.group, task.m, error.reason.replace(" ", "_"))
     return Outcome(task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n)
-
-
-def run_tests(tasks: Iterable[Task]) -> Iterator[Outcome]:
-    """Test hypotheses by the workers that are open (`open_workers`); yield outcomes as they come, in any order."""
-    outcomes: Iterator[Outcome] = joblib.Parallel(return_as="generator_unordered")(
-        joblib.delayed(decide)(task) for task in tasks
-    )
-    return outcomes
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from geoblanket.build.task_pool import run_tasks
+from geoblanket._workers import run_tasks
 from geoblanket.errors import WorkerError
 
 
@@ -39,7 +39,7 @@ def address() -> Iterator[str]:
     from distributed import LocalCluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
         with LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
         ) as cluster:
