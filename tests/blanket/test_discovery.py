@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 from scipy.stats import false_discovery_control
 
+from geoblanket._unfinished import Journal
 from geoblanket.blanket.discovery import Discovery, discover
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, scan_findings
 from geoblanket.blanket.hypotheses import lagged
-from geoblanket.blanket.journal import Journal
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.errors import MismatchError, OutputError, ParameterError
 from tests.blanket.quick_test import quick_test, use_quick_test
@@ -310,7 +310,7 @@ def test_another_table_of_walks_is_not_resumed(world: World, tmp_path: Path, mon
 SLOW_RUN = """
 import sys, time
 from geoblanket.blanket import independence
-from geoblanket.blanket.journal import Journal
+from geoblanket._unfinished import Journal
 from geoblanket.blanket.discovery import discover
 from tests.blanket import quick_test
 right = quick_test.quick_test

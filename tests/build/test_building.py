@@ -16,11 +16,11 @@ import polars as pl
 import pytest
 
 from geoblanket._tables import write_table
+from geoblanket._unfinished import unfinished_path
 from geoblanket.build import building, zone_task
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.record import BuildRecord, read_record, record_path
-from geoblanket.build.work_folder import work_folder_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
@@ -107,7 +107,7 @@ def test_the_record_tells_how_good_it_is(built: tuple[Path, BuildRecord]) -> Non
     out, record = built
     assert read_record(record_path(out)) == record
     assert json.loads(record_path(out).read_text())["config"]["privacy"]["epsilon"] == 4.0
-    assert not work_folder_path(out).exists()
+    assert not unfinished_path(out).exists()
     totals = record.totals
     assert sum(zone.share for zone in record.zones) == pytest.approx(1.0)
     assert totals.loss == pytest.approx(sum(zone.share * zone.loss for zone in record.zones))
@@ -167,7 +167,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     with pytest.raises(Stop):
         build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     assert not out.exists()
-    kept = sorted(work_folder_path(out).glob("*.zone"))
+    kept = sorted(unfinished_path(out).glob("*.part"))
     assert len(kept) == 2
     with pytest.raises(OutputError, match="Resume it"):
         build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
@@ -178,7 +178,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     record = build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert len(asked) == 3 + len(record.zones) - 1
     assert out.read_bytes() == built[0].read_bytes()
-    assert not work_folder_path(out).exists()
+    assert not unfinished_path(out).exists()
 
 
 KILLED = """
@@ -202,12 +202,12 @@ def test_a_kill_or_ctrl_c_loses_nothing_that_was_finished(
         env=dict(os.environ),
     )
     deadline = time.monotonic() + 60
-    while not list(work_folder_path(out).glob("[!.]*.zone")) and time.monotonic() < deadline:
+    while not list(unfinished_path(out).glob("[!.]*.part")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
     process.wait(60)
     assert not out.exists()
-    assert list(work_folder_path(out).glob("[!.]*.zone"))
+    assert list(unfinished_path(out).glob("[!.]*.part"))
     build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert out.read_bytes() == built[0].read_bytes()
 
@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_no_part_of_a_bundle(
             build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     assert not out.exists()
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sorted(path.suffix for path in left) == [".json", ".zone", ".zone"]
+    assert sorted(path.suffix for path in left) == [".json", ".part", ".part"]
     build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert out.read_bytes() == built[0].read_bytes()
 

@@ -17,7 +17,7 @@ from geoblanket.evaluate import running
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
 from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_experiments
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
-from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_path
+from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_folder
 from geoblanket.evaluate.sanity import check_results
 from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.tasks import TaskPrior
@@ -59,7 +59,7 @@ def test_results_are_written_as_the_schema_says(town: Town, found: Evaluation) -
     assert about["experiments"]["small"]["gap"] == 0.05
     assert pl.read_csv(town.folder / "results" / "results.csv").height == results.height
     assert results.select(*SETTING_COLUMNS, "measure").is_duplicated().sum() == 0
-    assert not unfinished_path(town.folder / "results").exists()
+    assert not unfinished_folder(town.folder / "results").exists()
 
 
 def test_nothing_contradicts_what_must_hold(found: Evaluation) -> None:
@@ -175,7 +175,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     some = replace(experiment, settings=experiment.settings[1:], by_hour_and_speed=False)
     with pytest.raises(KeyboardInterrupt):
         evaluate_cities([town.files], [some], tmp_path, workers=1)
-    assert len(list(unfinished_path(tmp_path).glob("*.outcome"))) == 2
+    assert len(list(unfinished_folder(tmp_path).glob("*.part"))) == 2
     with pytest.raises(OutputError, match="--resume"):
         evaluate_cities([town.files], [some], tmp_path, workers=1)
     with pytest.raises(MismatchError):

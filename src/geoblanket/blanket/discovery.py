@@ -22,12 +22,12 @@ from geoblanket import __version__
 from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._unfinished import Journal, unfinished_path
 from geoblanket._workers import count_workers, open_workers, run_in_any_order
 from geoblanket.blanket._test_task import Outcome, Task, decide
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
 from geoblanket.blanket.groups import Grouping, Samples, check_features, find_samples, seeds_of
 from geoblanket.blanket.independence import find_test
-from geoblanket.blanket.journal import Journal, journal_path
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.errors import ParameterError
@@ -202,7 +202,7 @@ def discover(
     with ExitStack() as stack:
         stack.enter_context(open_workers(processes, cluster=cluster))
         if out is not None:
-            run.keep(stack.enter_context(Journal(journal_path(out), about, resume=resume)))
+            run.keep(stack.enter_context(Journal(unfinished_path(out), about, resume=resume)))
         for m in range(1, largest + 1):
             for board in boards:
                 run.test(board, m)

@@ -9,12 +9,13 @@ from typing import Any
 
 from geoblanket._files import check_output, sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._unfinished import PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.build.inputs import Inputs, load_inputs, software_versions
+from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
-from geoblanket.build.work_folder import WorkFolder, work_folder_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
 
@@ -78,12 +79,13 @@ def build_bundle(
     inputs = load_inputs(roads, walks, config, progress=progress)
     software = software_versions()
     tasks = {task.name: task for task in inputs.tasks()}
-    folder = WorkFolder(work_folder_path(out), _flat(config, inputs.identities, software), resume=resume)
+    about = _flat(config, inputs.identities, software)
+    store = PartStore(unfinished_path(out), about, resume=resume, pack=pack_result, unpack=unpack_result)
     try:
-        _run(tasks, folder, workers=workers, cluster=cluster, progress=progress)
+        _run(tasks, store, workers=workers, cluster=cluster, progress=progress)
     finally:
-        folder.close()
-    results = [folder.get(task) for task in tasks.values()]
+        store.close()
+    results = [store.get(name) for name in tasks]
     results.sort(key=lambda result: (result.record.zone, result.record.regime))
     save_bundle(
         out,
@@ -95,7 +97,7 @@ def build_bundle(
     )
     record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)
     write_record(record, out)
-    folder.remove()
+    store.remove()
     return record
 
 
@@ -106,9 +108,14 @@ def _flat(config: BuildConfig, identities: Mapping[str, str], software: Mapping[
 
 
 def _run(
-    tasks: Mapping[str, ZoneTask], folder: WorkFolder, *, workers: int | None, cluster: str | None, progress: Progress
+    tasks: Mapping[str, ZoneTask],
+    store: PartStore[ZoneResult],
+    *,
+    workers: int | None,
+    cluster: str | None,
+    progress: Progress,
 ) -> None:
-    left = {name: task for name, task in tasks.items() if not folder.has(task)}
+    left = {name: task for name, task in tasks.items() if not store.has(name)}
     total = sum(task.work for task in tasks.values())
     done = total - sum(task.work for task in left.values())
     progress(_PHASE, done, total)
@@ -116,7 +123,7 @@ def _run(
         return
     processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
     for name, result in run_tasks(build_zone, left, workers=processes, cluster=cluster):
-        folder.add(tasks[name], result)
+        store.add(name, result)
         done += tasks[name].work
         progress(_PHASE, done, total)
 

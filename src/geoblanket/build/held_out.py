@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -44,6 +45,15 @@ class VehicleLosses:
             for name in ("steps", "loss")
         )
         return cls(vehicle.astype(np.int32), steps, loss)
+
+    def as_arrays(self, prefix: str) -> dict[str, Any]:
+        """Return the arrays by name, after a prefix, for a file of several."""
+        return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> VehicleLosses:
+        """Return what `as_arrays` gave away."""
+        return cls(**{field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)})
 
 
 def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, steps: Steps, loss: PlaceLoss) -> VehicleLosses:

@@ -70,8 +70,8 @@ def discover(
 
     What is finished is kept beside the output until all is; an interrupted run goes on with --resume.
     """
+    from geoblanket._unfinished import unfinished_path
     from geoblanket.blanket.discovery import discover as discover_blankets
-    from geoblanket.blanket.journal import journal_path
 
     try:
         with progress_bars() as progress:
@@ -96,8 +96,8 @@ def discover(
                 progress=progress,
             )
     except KeyboardInterrupt:
-        if journal_path(out).exists():
-            say(f"What is finished is kept in {journal_path(out)}; go on with --resume.")
+        if unfinished_path(out).exists():
+            say(f"What is finished is kept in {unfinished_path(out)}; go on with --resume.")
         raise
     facts = _facts(found)
     if json:

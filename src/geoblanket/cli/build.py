@@ -128,8 +128,8 @@ def build(
         time_zone=time_zone,
         compare=compare,
     )
+    from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
-    from geoblanket.build.work_folder import work_folder_path
 
     try:
         with progress_bars() as progress:
@@ -137,8 +137,8 @@ def build(
                 roads, walks, out, config=found, workers=workers, cluster=cluster, resume=resume, progress=progress
             )
     except BaseException:
-        if work_folder_path(out).exists():
-            say(f"What is finished is kept in {work_folder_path(out)}; go on with --resume.")
+        if unfinished_path(out).exists():
+            say(f"What is finished is kept in {unfinished_path(out)}; go on with --resume.")
         raise
     if json:
         print_json(record.as_dict())

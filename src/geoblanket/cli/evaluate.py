@@ -184,14 +184,14 @@ def _run(
     report: bool,
     json: bool,
 ) -> None:
-    from geoblanket.evaluate.running import evaluate_cities, unfinished_path
+    from geoblanket.evaluate.running import evaluate_cities, unfinished_folder
 
     try:
         with progress_bars() as progress:
             found = evaluate_cities(cities, experiments, out, workers=workers, resume=resume, progress=progress)
     except BaseException:
-        if unfinished_path(out).exists():
-            say(f"What is finished is kept in {unfinished_path(out)}; go on with --resume.")
+        if unfinished_folder(out).exists():
+            say(f"What is finished is kept in {unfinished_folder(out)}; go on with --resume.")
         raise
     if json:
         print_json(_summary(found))

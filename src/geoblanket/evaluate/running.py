@@ -14,14 +14,15 @@ import polars as pl
 
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
 from geoblanket.evaluate.experiment import Experiment
+from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.outcome_store import OutcomeStore
 from geoblanket.evaluate.results import write_results
 from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
@@ -29,7 +30,7 @@ from geoblanket.evaluate.tabulating import tabulate
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 
-__all__ = ["Evaluation", "evaluate_cities", "unfinished_path"]
+__all__ = ["Evaluation", "evaluate_cities", "unfinished_folder"]
 
 _SECONDS_PER_TASK = 10.0
 _GROUPS = (
@@ -52,7 +53,7 @@ class Evaluation:
     """What contradicts what must hold; see `sanity`."""
 
 
-def unfinished_path(out: str | Path) -> Path:
+def unfinished_folder(out: str | Path) -> Path:
     """Return where a run keeps what it has finished, until all is."""
     return Path(out) / "unfinished"
 
@@ -99,7 +100,7 @@ def evaluate_cities(
     if not cities or not experiments:
         raise ParameterError("There must be one city or more, and one experiment or more.")
     about = _about(cities, experiments)
-    store = OutcomeStore(unfinished_path(out), about, resume=resume)
+    store = PartStore(unfinished_folder(out), about, resume=resume, pack=pack_outcome, unpack=unpack_outcome)
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
     for experiment in experiments:
@@ -212,12 +213,12 @@ def _walks(
 
 def _run(
     tasks: Mapping[str, ZoneTask],
-    store: OutcomeStore,
+    store: PartStore[ZoneOutcome],
     *,
     workers: int | None,
     progress: Callable[[float, float], None],
 ) -> None:
-    left = {name: task for name, task in tasks.items() if store.get(name) is None}
+    left = {name: task for name, task in tasks.items() if not store.has(name)}
     done = len(tasks) - len(left)
     progress(done, len(tasks))
     if not left:
@@ -230,7 +231,7 @@ def _run(
 
 
 def _collect(
-    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ZoneTask], store: OutcomeStore
+    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ZoneTask], store: PartStore[ZoneOutcome]
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the results of an experiment in a city, and the notes about methods."""
     notes = []
@@ -240,8 +241,6 @@ def _collect(
         if not name.startswith(f"{where},"):
             continue
         outcome = store.get(name)
-        if outcome is None:
-            raise OutputError(f"{store.path}: a finished comparison is gone. Run again with --resume.")
         parts[task.setting].setdefault(outcome.zone, []).append(outcome)
         notes += [
             f"{where}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}" for one in outcome.methods if one.note

@@ -14,9 +14,9 @@ from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
+from geoblanket._unfinished import unfinished_path
 from geoblanket.blanket.discovery import Discovery, discover
 from geoblanket.blanket.findings import read_findings
-from geoblanket.blanket.journal import journal_path
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mobility.walks import scan_walks
@@ -172,7 +172,7 @@ def run_study(
             workers=workers,
             cluster=cluster,
             out=path,
-            resume=journal_path(path).exists(),
+            resume=unfinished_path(path).exists(),
             progress=progress,
         )
 
