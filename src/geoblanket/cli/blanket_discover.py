@@ -72,23 +72,26 @@ def discover(
     """
     from geoblanket._unfinished import unfinished_path
     from geoblanket.blanket.discovery import discover as discover_blankets
+    from geoblanket.blanket.options import DiscoveryOptions
 
     try:
         with progress_bars() as progress:
             found = discover_blankets(
                 walks,
                 roads,
-                by=[_features(one) for one in by],
-                regions=regions,
-                time_zone=time_zone,
-                largest=largest,
-                alpha=alpha,
-                test=test,
-                stop_early=not all_orders,
-                block=block,
-                smallest_group=smallest_group,
-                largest_sample=largest_sample,
-                seed=seed,
+                DiscoveryOptions(
+                    by=[_features(one) for one in by],
+                    regions=regions,
+                    time_zone=time_zone,
+                    largest=largest,
+                    alpha=alpha,
+                    test=test,
+                    stop_early=not all_orders,
+                    block=block,
+                    smallest_group=smallest_group,
+                    largest_sample=largest_sample,
+                    seed=seed,
+                ),
                 workers=workers,
                 cluster=cluster,
                 out=out,

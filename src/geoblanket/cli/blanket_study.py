@@ -62,6 +62,7 @@ def study(
     Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study goes on
     where it was when started again with the same inputs and options.
     """
+    from geoblanket.blanket.options import DiscoveryOptions
     from geoblanket.errors import ParameterError
     from geoblanket.study.blankets.paper import PAPER
     from geoblanket.study.blankets.report import write_report
@@ -74,16 +75,18 @@ def study(
             walks,
             roads,
             out,
-            regions=regions,
+            DiscoveryOptions(
+                regions=regions,
+                time_zone=time_zone,
+                largest=largest,
+                alpha=alpha,
+                test=test,
+                smallest_group=smallest_group,
+                largest_sample=largest_sample,
+                seed=seed,
+            ),
             traces=traces,
-            time_zone=time_zone,
-            largest=largest,
-            alpha=alpha,
-            test=test,
-            smallest_group=smallest_group,
-            largest_sample=largest_sample,
             permutations=permutations,
-            seed=seed,
             workers=workers,
             cluster=cluster,
             progress=progress,

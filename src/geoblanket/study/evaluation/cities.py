@@ -11,6 +11,7 @@ import numpy as np
 from geoblanket._files import atomic_output
 from geoblanket._progress import Progress, silent
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.blanket.training import train
 from geoblanket.errors import InputError, OutputError
@@ -157,10 +158,7 @@ class _Preparation:
         discover(
             self.folder / "walks-nodes.parquet",
             self.folder / "whole.roads",
-            by=[_BY],
-            regions=self.city.regions,
-            largest=LONGEST_PAST,
-            time_zone=self.city.time_zone,
+            DiscoveryOptions(by=[_BY], regions=self.city.regions, largest=LONGEST_PAST, time_zone=self.city.time_zone),
             workers=self.workers,
             out=out,
             resume=True,
