@@ -68,16 +68,16 @@ def choose_grouping(findings: pl.DataFrame, by: str | None = None) -> pl.DataFra
     by
         The features joined by + ("hour+speed+region"). None: the grouping by the most features.
     """
-    found = findings["by"].unique().sort().to_list()
+    groupings = findings["by"].unique().sort().to_list()
     if by is None:
-        most = max((name.count("+") for name in found), default=0)
-        finest = [name for name in found if name.count("+") == most]
+        most = max((name.count("+") for name in groupings), default=0)
+        finest = [name for name in groupings if name.count("+") == most]
         if len(finest) > 1:
-            raise ParameterError(f"'by' must say which findings to use. There are: {', '.join(found)}.")
+            raise ParameterError(f"'by' must say which findings to use. There are: {', '.join(groupings)}.")
         by = finest[0] if finest else ""
-    if by not in found:
+    if by not in groupings:
         raise ParameterError(
-            f"'by' must be one of the groupings of the findings: {', '.join(found) or 'there are none'}."
+            f"'by' must be one of the groupings of the findings: {', '.join(groupings) or 'there are none'}."
         )
     return findings.filter(pl.col("by") == by)
 

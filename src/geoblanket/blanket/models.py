@@ -73,8 +73,8 @@ def fit_rate_by_order(parts: Parts) -> Model:
 
     def predict(inputs: Inputs) -> Floats:
         # Beyond the largest m of the training part, its rate is the best there is.
-        found: Floats = rate[inputs.m.clip(max=most)]
-        return found
+        probability: Floats = rate[inputs.m.clip(max=most)]
+        return probability
 
     return predict
 
@@ -102,12 +102,13 @@ def fit_boosting(parts: Parts, *, seed: int) -> Model:
 
     with threadpool_limits(limits=1):
         stages = fit(_BOOSTING_STEPS).staged_predict_proba(columns(parts.validation.inputs))
-        trees = fit(1 + int(np.argmin([log_losses(parts.validation.kept, both[:, 1]).mean() for both in stages])))
+        losses = [log_losses(parts.validation.kept, probability[:, 1]).mean() for probability in stages]
+        trees = fit(1 + int(np.argmin(losses)))
 
     def predict(inputs: Inputs) -> Floats:
         with threadpool_limits(limits=1):
-            found: Floats = trees.predict_proba(columns(inputs))[:, 1]
-        return found
+            probability: Floats = trees.predict_proba(columns(inputs))[:, 1]
+        return probability
 
     return predict
 

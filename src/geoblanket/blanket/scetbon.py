@@ -99,13 +99,13 @@ def scetbon_test(x: Floats, y: Floats, z: Floats, *, seed: int, optimise: bool =
     features = _features(x, y, z, locations, widths_squared)
     lengths, noises = np.full((2, 2 * _LOCATIONS + x.shape[1] + y.shape[1]), [[length], [noise]])
     if optimise:
-        some = rng.choice(n, min(n, _ROWS_FOR_LIKELIHOOD), replace=False)
-        best = _optimised_ridges(z[some], features[some], length, noise)
+        rows = rng.choice(n, min(n, _ROWS_FOR_LIKELIHOOD), replace=False)
+        best = _optimised_ridges(z[rows], features[rows], length, noise)
         lengths[: 2 * _LOCATIONS], noises[: 2 * _LOCATIONS] = best
     residuals = _residuals(z, np.column_stack([features, x, y]), lengths, noises)
-    found = _wald(residuals[:, : 2 * _LOCATIONS])
+    test = _wald(residuals[:, : 2 * _LOCATIONS])
     x_left, y_left = np.split(residuals[:, 2 * _LOCATIONS :], [x.shape[1]], axis=1)
-    return CIResult(found.statistic, found.p_value, partial_r_squared(x_left, y_left), n)
+    return CIResult(test.statistic, test.p_value, partial_r_squared(x_left, y_left), n)
 
 
 def _features(x: Floats, y: Floats, z: Floats, locations: Floats, widths_squared: Floats) -> Floats:
@@ -181,8 +181,8 @@ def _optimised(squared: Floats, target: Floats, length: float, noise: float) -> 
     def objective(logarithms: Floats) -> tuple[float, Floats]:
         return _negative_log_likelihood(squared, target, logarithms)
 
-    found = minimize(objective, np.log([length, noise]), jac=True, method="L-BFGS-B", bounds=[_LOG_BOUNDS] * 2)
-    best_length, best_noise = np.exp(found.x)
+    optimum = minimize(objective, np.log([length, noise]), jac=True, method="L-BFGS-B", bounds=[_LOG_BOUNDS] * 2)
+    best_length, best_noise = np.exp(optimum.x)
     return float(best_length), float(best_noise)
 
 

@@ -71,7 +71,8 @@ class TrainResult:
 
     def evaluation(self, model: str, *, trained_on: str = "all") -> Evaluation:
         """Return how good one of the models is."""
-        return next(one for one in self.evaluations if (one.model, one.trained_on) == (model, trained_on))
+        by_model = {(evaluation.model, evaluation.trained_on): evaluation for evaluation in self.evaluations}
+        return by_model[model, trained_on]
 
 
 def train(
@@ -126,17 +127,17 @@ def train(
     if not isinstance(findings, pl.DataFrame):
         findings, about = read_findings(findings)
     findings = choose_grouping(findings, by)
-    found = read_labels(findings)
-    parts = split_by_group(found, seed=seed)
-    largest = int(found.inputs.m.max())
+    known = read_labels(findings)
+    parts = split_by_group(known, seed=seed)
+    largest = int(known.inputs.m.max())
     blankets = _known_blankets(findings, largest)
     origin = _origin(about or {}, findings, labels=labels, groups=len(np.unique(parts.train.group)), seed=seed)
     networks: dict[LabelKind, FittedNetwork] = {}
     evaluations: list[Evaluation] = []
     for kind in _KINDS:
-        if kind == "tested" and found.tested.all():
+        if kind == "tested" and known.tested.all():
             networks[kind] = networks["all"]
-            evaluations += [replace(one, trained_on=kind) for one in evaluations]
+            evaluations += [replace(evaluation, trained_on=kind) for evaluation in evaluations]
             break
         chosen = parts if kind == "all" else parts.tested()
         networks[kind] = fit_network(chosen, largest=largest, options=options, seed=seed, progress=progress)
@@ -158,9 +159,9 @@ def train(
         evaluations=tuple(evaluations),
         groups={name: len(np.unique(part.group)) for name, part in zip(_PARTS, parts, strict=True)},
         hypotheses={
-            "tested": int(found.tested.sum()),
-            "imputed": int((~found.tested).sum()),
-            "undecided": len(findings) - len(found),
+            "tested": int(known.tested.sum()),
+            "imputed": int((~known.tested).sum()),
+            "undecided": len(findings) - len(known),
         },
         epochs=len(fitted.validation_loss),
         best_epoch=fitted.best_epoch,
@@ -257,9 +258,9 @@ def _sizes(
     )
     predicted = predictor.lengths(hour=hour, speed_mph=speed, region=region)
     by_sample = samples.select("group", "available", length=pl.Series(np.broadcast_to(predicted, len(samples))))
-    found = by_sample.join(blankets, on="group").select("available", length="order")
+    by_found_length = by_sample.join(blankets, on="group").select("available", length="order")
     by_cell = pl.DataFrame({"length": cells.ravel(), "available": np.ones(cells.size, np.int64)})
-    return _counts(by_cell), _counts(by_sample), _counts(found)
+    return _counts(by_cell), _counts(by_sample), _counts(by_found_length)
 
 
 def _counts(frame: pl.DataFrame) -> dict[int, int]:

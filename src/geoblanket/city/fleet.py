@@ -135,8 +135,8 @@ def _assign_vehicles(start_s: Ints, rng: np.random.Generator) -> Indices:
     vehicle = np.empty(len(hour), np.int32)
     for number in range(len(_SHIFT_STARTS)):
         members = taxis[bounds[number] : bounds[number + 1]]
-        mine = np.flatnonzero(shift == number)
-        vehicle[mine] = members[np.arange(len(mine)) % len(members)]
+        trips = np.flatnonzero(shift == number)
+        vehicle[trips] = members[np.arange(len(trips)) % len(members)]
     return vehicle
 
 
@@ -269,10 +269,10 @@ def _origins(city: City, start_s: Ints, rng: np.random.Generator) -> tuple[Indic
     stand = np.full(count, -1, np.int32)
     node = np.empty(count, np.int32)
     for number in range(len(DISTRICTS)):
-        mine = district == number
+        inside = district == number
         usable = np.flatnonzero(city.moves.usable & (city.district == number))
-        node[mine] = usable[(draw[2][mine] * len(usable)).astype(np.int64)]
-        at_stand = mine & (call_type == CALL_TYPES.index("B"))
+        node[inside] = usable[(draw[2][inside] * len(usable)).astype(np.int64)]
+        at_stand = inside & (call_type == CALL_TYPES.index("B"))
         stands = np.flatnonzero(city.district[city.stands] == number)
         stand[at_stand] = stands[(draw[3][at_stand] * len(stands)).astype(np.int64)]
     node = np.where(stand >= 0, city.stands[stand], node).astype(np.int32)

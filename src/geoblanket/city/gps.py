@@ -195,10 +195,10 @@ def _edges_every_half_tick(city: City, walks: Walks) -> tuple[Indices, Indices]:
 
 def _interleave(walks: Walks, half: npt.NDArray[Any], at_tick: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Merge values before each tick (but a trip's first) and at each tick."""
-    both = np.stack([half, at_tick], 1).reshape(-1, *at_tick.shape[1:])
-    keep = np.ones(len(both), np.bool_)
+    merged = np.stack([half, at_tick], 1).reshape(-1, *at_tick.shape[1:])
+    keep = np.ones(len(merged), np.bool_)
     keep[2 * walks.offsets[:-1]] = False
-    return both[keep]
+    return merged[keep]
 
 
 def positions_at(city: City, walks: Walks, trip: Ints, after_s: Floats) -> Floats:
@@ -215,8 +215,8 @@ def positions_at(city: City, walks: Walks, trip: Ints, after_s: Floats) -> Float
     first = np.clip(piece.astype(np.int64), 0, len(WAYPOINTS_S))
     share = (piece - first)[:, None]
     ends = (_way_point(city, walks, start, end, first + extra) for extra in (0, 1))
-    one, other = ends
-    result: Floats = one + share * (other - one)
+    before, after = ends
+    result: Floats = before + share * (after - before)
     return result
 
 

@@ -236,7 +236,7 @@ def _tilt_part(rows: _Rows, mean: Floats) -> Floats:
     ends = np.array(BAND_BINS)
     bins = int(np.diff(ends).max())
     number = rows.bin - ends[rows.band, :1]
-    features = np.concatenate([wishes * (number == one)[..., None] for one in range(bins)], -1)
+    features = np.concatenate([wishes * (number == bin_number)[..., None] for bin_number in range(bins)], -1)
     count = features.shape[-1]
     ridge = np.diag([0.001, 0.001, 0.02, 0.02] * bins)
     multiplier = np.zeros((len(off), count))

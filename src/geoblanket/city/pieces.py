@@ -115,12 +115,12 @@ def _crosses_any(segments: Floats, others: Floats) -> Bools:
     """Return which segments (n, 2, 2) cross one of the nearest `others` (m, 2, 2); a shared end is no crossing."""
     nearest = np.asarray(cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1])
     crosses = np.zeros(len(segments), np.bool_)
-    for found in nearest.T:
-        crosses |= _segments_cross(segments, others[found])
+    for neighbour in nearest.T:
+        crosses |= _segments_cross(segments, others[neighbour])
     return crosses
 
 
-def _segments_cross(one: Floats, other: Floats) -> Bools:
+def _segments_cross(first: Floats, second: Floats) -> Bools:
     """Return which pairs of segments (n, 2, 2) cross."""
 
     def side(segment: Floats, point: Floats) -> Floats:
@@ -128,8 +128,8 @@ def _segments_cross(one: Floats, other: Floats) -> Bools:
         result: Floats = along[:, 0] * to[:, 1] - along[:, 1] * to[:, 0]
         return result
 
-    apart = side(one, other[:, 0]) * side(one, other[:, 1]) < 0
-    result: Bools = apart & (side(other, one[:, 0]) * side(other, one[:, 1]) < 0)
+    apart = side(first, second[:, 0]) * side(first, second[:, 1]) < 0
+    result: Bools = apart & (side(second, first[:, 0]) * side(second, first[:, 1]) < 0)
     return result
 
 
@@ -196,29 +196,29 @@ def contract(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
     for piece, pair in enumerate(ends):
         for node in pair:
             at.setdefault(node, set()).add(piece)
-    waiting = sorted(node for node, found in at.items() if len(found) == 2)
+    waiting = sorted(node for node, touching in at.items() if len(touching) == 2)
     while waiting:
         node = waiting.pop()
         if len(at[node]) != 2:
             continue
-        one, other = sorted(at[node])
-        start = sum(ends[one]) - node
-        end = sum(ends[other]) - node
+        kept_piece, joined_piece = sorted(at[node])
+        start = sum(ends[kept_piece]) - node
+        end = sum(ends[joined_piece]) - node
         joined_before = any(end in ends[piece] for piece in at[start])
-        alive[other] = False
-        at[node].discard(other)
-        at[end].discard(other)
+        alive[joined_piece] = False
+        at[node].discard(joined_piece)
+        at[end].discard(joined_piece)
         if start == end or joined_before:
             if len(at[end]) == 2:
                 waiting.append(end)
             continue
-        before = inner[one] if ends[one][1] == node else inner[one][::-1]
-        after = inner[other] if ends[other][0] == node else inner[other][::-1]
-        ends[one], inner[one] = (start, end), [*before, node, *after]
+        before = inner[kept_piece] if ends[kept_piece][1] == node else inner[kept_piece][::-1]
+        after = inner[joined_piece] if ends[joined_piece][0] == node else inner[joined_piece][::-1]
+        ends[kept_piece], inner[kept_piece] = (start, end), [*before, node, *after]
         at[node].clear()
-        at[end].add(one)
-        road_class[one] = max(road_class[one], road_class[other])
-        bridge[one] |= bridge[other]
+        at[end].add(kept_piece)
+        road_class[kept_piece] = max(road_class[kept_piece], road_class[joined_piece])
+        bridge[kept_piece] |= bridge[joined_piece]
     kept = np.flatnonzero(alive)
     joined = replace(pieces.take(kept), ends=np.array([ends[piece] for piece in kept]))
     joined = replace(joined, road_class=road_class[kept], bridge=bridge[kept])

@@ -90,12 +90,12 @@ def find_routes(plan: Plan, streets: Streets, lines: Lines, usable: Bools, *, pr
     """Find the routes between usable nodes: in each bin at most one for each of eight directions."""
     net = _Net(streets.graph, lines, np.random.default_rng([plan.seed, 4]))
     pairs = _near_pairs(plan, streets, usable)
-    found = []
+    parts = []
     tiles = list(_tiles(streets.points, pairs.source))
     for done, (inside, around) in enumerate(tiles, 1):
-        found.append(_routes_of_tile(net, pairs.take(inside), around))
+        parts.append(_routes_of_tile(net, pairs.take(inside), around))
         progress("roads between ticks", done, len(tiles))
-    routes = Routes(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Routes)))
+    routes = Routes(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Routes)))
     return routes.take(np.lexsort((routes.target, routes.bin, routes.source)))
 
 
@@ -133,9 +133,9 @@ class _Pairs:
 def _near_pairs(plan: Plan, streets: Streets, usable: Bools) -> _Pairs:
     """Return the ordered pairs of usable nodes whose straight line falls into a bin of the source's district."""
     graph, nodes = streets.graph, np.flatnonzero(usable)
-    found = cKDTree(streets.points[nodes]).query_pairs(1.01 * BIN_EDGES_M[-1], output_type="ndarray")
-    found = nodes[np.concatenate([found, found[:, ::-1]])]
-    source, target = found.T
+    near = cKDTree(streets.points[nodes]).query_pairs(1.01 * BIN_EDGES_M[-1], output_type="ndarray")
+    near = nodes[np.concatenate([near, near[:, ::-1]])]
+    source, target = near.T
     straight = haversine_m(graph.lat[source], graph.lon[source], graph.lat[target], graph.lon[target])
     number = np.searchsorted(BIN_EDGES_M, straight, side="right") - 1
     first, end = np.array(_BINS_OF_DISTRICT)[plan.district(streets.points)[source]].T

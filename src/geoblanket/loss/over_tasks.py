@@ -113,8 +113,8 @@ def mean_difference(
         return LossTable(mean)
     others = np.empty(0, np.int32) if other_nodes is None else other_nodes
     places = np.concatenate([true_nodes, reported_nodes])
-    for some, to_tasks, from_others in _distance_blocks(graph, used.nodes, places, others, by=by, effort=effort):
-        weight, f = used.weight[some], profile(to_tasks, from_others)
+    for part, to_tasks, from_others in _distance_blocks(graph, used.nodes, places, others, by=by, effort=effort):
+        weight, f = used.weight[part], profile(to_tasks, from_others)
         _add_differences(mean, f * weight, "cityblock", effort.workers)
         if sampled:
             _add_differences(square, f * np.sqrt(weight), "sqeuclidean", effort.workers)
@@ -134,14 +134,14 @@ def _distance_blocks(
     bytes_per_task = 8 * (len(nodes) + 2 * len(places) + len(others))
     size = max(1, effort.memory_bytes // bytes_per_task)
     for start in range(0, len(tasks), size):
-        some = slice(start, start + size)
+        part = slice(start, start + size)
         distances = road_distances(
-            graph, nodes, tasks[some], weight=by, workers=effort.workers, memory_cap_bytes=8 * len(nodes) * size
+            graph, nodes, tasks[part], weight=by, workers=effort.workers, memory_cap_bytes=8 * len(nodes) * size
         ).astype(np.float64, copy=False)
         to_tasks, from_others = distances[where[: len(places)]], distances[where[len(places) :]]
         _check_reachable(graph, places, tasks, start, to_tasks)
         del distances
-        yield some, to_tasks, from_others
+        yield part, to_tasks, from_others
 
 
 def _check_reachable(graph: RoadGraph, places: Indices, tasks: Indices, start: int, distances: Floats) -> None:
@@ -173,4 +173,4 @@ def _add_differences(
     parts = min(len(rows), max(threads, -(-total.nbytes // _PART_BYTES)))
     edges = np.linspace(0, len(rows), parts + 1).astype(int)
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(add, (slice(one, other) for one, other in pairwise(edges))))
+        list(pool.map(add, (slice(start, stop) for start, stop in pairwise(edges))))

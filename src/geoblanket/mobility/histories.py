@@ -158,7 +158,7 @@ def collect_steps(
     parts = list(reading.steps())
     return Steps(
         *(
-            np.concatenate([getattr(one, name) for one in parts])
+            np.concatenate([getattr(part, name) for part in parts])
             for name in ("histories", "depth", "regime", "next_place", "vehicle")
         )
     )
@@ -294,7 +294,7 @@ class _Reading:
         walk, step, place, hour = columns
         now = np.arange(max(0, before - self.delay), max(0, len(walk) - self.delay))
         vehicle, chosen = self.parts.of(walk[now])
-        now, vehicle = (each[chosen & (walk[now] == walk[now + self.delay])] for each in (now, vehicle))
+        now, vehicle = (values[chosen & (walk[now] == walk[now + self.delay])] for values in (now, vehicle))
         lag = np.minimum(np.arange(self.largest + 1), step[now, None])
         return Steps(
             histories=place[now[:, None] - lag].astype(np.int32),

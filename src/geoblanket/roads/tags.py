@@ -190,8 +190,8 @@ def class_index(text: str) -> ClassIndex:
 
     OSMnx writes such a list, in no particular order, where it merged ways of several classes.
     """
-    found = [ROAD_CLASSES.index(item) for item in listed(text) if item in ROAD_CLASSES]
-    return ClassIndex(min(found), known=True) if found else ClassIndex(ROAD_CLASSES.index("road"), known=False)
+    numbers = [ROAD_CLASSES.index(item) for item in listed(text) if item in ROAD_CLASSES]
+    return ClassIndex(min(numbers), known=True) if numbers else ClassIndex(ROAD_CLASSES.index("road"), known=False)
 
 
 def listed(text: str) -> list[str]:

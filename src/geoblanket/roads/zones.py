@@ -117,7 +117,7 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
     part = np.argsort(np.argsort(first))[renumbered]
     zone = np.empty(len(places), np.int32)
     zone[place_order] = part
-    pairs = np.sort(np.column_stack([part[links.one], part[links.other]]), axis=1)
+    pairs = np.sort(np.column_stack([part[links.start], part[links.end]]), axis=1)
     return Zones(
         zone=zone,
         ids=_zone_ids(graph, places, zone),
@@ -131,7 +131,7 @@ def is_connected(graph: RoadGraph, places: Places, zones: Zones) -> bool:
     """Return whether each zone is connected through the roads: checked anew, whoever made the zones."""
     place_order, links = _ordered_links(graph, places)
     zone = zones.zone[place_order]
-    pieces = links.components(len(zone), zone[links.one] == zone[links.other])
+    pieces = links.components(len(zone), zone[links.start] == zone[links.end])
     return int(pieces.max()) + 1 == len(zones)
 
 
@@ -156,8 +156,8 @@ def _ordered_links(graph: RoadGraph, places: Places) -> tuple[Positions, Links]:
     # A part of the network may have no place, because one of another part is near enough.
     cell = np.where(nearest >= 0, place_of_node[np.maximum(nearest, 0)], -1)
     rows, columns = both_ways.tocoo().coords
-    one, other = cell[rows], cell[columns]
-    pairs, weight = np.unique(np.stack([one, other])[:, (one >= 0) & (one < other)], axis=1, return_counts=True)
+    start, end = cell[rows], cell[columns]
+    pairs, weight = np.unique(np.stack([start, end])[:, (start >= 0) & (start < end)], axis=1, return_counts=True)
     return place_order, Links(pairs[0], pairs[1], weight)
 
 

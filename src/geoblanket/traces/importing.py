@@ -222,9 +222,9 @@ class _Importer:
             return source.parse(batch)
 
         frames = gather_by_vehicle(self._read(sources, read), workspace=workspace)
-        yield from self._number(self._in_order(lambda frame: self._clean(to_streams(frame)), self._told(frames)))
+        yield from self._number(self._in_order(lambda frame: self._clean(to_streams(frame)), self._reporting(frames)))
 
-    def _told(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    def _reporting(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         done = 0
         for frame in frames:
             done += frame.height

@@ -212,8 +212,8 @@ def _counts(densities: Mapping[str, Density]) -> pl.DataFrame:
     thresholds = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
     return pl.DataFrame(
         [
-            (name, one.locations, one.radius_m, k, one.share_with(k))
-            for name, one in densities.items()
+            (name, density.locations, density.radius_m, k, density.share_with(k))
+            for name, density in densities.items()
             for k in thresholds
         ],
         schema=["of", "locations", "radius_m", "at_least", "share"],
@@ -226,11 +226,11 @@ def _distances(densities: Mapping[str, Density]) -> pl.DataFrame:
     return pl.concat(
         pl.DataFrame(
             {
-                "from_m": one.edges_m[:-1],
-                "to_m": one.edges_m[1:],
-                "pdf_per_m": one.pdf,
-                "share_with_mean_within": [one.share_within(edge) for edge in one.edges_m[1:]],
+                "from_m": density.edges_m[:-1],
+                "to_m": density.edges_m[1:],
+                "pdf_per_m": density.pdf,
+                "share_with_mean_within": [density.share_within(edge) for edge in density.edges_m[1:]],
             }
         ).select(pl.lit(name).alias("of"), pl.all())
-        for name, one in densities.items()
+        for name, density in densities.items()
     )
