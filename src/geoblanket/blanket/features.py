@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._arrays import Floats, Ints, Rows
 
 __all__ = ["HOURS", "LARGEST_ORDER", "LARGEST_REGIONS", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
 
@@ -28,7 +28,7 @@ LARGEST_REGIONS: Final = 1 << 17
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(Rows):
     """Hypotheses to judge, one for each element; a feature that does not define the groups is -1 throughout."""
 
     hour: Ints
@@ -41,10 +41,6 @@ class Inputs:
 
     def __len__(self) -> int:
         return len(self.m)
-
-    def where(self, chosen: Bools | Ints) -> Inputs:
-        """Return some of the hypotheses."""
-        return Inputs(self.hour[chosen], self.speed_mph[chosen], self.region[chosen], self.m[chosen])
 
     def with_every_order(self, largest: int) -> Inputs:
         """Return each hypothesis' group with m = 1, ..., `largest`, one group after the other."""

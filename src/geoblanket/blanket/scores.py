@@ -92,16 +92,17 @@ def log_losses(kept: Bools, probability: Floats) -> Floats:
     return losses
 
 
-def calibration_bins(kept: Bools, probability: Floats, *, bins: int = CALIBRATION_BINS) -> list[CalibrationBin]:
+def calibration_bins(kept: Bools, probability: Floats) -> list[CalibrationBin]:
     """Return how often "fail to reject" was right in each bin of its probability."""
-    place = np.minimum((probability * bins).astype(int), bins - 1)
+    place = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     intervals = []
-    for number in range(bins):
+    for number in range(CALIBRATION_BINS):
         inside = place == number
         n = int(inside.sum())
         predicted = float(probability[inside].mean()) if n else None
         observed = float(kept[inside].mean()) if n else None
-        intervals.append(CalibrationBin(number / bins, (number + 1) / bins, n, predicted, observed))
+        lower, upper = number / CALIBRATION_BINS, (number + 1) / CALIBRATION_BINS
+        intervals.append(CalibrationBin(lower, upper, n, predicted, observed))
     return intervals
 
 

@@ -71,8 +71,8 @@ class TrainResult:
 
     def evaluation(self, model: str, *, trained_on: str = "all") -> Evaluation:
         """Return how good one of the models is."""
-        by_model = {(evaluation.model, evaluation.trained_on): evaluation for evaluation in self.evaluations}
-        return by_model[model, trained_on]
+        of_model = (evaluation for evaluation in self.evaluations if evaluation.model == model)
+        return next(evaluation for evaluation in of_model if evaluation.trained_on == trained_on)
 
 
 def train(

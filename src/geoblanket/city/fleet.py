@@ -45,8 +45,8 @@ _TRAFFIC_BY_HOUR = np.array([0] * 7 + [2] * 3 + [1] * 7 + [2] * 3 + [1] * 1 + [0
 _SHIFT_STARTS = np.array([0, 4, 6, 8, 12, 15, 18])
 _SHIFT_SHARES = np.array([0.10, 0.14, 0.18, 0.18, 0.14, 0.16, 0.10])
 _SHIFT_HOURS = 10
-_PERIODS = ("night", "morning", "midday", "evening")
 _PERIOD_BY_HOUR = np.array([0] * 6 + [1] * 4 + [2] * 6 + [3] * 5 + [0] * 3)
+"""Night, morning, midday or evening: an index into the rows of the next two."""
 # Where trips start: out of town into it in the morning, and back in the evening.
 _START_DISTRICT = np.array([[0.42, 0.33, 0.25], [0.26, 0.38, 0.36], [0.36, 0.36, 0.28], [0.42, 0.34, 0.24]])
 _END_DISTRICT = np.array([[0.9, 1.0, 1.2], [1.4, 0.9, 0.8], [1.1, 1.0, 0.9], [0.8, 1.1, 1.3]])

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import Delaunay, cKDTree
 
-from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._arrays import Bools, Floats, Ints, Rows
 from geoblanket.city.plan import Junctions, Plan
 from geoblanket.roads.graph import ROAD_CLASSES
 
@@ -21,7 +21,7 @@ _REMOVED_SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Pieces(Rows):
     """Undirected street pieces between junctions."""
 
     ends: Ints
@@ -35,10 +35,6 @@ class Pieces:
     roundabout: Bools
     """Pieces of a roundabout are driven from their first end to their second."""
 
-    def take(self, chosen: Bools | Ints) -> Pieces:
-        """Return the chosen pieces."""
-        return Pieces(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
 
 def join_junctions(plan: Plan, junctions: Junctions) -> Pieces:
     """Join the junctions along arterials and with their near neighbours."""
@@ -51,7 +47,7 @@ def join_junctions(plan: Plan, junctions: Junctions) -> Pieces:
     keep &= ~_crosses_river(plan, points[ends])
     keep &= ~np.isin(_pair_key(ends), _pair_key(main.ends))
     ends = ends[keep]
-    open_roads = main.take(main.road_class != ROAD_CLASSES.index("motorway"))
+    open_roads = main.where(main.road_class != ROAD_CLASSES.index("motorway"))
     ends = ends[~_crosses_any(points[ends], points[open_roads.ends])]
     small = _small_pieces(junctions, ends, first_street=int(main.street.max()) + 1)
     return Pieces(*(np.concatenate([getattr(main, field.name), getattr(small, field.name)]) for field in fields(main)))
@@ -173,7 +169,7 @@ def make_dead_ends(plan: Plan, junctions: Junctions, pieces: Pieces, rng: np.ran
     np.minimum.at(lowest, pieces.ends.ravel(), np.repeat(rank, 2))
     ends_here = closed[pieces.ends]
     stays = (ends_here & (rank[:, None] == lowest[pieces.ends])).any(1)
-    return pieces.take(np.where(ends_here.any(1), stays, keep))
+    return pieces.where(np.where(ends_here.any(1), stays, keep))
 
 
 def largest_component(ends: Ints, count: int) -> Bools:
@@ -220,6 +216,6 @@ def contract(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
         road_class[kept_piece] = max(road_class[kept_piece], road_class[joined_piece])
         bridge[kept_piece] |= bridge[joined_piece]
     kept = np.flatnonzero(alive)
-    joined = replace(pieces.take(kept), ends=np.array([ends[piece] for piece in kept]))
+    joined = replace(pieces.where(kept), ends=np.array([ends[piece] for piece in kept]))
     joined = replace(joined, road_class=road_class[kept], bridge=bridge[kept])
     return joined, [points[inner[piece]] for piece in kept]

@@ -7,7 +7,7 @@ by road in about that time. Two drivers may take different roads between the sam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Rows
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
@@ -65,7 +65,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Routes:
+class Routes(Rows):
     """Ways to go in one tick, sorted by source, then bin."""
 
     source: Indices
@@ -81,10 +81,6 @@ class Routes:
     edges: Indices
     """Edge just after the tick, at each of `WAYPOINTS_S`, and just before the next tick, shape (P, 2, 7)."""
 
-    def take(self, chosen: Bools | Ints) -> Routes:
-        """Return the chosen routes."""
-        return Routes(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
 
 def find_routes(plan: Plan, streets: Streets, lines: Lines, usable: Bools, *, progress: Progress = silent) -> Routes:
     """Find the routes between usable nodes: in each bin at most one for each of eight directions."""
@@ -93,10 +89,10 @@ def find_routes(plan: Plan, streets: Streets, lines: Lines, usable: Bools, *, pr
     parts = []
     tiles = list(_tiles(streets.points, pairs.source))
     for done, (inside, around) in enumerate(tiles, 1):
-        parts.append(_routes_of_tile(net, pairs.take(inside), around))
+        parts.append(_routes_of_tile(net, pairs.where(inside), around))
         progress("roads between ticks", done, len(tiles))
-    routes = Routes(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Routes)))
-    return routes.take(np.lexsort((routes.target, routes.bin, routes.source)))
+    routes = Routes.joined(parts)
+    return routes.where(np.lexsort((routes.target, routes.bin, routes.source)))
 
 
 class _Net:
@@ -119,15 +115,12 @@ class _Net:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class _Pairs(Rows):
     source: Ints
     target: Ints
     bin: Ints
     displacement: Floats
     straight_m: Floats
-
-    def take(self, chosen: Bools | Ints) -> _Pairs:
-        return _Pairs(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 def _near_pairs(plan: Plan, streets: Streets, usable: Bools) -> _Pairs:
@@ -146,7 +139,7 @@ def _near_pairs(plan: Plan, streets: Streets, usable: Bools) -> _Pairs:
     displacement = np.stack(
         [(graph.lon[target] - graph.lon[source]) * scale * middle, (graph.lat[target] - graph.lat[source]) * scale], 1
     )
-    return _Pairs(source, target, number, displacement, straight).take(inside)
+    return _Pairs(source, target, number, displacement, straight).where(inside)
 
 
 def _tiles(points: Floats, source: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -184,14 +177,14 @@ def _routes_of_tile(net: _Net, pairs: _Pairs, around: Ints) -> Routes:
     fits = length[0] < np.maximum(_LARGEST_DETOUR * pairs.straight_m, _ALWAYS_NEAR_M)
     fits &= (_sum_along(paths[0], graph.time_s) < _LARGEST_TIME_S) & (length[0] > 0)
     chosen = np.flatnonzero(fits)
-    chosen = chosen[_best_of_each_direction(pairs.take(chosen), detour[chosen])]
+    chosen = chosen[_best_of_each_direction(pairs.where(chosen), detour[chosen])]
     # A second road that is too long is not taken: that driver goes the first way too.
     other_fits = (length[1] < 1.15 * length[0]) & (length[1] > 0)
     width = max(path.shape[1] for path in paths)
     wide = [np.pad(path, ((0, 0), (0, width - path.shape[1])), constant_values=-1) for path in paths]
     both = np.stack([wide[0], np.where(other_fits[:, None], wide[1], wide[0])], 1)[chosen]
     waypoints, edges = _place_waypoints(graph, net.lines, both.reshape(-1, width))
-    kept = pairs.take(chosen)
+    kept = pairs.where(chosen)
     return Routes(
         source=kept.source.astype(np.int32),
         target=kept.target.astype(np.int32),

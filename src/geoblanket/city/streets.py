@@ -68,7 +68,7 @@ def build_streets(plan: Plan) -> Streets:
     junctions = place_junctions(plan)
     pieces = join_junctions(plan, junctions)
     pieces = make_dead_ends(plan, junctions, pieces, rng)
-    pieces = pieces.take(largest_component(pieces.ends, len(junctions.points)))
+    pieces = pieces.where(largest_component(pieces.ends, len(junctions.points)))
     pieces, lines = contract(junctions.points, pieces)
     used, ends = np.unique(pieces.ends, return_inverse=True)
     pieces = replace(pieces, ends=ends.reshape(-1, 2))

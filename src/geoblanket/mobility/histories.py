@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import polars as pl
 
-from geoblanket._arrays import Bools, Indices, Ints, Octets
+from geoblanket._arrays import Indices, Ints, Octets, Rows
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.splitting import Part, Split, WalkParts, split_walks
@@ -77,7 +77,7 @@ class Regimes:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Steps(Rows):
     """Steps of walks with their past, and where each vehicle was later; made by `collect_steps`."""
 
     histories: Indices
@@ -95,19 +95,9 @@ class Steps:
     def __len__(self) -> int:
         return len(self.next_place)
 
-    def where(self, chosen: Bools) -> Steps:
-        """Return some of the steps."""
-        return Steps(
-            self.histories[chosen],
-            self.depth[chosen],
-            self.regime[chosen],
-            self.next_place[chosen],
-            self.vehicle[chosen],
-        )
-
 
 @dataclass(frozen=True, eq=False)
-class HistoryCounts:
+class HistoryCounts(Rows):
     """How often each history was followed by each place; made by `count_histories`, in order of all columns."""
 
     histories: Indices
@@ -125,12 +115,6 @@ class HistoryCounts:
     def largest(self) -> int:
         """Γ: how many earlier places a history has."""
         return int(self.histories.shape[1]) - 1
-
-    def where(self, chosen: Bools) -> HistoryCounts:
-        """Return some of the rows."""
-        return HistoryCounts(
-            self.histories[chosen], self.depth[chosen], self.regime[chosen], self.next_place[chosen], self.count[chosen]
-        )
 
 
 def collect_steps(
@@ -155,13 +139,7 @@ def collect_steps(
         regimes=regimes,
         progress=progress,
     )
-    parts = list(reading.steps())
-    return Steps(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("histories", "depth", "regime", "next_place", "vehicle")
-        )
-    )
+    return Steps.joined(list(reading.steps()))
 
 
 def count_histories(
