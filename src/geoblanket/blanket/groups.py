@@ -12,15 +12,13 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Floats, Ints
+from geoblanket._geodesy import MPH_M_S
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.blanket.lagged_walks import LaggedWalks
 from geoblanket.blanket.place_regions import PlaceRegions
 from geoblanket.errors import ParameterError
 
-__all__ = ["MPH_M_S", "Feature", "Grouping", "Samples", "check_features", "find_samples", "seeds_of"]
-
-MPH_M_S = 0.44704
-"""One mile an hour, metres per second."""
+__all__ = ["Feature", "Grouping", "Samples", "check_features", "find_samples", "seeds_of"]
 
 Feature = Literal["hour", "speed", "region"]
 """What defines a group. `hour`: of X_t; `speed`: mean over {X_t, ..., X_{t-m}}; `region`: of X_t."""

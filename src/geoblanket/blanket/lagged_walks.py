@@ -28,7 +28,7 @@ from geoblanket.roads.places import Places, choose_places
 __all__ = ["LaggedWalks", "load_walks"]
 
 _ROWS_AT_A_TIME = 1_000_000
-_DEEPEST = 255
+_DEEPEST = 255  # what a byte holds
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,10 @@ __all__ = ["FittedNetwork", "Model", "NetworkOptions", "fit_boosting", "fit_netw
 Model = Callable[[Inputs], Floats]
 """Returns P("fail to reject") of each hypothesis."""
 
-_BOOSTING_STEPS = 200
+_BOOSTING_STEPS = 200  # the most; the validation part chooses how many are used
 _LEAST_GAIN = 1e-4
 """Nats by which the validation loss must fall to count as a gain: where nothing is noisy it would fall for ever."""
-_MOST_CATEGORIES = 255
+_MOST_CATEGORIES = 255  # what scikit-learn takes
 
 
 @dataclass(frozen=True)

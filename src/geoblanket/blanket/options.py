@@ -14,7 +14,7 @@ from geoblanket.errors import ParameterError
 
 __all__ = ["DiscoveryOptions"]
 
-_MOST_ORDERS = 20
+_MOST_ORDERS = 20  # Γ at most
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

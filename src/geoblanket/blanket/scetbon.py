@@ -13,22 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 from scipy.stats import chi2
 
 from geoblanket._arrays import Floats
 from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
+from geoblanket.blanket.smoother import median_distance
 from geoblanket.errors import ParameterError
 
 __all__ = ["ScetbonStatistic", "scetbon_statistic", "scetbon_test"]
 
-_LOCATIONS = 5
-_COVARIANCE_RIDGE = 1e-10
+_LOCATIONS = 5  # J: where the analytic kernels are compared
+_COVARIANCE_RIDGE = 1e-10  # added to the diagonal, so that the matrix can be inverted
 _ROWS_FOR_MEDIAN = 1000
 _ROWS_FOR_LIKELIHOOD = 200
 _FLATTENING = 0.9
 """Power to which the eigenvalues of the covariance are raised that locations are drawn with."""
-_GRAM_JITTER = 1e-10
+_GRAM_JITTER = 1e-10  # likewise, of the Gram matrix
 _LOG_BOUNDS = (float(np.log(1e-5)), float(np.log(1e5)))
 """Bounds of the logarithms of the ridge's length and noise, when they are optimised."""
 
@@ -93,7 +94,7 @@ def scetbon_test(x: Floats, y: Floats, z: Floats, *, seed: int, optimise: bool =
     x, y, z = (_standardised(part) for part in checked_sample(x, y, z))
     n = len(x)
     rng = np.random.default_rng(seed)
-    widths_squared = np.array([_median_distance(part, rng) ** 2 for part in (x, y, z)])
+    widths_squared = np.array([median_distance(part, rng, most_rows=_ROWS_FOR_MEDIAN) ** 2 for part in (x, y, z)])
     locations = np.column_stack([_drawn_locations(part, rng) for part in (x, y, z)])
     length, noise = np.sqrt(widths_squared[2]), n ** (-2 / 3)
     features = _features(x, y, z, locations, widths_squared)
@@ -149,14 +150,6 @@ def _standardised(columns: Floats) -> Floats:
         return np.zeros((len(columns), 1))
     result: Floats = centred[:, kept] / centred[:, kept].std(axis=0)
     return result
-
-
-def _median_distance(points: Floats, rng: np.random.Generator) -> float:
-    if len(points) > _ROWS_FOR_MEDIAN:
-        points = points[rng.choice(len(points), _ROWS_FOR_MEDIAN, replace=False)]
-    distances = pdist(points)
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if distances.size else 1.0
 
 
 def _drawn_locations(points: Floats, rng: np.random.Generator) -> Floats:

@@ -39,10 +39,9 @@ _CANDIDATES = 2
 """Landmarks are taken from this many times as many rows, at random."""
 _TIMES = 3
 """How often a target is regressed; 1 is plain kernel ridge regression."""
-_NEGLIGIBLE = 1e-10
+_NEGLIGIBLE = 1e-10  # of the largest singular value or eigenvalue: what is smaller is rounding
 _COLUMNS = 64
 """Columns of a kernel that are computed together."""
-_ROWS_FOR_MEDIAN = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +68,10 @@ class Fit:
     """Estimate of the mean square with which all targets together would be mispredicted, with one penalty for all."""
 
 
-def median_distance(points: Floats, rng: np.random.Generator) -> float:
-    """Return the median distance between points that differ (of at most 200 rows); 1 where none do."""
-    if len(points) > _ROWS_FOR_MEDIAN:
-        points = points[rng.choice(len(points), _ROWS_FOR_MEDIAN, replace=False)]
+def median_distance(points: Floats, rng: np.random.Generator, *, most_rows: int = 200) -> float:
+    """Return the median distance between points that differ (of at most `most_rows` drawn rows); 1 where none do."""
+    if len(points) > most_rows:
+        points = points[rng.choice(len(points), most_rows, replace=False)]
     distances = pdist(points)
     distances = distances[distances > 0]
     return float(np.median(distances)) if distances.size else 1.0

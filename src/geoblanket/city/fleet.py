@@ -33,8 +33,8 @@ CALL_TYPES = ("A", "B", "C")
 """How a taxi was called: by telephone, at a stand, on the street."""
 
 _TRIPS_A_DAY = 10 * VEHICLES
-_MOST_STEPS = 90
-_CALL_SHARES = (0.22, 0.48, 0.30)
+_MOST_STEPS = 90  # ticks of a trip (45 minutes)
+_CALL_SHARES = (0.22, 0.48, 0.30)  # by call type
 _TRIPS_BY_HOUR = np.array(
     [2.6, 2.2, 1.9, 1.6, 1.7, 2.4, 3.4, 4.6, 5.8, 5.6, 5.0, 4.7, 4.6, 4.8,
      5.0, 5.0, 5.2, 5.6, 5.8, 5.2, 4.4, 3.9, 3.6, 3.2]
@@ -50,7 +50,7 @@ _PERIOD_BY_HOUR = np.array([0] * 6 + [1] * 4 + [2] * 6 + [3] * 5 + [0] * 3)
 # Where trips start: out of town into it in the morning, and back in the evening.
 _START_DISTRICT = np.array([[0.42, 0.33, 0.25], [0.26, 0.38, 0.36], [0.36, 0.36, 0.28], [0.42, 0.34, 0.24]])
 _END_DISTRICT = np.array([[0.9, 1.0, 1.2], [1.4, 0.9, 0.8], [1.1, 1.0, 0.9], [0.8, 1.1, 1.3]])
-_ATTRACTORS = 6
+_ATTRACTORS = 6  # places that trips lead to, by period
 # A Weibull hazard: trips of 24 ticks (12 minutes) on average, half of them under 10 minutes or so.
 _HAZARD_SHAPE, _HAZARD_SCALE = 1.6, 27.0
 

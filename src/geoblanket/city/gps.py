@@ -38,12 +38,12 @@ INTERVAL_S = 15
 NOISE_M = 5.0
 """Standard deviation of the noise, metres, in each direction."""
 
-_JUMP_CHANCE = 0.0006
-_JUMP_M = (600.0, 4000.0)
+_JUMP_CHANCE = 0.0006  # of each point
+_JUMP_M = (600.0, 4000.0)  # from and to
 _EMPTY_TRIPS, _SINGLE_POINT_TRIPS, _GAP_TRIPS = 0.002, 0.002, 0.004
 _LOST_CHANCE, _REPEATED_CHANCE, _LATE_CHANCE = 0.01, 0.004, 0.003
 _IRREGULAR_S, _IRREGULAR_JITTER_S = 11.0, 2.0
-_LATE_S = 25.0
+_LATE_S = 25.0  # delay of points that arrive out of order
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,12 +58,12 @@ _BAND_CHANCES = {
 }
 _SLOWER = np.array([1.0, 1.15, 1.5])
 """Odds of stops and of the district's slower band by traffic: calm, busy, rush hour."""
-_MOST_CROSSING = 0.5
+_MOST_CROSSING = 0.5  # chance that a step leaves its district, where steps have memory
 _LEAST_STAYING = 0.1
 """Where the candidates inside the district have less weight than this, beside its border, steps have no memory."""
-_FEWEST_CANDIDATES = 3
-_LEAST_WEIGHT = 1e-9
-_ROWS_AT_ONCE = 2048
+_FEWEST_CANDIDATES = 3  # of a step that can be calibrated, or have memory
+_LEAST_WEIGHT = 1e-9  # of a candidate: none is impossible
+_ROWS_AT_ONCE = 2048  # calibrated together, to bound memory
 _MOVING = len(BANDS) - 1
 
 

@@ -53,7 +53,7 @@ SIZES = {
 RIVER_STEP_M = 60.0
 """Distance between the points of the river's middle line, metres, about."""
 
-_SPACING_M = (88.0, 115.0, 155.0)
+_SPACING_M = (88.0, 115.0, 155.0)  # between junctions, by district
 # Streets join some junctions away again (two streets end to end are one), so more are placed than wanted.
 _PLACED_PER_NODE = 1.36
 

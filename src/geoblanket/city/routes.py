@@ -17,7 +17,7 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Rows
-from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m, local_metres
+from geoblanket._geodesy import EARTH_RADIUS_M, MPH_M_S, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
 from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets
@@ -27,7 +27,6 @@ __all__ = ["BIN_EDGES_M", "TICK_S", "WAYPOINTS_S", "Lines", "Routes", "find_rout
 
 TICK_S = 30
 """The clock of the fleet, seconds: at every tick each vehicle is exactly at a node."""
-MPH_M_S = 0.44704
 BIN_EDGES_M = np.arange(10, 50, 5) * MPH_M_S * TICK_S
 """Borders of the bins of straight-line displacement in one tick, metres: multiples of 5 mph."""
 WAYPOINTS_S = np.arange(5, TICK_S, 5)
@@ -35,13 +34,13 @@ WAYPOINTS_S = np.arange(5, TICK_S, 5)
 
 _BINS_OF_DISTRICT = ((0, 4), (2, 7), (2, 7))
 """First and last + 1 bin that is used from a district: downtown up to 30 mph, elsewhere from 20 mph."""
-_LARGEST_DETOUR = 1.8
-_ALWAYS_NEAR_M = 400.0
-_LARGEST_TIME_S = 1.6 * TICK_S
-_SECTORS = 8
-_TILE_M = 1500.0
-_PERCEPTION_NOISE = 0.12
-_ALTERNATIVES = 2
+_LARGEST_DETOUR = 1.8  # road over straight line
+_ALWAYS_NEAR_M = 400.0  # a road shorter than this is no detour
+_LARGEST_TIME_S = 1.6 * TICK_S  # at free flow
+_SECTORS = 8  # directions
+_TILE_M = 1500.0  # side of the squares that are searched one after the other
+_PERCEPTION_NOISE = 0.12  # standard deviation of the logarithm of what a driver takes a road to be long
+_ALTERNATIVES = 2  # drivers' views, and so routes, of each pair
 
 
 class Lines:

@@ -31,7 +31,7 @@ _SPEEDS_KM_H = {
     "residential": (40, 50, 70),
 }
 _ROUNDABOUT_KM_H = 30
-_ONE_WAY_SHARE = {"residential": (0.8, 0.6, 0.25), "tertiary": (0.6, 0.3, 0.1)}
+_ONE_WAY_SHARE = {"residential": (0.8, 0.6, 0.25), "tertiary": (0.6, 0.3, 0.1)}  # by district
 _FIRST_NODE_ID = 1_000_000_001
 
 

@@ -19,7 +19,7 @@ from geoblanket.roads.places import Places
 __all__ = ["TaskPrior"]
 
 _SUM_TOLERANCE = 1e-9
-_LARGEST_NODE = 2**31 - 1
+_LARGEST_NODE = 2**31 - 1  # what 32 bits hold
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ _CHUNK_POINTS = 250_000
 """Points matched at once, in whole trips."""
 _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
 """What matching takes, by estimate, to judge whether more processes pay."""
-_SNAP_M = 200.0
+_SNAP_M = 200.0  # metres, beside the spacing of the places
 
 
 def match_traces(

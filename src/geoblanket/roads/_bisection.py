@@ -18,7 +18,7 @@ from geoblanket._arrays import Bools, Floats, Ints
 
 __all__ = ["Links", "connected_parts"]
 
-_DIRECTIONS = 32
+_DIRECTIONS = 32  # in which a part is tried to be cut
 _TRIED = 4
 """Of the lines in all directions, how many of the best are looked at closely."""
 _FILL = 0.85

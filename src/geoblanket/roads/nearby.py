@@ -25,8 +25,8 @@ __all__ = ["NearbyNodes", "distances_within", "distances_within_blocks"]
 
 _MEMORY_CAP_BYTES = 1 << 30
 _BLOCK_BYTES = 64 << 20
-_BLOCK_SOURCES = 256
-_BYTES_PER_PAIR = 16
+_BLOCK_SOURCES = 256  # searched on one subgraph
+_BYTES_PER_PAIR = 16  # target, distance and previous node
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ __all__ = ["TraceFormat", "import_traces"]
 
 TraceFormat = Literal["porto", "rome", "table"]
 
-_WORKERS = min(4, pl.thread_pool_size())
+_WORKERS = min(4, pl.thread_pool_size())  # threads
 _DELIMITERS: dict[TraceFormat, str] = {"porto": ",", "rome": ";", "table": ","}
 
 Content = TypeVar("Content")

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket._geodesy import haversine_m
-from geoblanket.blanket.groups import MPH_M_S
+from geoblanket._geodesy import MPH_M_S, haversine_m
 from geoblanket.build.held_out import VehicleLosses, by_vehicle, step_losses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData

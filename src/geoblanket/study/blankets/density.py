@@ -20,7 +20,7 @@ from geoblanket.errors import ParameterError
 
 __all__ = ["Density", "neighbourhood_density"]
 
-_AT_A_TIME = 2_000
+_AT_A_TIME = 2_000  # locations, to bound memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ _RIDGE = 10.0
 _SHUFFLES = 5
 """Shuffled pairs for each real one: more of them, less noise."""
 
-_FOLDS = 5
+_FOLDS = 5  # of the cross-validation
 _AT_A_TIME = 20
 """Permutations that are tried together."""
 
