@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Floats", "Indices", "Ints", "Octets", "Positions", "Rows"]
+__all__ = ["ArrayTable", "Bools", "Floats", "Indices", "Ints", "Octets", "Positions"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 Octets = npt.NDArray[np.uint8]
 
 
-class Rows:
+class ArrayTable:
     """For dataclasses whose fields are arrays of the same length: a table, whose rows can be chosen and joined."""
 
     def where(self, chosen: Bools | Ints | Positions) -> Self:

@@ -12,10 +12,10 @@ from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import UntestableError
 
-__all__ = ["Outcome", "Task", "decide"]
+__all__ = ["HypothesisOutcome", "HypothesisTask", "run_hypothesis_test"]
 
 
-class Task(NamedTuple):
+class HypothesisTask(NamedTuple):
     """One hypothesis of one group, with all that its test needs."""
 
     group: int
@@ -27,7 +27,7 @@ class Task(NamedTuple):
     seed: int
 
 
-class Outcome(NamedTuple):
+class HypothesisOutcome(NamedTuple):
     """What the test of a hypothesis said; the numbers are None where it could not decide."""
 
     group: int
@@ -39,15 +39,17 @@ class Outcome(NamedTuple):
     n: int = 0
 
 
-def decide(task: Task) -> Outcome:
+def run_hypothesis_test(task: HypothesisTask) -> HypothesisOutcome:
     """Test one hypothesis, with one BLAS thread: the same numbers wherever it runs."""
     x, y, z = lagged(task.window, task.m, block=task.block)
     try:
         with _libraries().limit(limits=1, user_api="blas"):
             result = task.test(x, y, z, seed=task.seed)
     except UntestableError as error:
-        return Outcome(task.group, task.m, error.reason.replace(" ", "_"))
-    return Outcome(task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n)
+        return HypothesisOutcome(task.group, task.m, error.reason.replace(" ", "_"))
+    return HypothesisOutcome(
+        task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n
+    )
 
 
 @cache

@@ -23,7 +23,7 @@ from geoblanket._files import check_output, sha256_file
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import Journal, unfinished_path
 from geoblanket._workers import count_workers, open_workers, run_in_any_order
-from geoblanket.blanket._test_task import Outcome, Task, decide
+from geoblanket.blanket._test_task import HypothesisOutcome, HypothesisTask, run_hypothesis_test
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
 from geoblanket.blanket.groups import Grouping, Samples, find_samples, seeds_of
 from geoblanket.blanket.independence import find_test
@@ -196,7 +196,7 @@ class _Board:
         result: Bools = (self.status[:, : m - 1] == STATUSES.index("unresolved")).any(axis=1)
         return result
 
-    def put(self, outcome: Outcome, *, alpha: float) -> None:
+    def put(self, outcome: HypothesisOutcome, *, alpha: float) -> None:
         at = outcome.group - self.first_group, outcome.m - 1
         self.status[at] = STATUSES.index(outcome.status)
         if outcome.p_value is not None:
@@ -241,13 +241,13 @@ class _Run:
     walks: LaggedWalks
     progress: Progress
     journal: Journal | None = None
-    finished: dict[tuple[int, int], Outcome] = field(default_factory=dict)
+    finished: dict[tuple[int, int], HypothesisOutcome] = field(default_factory=dict)
 
     def keep(self, journal: Journal) -> None:
         """Keep outcomes in a side file, and take over those that it has."""
         self.journal = journal
         for record in journal.records:
-            outcome = Outcome(*record)
+            outcome = HypothesisOutcome(*record)
             self.finished[outcome.group, outcome.m] = outcome
 
     def finish(self) -> None:
@@ -278,20 +278,20 @@ class _Run:
                 done += 1
         phase = f"{board.grouping.name}, order {m}"
         self.progress(phase, done, len(open_groups))
-        for outcome in run_in_any_order(decide, self._tasks(board, m, samples, left)):
+        for outcome in run_in_any_order(run_hypothesis_test, self._tasks(board, m, samples, left)):
             if self.journal is not None:
                 self.journal.add(outcome)
             board.put(outcome, alpha=self.options.alpha)
             done += 1
             self.progress(phase, done, len(open_groups))
 
-    def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[Task]:
+    def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[HypothesisTask]:
         options, test = self.options, find_test(self.options.test)
         for group in groups:
             draw_seed, test_seed = seeds_of(board.label(group), m, options.seed)
             steps = samples.draw(group, most=options.largest_sample, seed=draw_seed)
             window = self.walks.windows(steps, options.window_length(m))
-            yield Task(board.first_group + group, window, m, options.block, test, test_seed)
+            yield HypothesisTask(board.first_group + group, window, m, options.block, test, test_seed)
 
 
 def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Bools, Ints
-from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, Inputs
+from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, PredictorInputs
 from geoblanket.errors import InputError, ParameterError
 
 __all__ = ["LEAST_GROUPS", "Labels", "Parts", "choose_grouping", "read_labels", "split_by_group"]
@@ -23,7 +23,7 @@ class Labels:
     """Hypotheses with a decision, one for each element."""
 
     group: Ints
-    inputs: Inputs
+    inputs: PredictorInputs
     kept: Bools
     """The label: true is "fail to reject" (the paper's positive class), false is "reject"."""
     tested: Bools
@@ -103,7 +103,7 @@ def read_labels(findings: pl.DataFrame) -> Labels:
     )
     return Labels(
         group=decided["group"].cast(pl.Int64).to_numpy(),
-        inputs=Inputs(hour, speed, region, m),
+        inputs=PredictorInputs(hour, speed, region, m),
         kept=~decided["rejected"].to_numpy(),
         tested=(decided["status"] == "tested").to_numpy(),
     )

@@ -21,7 +21,7 @@ from geoblanket.blanket.predictor import Origin, Predictor
 from geoblanket.blanket.scores import CalibrationBin, Scores, calibration_bins, log_losses, score
 from geoblanket.errors import ParameterError
 
-__all__ = ["Evaluation", "TrainResult", "train"]
+__all__ = ["ModelEvaluation", "TrainResult", "train"]
 
 LabelKind = Literal["all", "tested"]
 _KINDS: tuple[LabelKind, ...] = ("all", "tested")
@@ -29,7 +29,7 @@ _PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModelEvaluation:
     """One model, judged on the groups of the test part."""
 
     model: str
@@ -53,7 +53,7 @@ class TrainResult:
     """A trained predictor, and how good it is."""
 
     predictor: Predictor
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[ModelEvaluation, ...]
     groups: Mapping[str, int]
     """Groups in the parts `train`, `validation` and `test`."""
     hypotheses: Mapping[str, int]
@@ -69,7 +69,7 @@ class TrainResult:
     found_by_sample: Mapping[int, int]
     """How many of them are in groups for which Algorithm 1 found each length."""
 
-    def evaluation(self, model: str, *, trained_on: str = "all") -> Evaluation:
+    def evaluation(self, model: str, *, trained_on: str = "all") -> ModelEvaluation:
         """Return how good one of the models is."""
         of_model = (evaluation for evaluation in self.evaluations if evaluation.model == model)
         return next(evaluation for evaluation in of_model if evaluation.trained_on == trained_on)
@@ -133,7 +133,7 @@ def train(
     blankets = _known_blankets(findings, largest)
     origin = _origin(about or {}, findings, labels=labels, groups=len(np.unique(parts.train.group)), seed=seed)
     networks: dict[LabelKind, FittedNetwork] = {}
-    evaluations: list[Evaluation] = []
+    evaluations: list[ModelEvaluation] = []
     for kind in _KINDS:
         if kind == "tested" and known.tested.all():
             networks[kind] = networks["all"]
@@ -196,11 +196,11 @@ def _evaluate(
     *,
     name: str,
     trained_on: LabelKind,
-) -> Evaluation:
+) -> ModelEvaluation:
     judged: dict[LabelKind, Labels] = {"all": test, "tested": test.where(test.tested)}
     predicted = {kind: model(labels.inputs) for kind, labels in judged.items()}
     gain, gain_error = _gain(judged["tested"], predicted["tested"], baseline(judged["tested"].inputs))
-    return Evaluation(
+    return ModelEvaluation(
         model=name,
         trained_on=trained_on,
         scores={kind: score(judged[kind].kept, predicted[kind]) for kind in _KINDS},

@@ -15,7 +15,7 @@ from geoblanket.build.rows import MAX_ROWS
 from geoblanket.build.typed_values import as_json, of_type
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mobility.histories import LONGEST_PAST, Regimes
+from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.splitting import Split
 
 __all__ = ["BuildConfig", "LossKind", "example_config", "read_config"]
@@ -175,9 +175,9 @@ class BuildConfig:
         return min(self.order or _DEFAULT_ORDER, len(self.history_weights))
 
     @property
-    def regime_hours(self) -> Regimes:
+    def regime_hours(self) -> RegimeHours:
         """The hours in groups."""
-        return Regimes(dict(sorted(self.hours.items())), self.time_zone)
+        return RegimeHours(dict(sorted(self.hours.items())), self.time_zone)
 
     @property
     def walk_split(self) -> Split:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Rows
+from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints, Octets
 from geoblanket.city.plan import DISTRICTS, Plan
 from geoblanket.city.routes import BIN_EDGES_M, TICK_S, Routes
 from geoblanket.city.streets import Streets
@@ -121,7 +121,7 @@ def build_moves(plan: Plan, streets: Streets, routes: Routes) -> Moves:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows(Rows):
+class _Rows(ArrayTable):
     """The rows that have routes, with their candidates side by side."""
 
     source: Ints

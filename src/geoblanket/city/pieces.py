@@ -9,11 +9,11 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import Delaunay, cKDTree
 
-from geoblanket._arrays import Bools, Floats, Ints, Rows
+from geoblanket._arrays import ArrayTable, Bools, Floats, Ints
 from geoblanket.city.plan import Junctions, Plan
 from geoblanket.roads.graph import ROAD_CLASSES
 
-__all__ = ["Pieces", "contract", "join_junctions", "largest_component", "make_dead_ends"]
+__all__ = ["Pieces", "join_junctions", "largest_component", "make_dead_ends", "merge_pieces"]
 
 
 _DEAD_END_SHARE = (0.03, 0.08, 0.10)  # of junctions of residential streets alone, by district
@@ -21,7 +21,7 @@ _REMOVED_SHARE = 0.05  # of residential streets
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces(Rows):
+class Pieces(ArrayTable):
     """Undirected street pieces between junctions."""
 
     ends: Ints
@@ -179,7 +179,7 @@ def largest_component(ends: Ints, count: int) -> Bools:
     return np.asarray(label[ends[:, 0]] == np.bincount(label[ends[:, 0]]).argmax())
 
 
-def contract(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
+def merge_pieces(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
     """Join the two streets of every junction that has only two; return the pieces and their inner points.
 
     Where that would make a loop or a second piece between the same ends, the junction becomes a dead end instead.

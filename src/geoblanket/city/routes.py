@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Rows
+from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints, Octets
 from geoblanket._geodesy import EARTH_RADIUS_M, MPH_M_S, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
@@ -64,7 +64,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Routes(Rows):
+class Routes(ArrayTable):
     """Ways to go in one tick, sorted by source, then bin."""
 
     source: Indices
@@ -114,7 +114,7 @@ class _Net:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs(Rows):
+class _Pairs(ArrayTable):
     source: Ints
     target: Ints
     bin: Ints

@@ -10,7 +10,7 @@ from scipy.sparse import csgraph
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
-from geoblanket.city.pieces import Pieces, contract, join_junctions, largest_component, make_dead_ends
+from geoblanket.city.pieces import Pieces, join_junctions, largest_component, make_dead_ends, merge_pieces
 from geoblanket.city.plan import Plan, place_junctions
 from geoblanket.city.roundabouts import add_roundabouts
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, whole_lines
@@ -69,7 +69,7 @@ def build_streets(plan: Plan) -> Streets:
     pieces = join_junctions(plan, junctions)
     pieces = make_dead_ends(plan, junctions, pieces, rng)
     pieces = pieces.where(largest_component(pieces.ends, len(junctions.points)))
-    pieces, lines = contract(junctions.points, pieces)
+    pieces, lines = merge_pieces(junctions.points, pieces)
     used, ends = np.unique(pieces.ends, return_inverse=True)
     pieces = replace(pieces, ends=ends.reshape(-1, 2))
     points, pieces, lines = add_roundabouts(junctions.points[used], pieces, lines, rng)

@@ -13,7 +13,7 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from geoblanket.blanket.predictor import Predictor
-    from geoblanket.blanket.training import Evaluation, TrainResult
+    from geoblanket.blanket.training import ModelEvaluation, TrainResult
 
 __all__ = ["predict", "train"]
 
@@ -184,7 +184,7 @@ def _print_result(result: TrainResult) -> None:
     _print_lengths(result)
 
 
-def _print_scores(title: str, evaluations: Sequence[Evaluation], judged: Literal["all", "tested"]) -> None:
+def _print_scores(title: str, evaluations: Sequence[ModelEvaluation], judged: Literal["all", "tested"]) -> None:
     scores = [one.scores[judged] for one in evaluations]
     rows = [(label, *(_number(getattr(one, name)) for one in scores)) for name, label in _MEASURES.items()]
     print_table(

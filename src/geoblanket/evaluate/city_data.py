@@ -32,7 +32,7 @@ from geoblanket.loss.travel_cost import TravelCost
 from geoblanket.mobility.histories import (
     LONGEST_PAST,
     HistoryCounts,
-    Regimes,
+    RegimeHours,
     Steps,
     collect_steps,
     count_histories,
@@ -136,7 +136,7 @@ class CityData:
         self.places = choose_places(self.graph, spacing_m=about["spacing_m"])
         self.interval_s = float(about["interval_s"])
         # One regime an hour: rows do not look at it, and held-out steps can be told apart by it.
-        hours = Regimes({f"{hour:02d}": [hour] for hour in range(_HOURS)}, files.time_zone)
+        hours = RegimeHours({f"{hour:02d}": [hour] for hour in range(_HOURS)}, files.time_zone)
         split = Split(seed=seed)
         counts = count_histories(
             files.walks,

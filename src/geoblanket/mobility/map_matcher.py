@@ -15,7 +15,7 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
-from geoblanket.mobility.routes import Routes
+from geoblanket.mobility.routes import RouteFinder
 from geoblanket.mobility.stretches import begins_by_gap
 from geoblanket.mobility.viterbi import Sequences, cheapest_states
 from geoblanket.roads.graph import RoadGraph
@@ -107,7 +107,7 @@ class MapMatcher:
         self.options = options or MatchOptions()
         self.index = EdgeIndex(graph, radius_m=self.options.radius_m)
         # Enough for points every 20 s at the highest speed; what is longer is searched on demand.
-        self.routes = Routes(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
+        self.routes = RouteFinder(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
 
     def match(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> MatchedPoints:
         """Match the points of one or many trips.

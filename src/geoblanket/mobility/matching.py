@@ -21,7 +21,7 @@ from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOpti
 from geoblanket.mobility.resampling import Ticks, clock_ticks, positions_between, positions_on_roads
 from geoblanket.mobility.snapping import SnappedPoints, snap_points
 from geoblanket.mobility.stretches import count_breaks
-from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distances, summarise
+from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distances, summarise_chunks
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -119,7 +119,7 @@ def match_traces(
                 path=traces,
                 hint="Check that traces and roads cover the same area, and that latitude and longitude are not swapped",
             )
-        summary = summarise(counts, trips=trips.height, places=len(choose_places(graph, spacing_m=spacing_m)))
+        summary = summarise_chunks(counts, trips=trips.height, places=len(choose_places(graph, spacing_m=spacing_m)))
         write_table(_join(job, counts), out, kind="walks", about=job.about() | {"counts": summary.as_dict()})
     return summary
 

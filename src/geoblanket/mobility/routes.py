@@ -14,14 +14,14 @@ from geoblanket.roads.distances import weight_matrix
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.nearby import distances_within
 
-__all__ = ["Routes"]
+__all__ = ["RouteFinder"]
 
 
 _SEARCH_BYTES = 48_000_000
 """Memory for the rows of one search of far routes."""
 
 
-class Routes:
+class RouteFinder:
     """Shortest routes by length on a road graph.
 
     Parameters

@@ -20,7 +20,7 @@ __all__ = [
     "EMPTY_CELL",
     "Box",
     "Parsed",
-    "Reading",
+    "ReadingOptions",
     "Source",
     "Streams",
     "check_coordinates",
@@ -46,7 +46,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How the user says files are to be read.
 
     Attributes

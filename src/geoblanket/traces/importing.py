@@ -19,7 +19,7 @@ from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.traces._grouping import gather_by_vehicle, to_streams
-from geoblanket.traces._source import Parsed, Reading, Source, Streams
+from geoblanket.traces._source import Parsed, ReadingOptions, Source, Streams
 from geoblanket.traces._times import TimeUnit, check_time_zone
 from geoblanket.traces.cleaning import Cleaning, clean
 from geoblanket.traces.columns import check_columns, open_table
@@ -103,7 +103,7 @@ def import_traces(
     if time_zone is not None:
         check_time_zone(time_zone)
     cleaning = cleaning or Cleaning()
-    reading = Reading(
+    reading = ReadingOptions(
         delimiter=delimiter or _DELIMITERS[format],
         columns=columns or {},
         time_unit=time_unit,

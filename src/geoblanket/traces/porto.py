@@ -17,7 +17,7 @@ from geoblanket.traces._source import (
     EMPTY_CELL,
     Box,
     Parsed,
-    Reading,
+    ReadingOptions,
     Streams,
     check_coordinates,
     check_first,
@@ -44,7 +44,7 @@ _USUAL_POLYLINE = rf"^\[(?:{_POINT}(?:, ?{_POINT})*)?\]$"
 class PortoFile:
     """One file in Porto's format; `file` is its number among those that are imported together."""
 
-    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
         self._file = file
         self._delimiter = delimiter = reading.delimiter
