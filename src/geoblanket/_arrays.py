@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 """Nodes, edges and places by number, as road graphs, walks and bundles hold them."""
 Positions = npt.NDArray[np.intp]
-"""Where something is in an array, as NumPy tells it."""
+"""Positions in an array, as NumPy returns them."""
 Bools = npt.NDArray[np.bool_]
 Octets = npt.NDArray[np.uint8]
 

@@ -75,7 +75,7 @@ def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.Dat
 
 @contextmanager
 def reading_parquet(path: str | Path, problem: str = "cannot be read as Parquet: it is damaged") -> Iterator[None]:
-    """Within the block, whatever Polars raises means that the Parquet file at `path` is damaged: an InputError."""
+    """Raise InputError for whatever Polars raises within the block: the Parquet file at `path` is damaged."""
     try:
         yield
     except _DAMAGE:

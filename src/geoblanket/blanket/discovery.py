@@ -235,7 +235,7 @@ def _boards(groupings: Sequence[Grouping], *, orders: int) -> list[_Board]:
 
 @dataclass(eq=False)
 class _Run:
-    """One discovery, as it goes on."""
+    """One discovery in progress."""
 
     options: DiscoveryOptions
     walks: LaggedWalks
@@ -244,7 +244,7 @@ class _Run:
     finished: dict[tuple[int, int], HypothesisOutcome] = field(default_factory=dict)
 
     def keep(self, journal: Journal) -> None:
-        """Keep outcomes in a side file, and take over those that it has."""
+        """Keep outcomes in a journal, and take over those it already holds."""
         self.journal = journal
         for record in journal.records:
             outcome = HypothesisOutcome(*record)

@@ -19,12 +19,12 @@ __all__ = ["HOURS", "LARGEST_ORDER", "LARGEST_REGIONS", "SPEED_BINS", "SPEED_BIN
 HOURS: Final = 24
 SPEED_BIN_MPH: Final = 5
 SPEED_BINS: Final = 24
-"""Bins of `SPEED_BIN_MPH` from 0 to 120 mph; whatever is faster belongs to the last."""
+"""Bins of `SPEED_BIN_MPH` from 0 to 120 mph; faster speeds belong to the last."""
 
 LARGEST_ORDER: Final = 20
 """No Γ is larger."""
 LARGEST_REGIONS: Final = 1 << 17
-"""No findings and no predictor tell more regions apart: tables have a column for each."""
+"""The most regions of findings and predictors: tables have a column for each."""
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def fit_network(
 
 
 def _network_of_orders(encoding: Encoding, rate: Model) -> Network:
-    """Return a network that answers the rate of m whatever else it is asked: both hidden layers pass m on."""
+    """Return a network whose answer depends on m alone, and is its rate: both hidden layers pass m on."""
     largest = encoding.largest
     nothing = np.full(largest, -1)
     rates = rate(PredictorInputs(nothing, nothing, nothing, np.arange(1, largest + 1)))

@@ -30,7 +30,7 @@ class DiscoveryOptions:
     regions
         Where regions lie (`Regions`); 4 × 4 cells over the roads' box if None.
     time_zone
-        IANA name of the time zone in which hours are told.
+        IANA name of the time zone of the hours.
     largest
         Γ: the largest order to test.
     alpha

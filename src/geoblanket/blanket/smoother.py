@@ -78,7 +78,7 @@ def median_distance(points: Floats, rng: np.random.Generator, *, most_rows: int 
 
 
 def affine_basis(columns: Floats) -> Floats:
-    """Return an orthonormal basis of the constant and some columns, without those that add nothing."""
+    """Return an orthonormal basis of the span of the constant and some columns."""
     centred = columns - columns.mean(axis=0)
     scale = np.abs(centred).max(axis=0, initial=0)
     centred = centred[:, scale > 0] / scale[scale > 0]

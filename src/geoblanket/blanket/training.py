@@ -35,7 +35,7 @@ class ModelEvaluation:
     model: str
     """`network`, `boosting` or `m alone` (the rate of each m)."""
     trained_on: LabelKind
-    """All labels, or only those that were tested and not imputed."""
+    """All labels, or only tested ones (not imputed)."""
     scores: Mapping[LabelKind, Scores]
     """Measures on all labels of the test part, and on those tested."""
     calibration: Mapping[LabelKind, list[CalibrationBin]]
@@ -43,7 +43,7 @@ class ModelEvaluation:
     right_length: float | None
     """Share of the test part's groups whose blanket has the length that Algorithm 1 found; None without such groups."""
     gain: float
-    """How much smaller the cross-entropy on tested labels is than that of m alone, nats a hypothesis."""
+    """By how much the cross-entropy on tested labels is below that of m alone, nats per hypothesis."""
     gain_error: float
     """Standard error of `gain`, over groups."""
 

@@ -270,7 +270,7 @@ def _count_out_of_order(trip: Ints, time_us: Ints) -> int:
 
 
 def _ranges(count: Ints) -> Ints:
-    """Return 0, 1, …, count - 1 for each count, one after the other."""
+    """Return the ranges 0, 1, …, count - 1 of all counts, concatenated."""
     result: Ints = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     return result
 

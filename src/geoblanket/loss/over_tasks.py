@@ -41,8 +41,8 @@ class Effort:
     Parameters
     ----------
     max_tasks
-        If there are at most so many tasks, the mean is exact. Else it is taken over so many drawn ones, and its
-        standard error is told.
+        If there are at most so many tasks, the mean is exact. Else it is taken over so many drawn ones, and has
+        a standard error.
     seed
         Of the draw.
     memory_bytes

@@ -66,7 +66,7 @@ class TaskPrior:
 
     @classmethod
     def from_counts(cls, nodes: npt.ArrayLike, counts: npt.ArrayLike) -> TaskPrior:
-        """Take each node as probable as it was counted often.
+        """Make each node as probable as it is frequent.
 
         Parameters
         ----------

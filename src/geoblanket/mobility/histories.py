@@ -33,7 +33,7 @@ _HOURS = 24
 
 @dataclass(frozen=True)
 class RegimeHours:
-    """Hours of the day in named groups; what is public anyway has a mechanism of its own.
+    """Hours of the day in named groups, each with its own mechanism: the hour of a report is public anyway.
 
     Parameters
     ----------

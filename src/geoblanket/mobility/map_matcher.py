@@ -80,7 +80,7 @@ class MatchedPoints:
 
     @classmethod
     def unmatched(cls, count: int) -> MatchedPoints:
-        """Return `count` points of which none is matched."""
+        """Return `count` unmatched points."""
         edge = np.full(count, -1, np.int32)
         offset_m, distance_m, route_m = (np.full(count, np.nan) for _ in range(3))
         return cls(edge, offset_m, distance_m, np.zeros(count, dtype=bool), route_m)
@@ -185,7 +185,7 @@ class MapMatcher:
         return edges[at], np.clip(base + beyond_m - (ends - length)[at], 0.0, length[at])
 
     def _match_into(self, result: MatchedPoints, points: _Points, which: Positions) -> Positions:
-        """Match some of the points; return those that a missing route leaves alone in their stretch."""
+        """Match some of the points; return those that a missing route isolates in their stretch."""
         if not len(which):
             return which
         trip, time_us = points.trip[which], points.time_us[which]

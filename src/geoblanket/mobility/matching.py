@@ -82,6 +82,8 @@ def match_traces(
     ------
     InputError
         If the traces have no points, or none of them is near the roads.
+    WorkerError
+        If a process died more than once at the same trips.
     """
     if method not in get_args(Method):
         choices = ", ".join(get_args(Method))
@@ -275,6 +277,6 @@ def _chunk_matcher(job: _Job) -> _ChunkMatcher:
 
 
 def _match_chunk(task: tuple[_Job, tuple[int, int], Path]) -> ChunkCounts:
-    """Match one chunk in whatever process this is; a process prepares itself once."""
+    """Match one chunk; a process loads traces and roads only for its first."""
     job, rows, file = task
     return _chunk_matcher(job).run(rows, file)

@@ -130,7 +130,7 @@ def _straight_sides(positions: Floats, wanted: int) -> Bools:
 
 
 def _connect_sides(links: Links, side: Bools) -> Bools:
-    """Return the nearest thing to `side` of which both it and the rest are connected."""
+    """Return the side nearest to `side` that is connected and leaves a connected rest."""
     component = links.components(len(side), side[links.start] == side[links.end])
     if component.max() == 1:
         return side

@@ -53,7 +53,7 @@ class RoadsSummary:
 def import_roads(
     files: Sequence[str | Path], *, keep_all: bool = False, progress: Progress = silent
 ) -> tuple[RoadGraph, RoadsSummary]:
-    """Read a road network; the content of the files tells what they are.
+    """Read a road network; the format is recognised by the content of the files.
 
     Parameters
     ----------

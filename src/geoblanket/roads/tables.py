@@ -53,7 +53,7 @@ class RoadTable(NamedTuple):
 
 
 def read_tables(paths: Sequence[str | Path]) -> RoadsRead:
-    """Read a table of nodes and a table of edges, in any order: their columns tell which is which.
+    """Read a table of nodes and a table of edges, in any order; their columns distinguish them.
 
     Each row of the edges is one direction of a road. Lengths are taken as given, in metres; without a column of
     lengths they are measured on the sphere.
@@ -196,7 +196,7 @@ def _lengths(edges: RoadTable, lines: Lines) -> tuple[Floats, LengthModel]:
 
 
 def _classes(edges: pl.DataFrame, counts: Counts) -> Octets:
-    """Return the class of each edge, and count those that are none of ours."""
+    """Return the class of each edge, and count those of unknown class."""
     if "highway" not in edges.columns:
         counts.assumed["class_unknown"] += edges.height
         return np.full(edges.height, class_index("road").number, np.uint8)
@@ -212,7 +212,7 @@ def _classes(edges: pl.DataFrame, counts: Counts) -> Octets:
 
 
 def _speeds_kmh(edges: pl.DataFrame, road_class: Octets, counts: Counts) -> Floats:
-    """Return the speed of each edge in km/h: its own where it has one, else that of its class."""
+    """Return the speed of each edge in km/h: its own if it has one, else the speed of its class."""
     speeds = class_speeds_kmh(road_class)
     if "speed" not in edges.columns:
         counts.assumed["speed_of_class"] += edges.height

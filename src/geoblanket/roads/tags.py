@@ -98,7 +98,7 @@ class ClassIndex(NamedTuple):
 
 
 def may_drive(tags: Mapping[str, str]) -> bool:
-    """Tell whether the access tags let a private car in; what is not tagged is open."""
+    """Return whether a private car may enter by the access tags; without tags it may."""
     for key in _ACCESS_KEYS:
         value = tags.get(key)
         if value is not None:

@@ -237,7 +237,7 @@ def read_zones(path: str | Path, places: Places) -> Zones:
 
 
 def _pairs(values: list[Any], count: int) -> Indices | None:
-    """Return pairs of zones, of which there are `count`, shape (L, 2); None if the values are something else."""
+    """Return pairs of zones (numbers below `count`), shape (L, 2); None if the values are no such pairs."""
     for pair in values:
         if type(pair) is not list or len(pair) != 2:
             return None

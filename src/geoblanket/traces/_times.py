@@ -61,7 +61,7 @@ class TimeFormat:
 
 
 def in_utc(local: pl.Expr, zone: str) -> pl.Expr:
-    """Read naive times as local ones of a zone; those that the clock skips or repeats become null."""
+    """Read naive times as local times of a zone; times that the clock skips or repeats become null."""
     return local.dt.replace_time_zone(zone, ambiguous="null", non_existent="null").dt.convert_time_zone("UTC")
 
 

@@ -28,7 +28,7 @@ _EXPECTED = "Check the mapping of the columns, the delimiter and the times"
 
 
 def check_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """Check a mapping from roles to column names, and fill it up: a role that is not given has its own name."""
+    """Check a mapping from roles to column names and complete it: a missing role is a column of its own name."""
     for role, name in columns.items():
         if role not in ROLES:
             raise ParameterError(f"columns maps {', '.join(ROLES)} to names of columns. Got {role!r} instead.")
@@ -139,7 +139,7 @@ def _find_roles(header: list[str], reading: ReadingOptions, path: Path) -> dict[
 
 
 def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Fill in the vehicle where no column tells it: the trip, so that each is one of its own, or the file's name."""
+    """Fill in the vehicle where there is no such column: by the trip, else by the name of the file."""
     if "vehicle" in frame.columns:
         return frame
     if "trip" in frame.columns:

@@ -80,7 +80,7 @@ def import_traces(
     strict
         Raise an error for the first row that cannot be read, instead of counting such rows.
     progress
-        Is told how far the work is.
+        Called as the work goes on.
 
     Returns
     -------
@@ -216,7 +216,7 @@ class _Importer:
         yield from self._number(self._read(sources, read))
 
     def from_points(self, sources: Sequence[Source[Any, pl.DataFrame]], workspace: Path) -> Iterator[pl.DataFrame]:
-        """Yield the table from files whose rows are points, of which those of a vehicle are brought together first."""
+        """Yield the table from files whose rows are points; the points of each vehicle are gathered first."""
 
         def read(source: Source[Any, pl.DataFrame], batch: object) -> Parsed[pl.DataFrame]:
             return source.parse(batch)
@@ -258,7 +258,7 @@ class _Importer:
         if parsed.malformed and self._strict:
             row, reason = parsed.malformed[0]
             raise InputError(
-                reason, path=summary.files[file], row=row, hint="Mend the row, or leave --strict away to skip such rows"
+                reason, path=summary.files[file], row=row, hint="Mend the row, or omit --strict to skip such rows"
             )
         summary.rows_read += parsed.rows
         summary.points_read += parsed.points
@@ -284,7 +284,7 @@ class _Importer:
         return _Cleaned(frame, kept, tally)
 
     def _number(self, cleaned: Iterable[_Cleaned]) -> Iterator[pl.DataFrame]:
-        """Give trips their numbers through all frames, and count what is left."""
+        """Give trips numbers across all frames, and count what is left."""
         summary = self._summary
         for frame, vehicles, tally in cleaned:
             summary.rules.merge(tally)

@@ -22,7 +22,7 @@ _CENTRAL_ITALY = Box(40.5, 10.5, 43.5, 15.0)
 
 
 class RomeFile:
-    """One file in Rome's format; `file` is its number among those that are imported together."""
+    """One file in Rome's format; `file` is its number among the imported files."""
 
     def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
