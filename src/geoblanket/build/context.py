@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import LONGEST_PAST
 
-__all__ = ["DEFAULT_HISTORY_WEIGHTS", "Context", "weights_in_micro"]
+__all__ = ["DEFAULT_HISTORY_WEIGHTS", "Context"]
 
 DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 """What the places at t − 1, t − 2 and t − 3 count in the distance of two histories."""
@@ -41,10 +38,3 @@ class Context:
 
     def __str__(self) -> str:
         return f"markov:{self.order}" if self.kind == "markov" else self.kind
-
-
-def weights_in_micro(history_weights: Sequence[float]) -> tuple[int, ...]:
-    """Return weights in millionths, rounded down as a bundle does: histories are then nearer, the promise stronger."""
-    if len(history_weights) > LONGEST_PAST or not all(weight >= 0 for weight in history_weights):
-        raise ParameterError(f"history_weights must be at most {LONGEST_PAST} numbers of 0 or more.")
-    return tuple(NEVER_MM if weight == math.inf else int(weight * 10**6) for weight in history_weights)

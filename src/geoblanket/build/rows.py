@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
+from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
     Branches,
@@ -21,6 +21,7 @@ from geoblanket.build.row_tree import (
     list_histories,
 )
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
 from geoblanket.mechanism.problem import NEVER_MM
@@ -193,7 +194,7 @@ def make_rows(
         histories=listed,
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
-        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, weights_in_micro(weights))),
+        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
         report=_report(found, zone, seen, before, listed),
     )
 

@@ -21,6 +21,7 @@ from geoblanket.evaluate.measures.values import HeldOut, Value
 from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
+from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
@@ -163,7 +164,7 @@ class _Comparison:
         """Return ε of a single report, rounded down to the millionths that mechanisms are made of."""
         if not self.setting.equal_cost:
             return self.setting.epsilon
-        return math.floor(self.setting.epsilon / (1 + sum(rows.history_weights)) * 1e6) / 1e6
+        return math.floor(self.setting.epsilon / times_counted(rows.history_weights) * 1e6) / 1e6
 
     def _made(self, method: Method, rows: ZoneRows, problem: Problem) -> tuple[Made, float]:
         """Let a method make its mechanism; of linear programs over the same rows one is enough."""

@@ -20,7 +20,7 @@ from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem"]
+__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "epsilon_in_micro"]
 
 
 NEVER_MM: Final = 2**63 - 1
@@ -98,8 +98,8 @@ class Problem:
 
     @property
     def epsilon_micro(self) -> int:
-        """ε in millionths per kilometre, rounded down (as ε is written in decimals)."""
-        return math.floor(Decimal(repr(self.epsilon)) * _MM_PER_KM)
+        """ε in millionths per kilometre, rounded down."""
+        return epsilon_in_micro(self.epsilon)
 
     @property
     def eta_mm(self) -> int:
@@ -184,6 +184,11 @@ class Problem:
             epsilon=self.epsilon,
             eta_km=self.eta_km,
         )
+
+
+def epsilon_in_micro(epsilon: float) -> int:
+    """Return ε in millionths per kilometre, rounded down, from its decimals."""
+    return math.floor(Decimal(repr(epsilon)) * _MM_PER_KM)
 
 
 def _as_floats(values: npt.ArrayLike, name: str, dimensions: int, problems: list[str]) -> Floats | None:
