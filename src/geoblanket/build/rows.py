@@ -24,7 +24,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
-from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.problem import kilometres
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
@@ -106,12 +106,8 @@ class ZoneRows:
 
     @property
     def distance_km(self) -> Floats:
-        """Row distances in kilometres, of which a `Problem` makes the same millimetres, shape (S, S)."""
-        # The next float: what is divided must not fall below the millimetre when it is multiplied again.
-        kilometres = np.nextafter(self.distance_mm / 1e6, np.inf)
-        kilometres[self.distance_mm == 0] = 0.0
-        kilometres[self.distance_mm == NEVER_MM] = np.inf
-        return kilometres
+        """Row distances in kilometres, shape (S, S)."""
+        return kilometres(self.distance_mm)
 
     @cached_property
     def table(self) -> HistoryTable:

@@ -20,7 +20,7 @@ from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "epsilon_in_micro"]
+__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "epsilon_in_micro", "kilometres"]
 
 
 NEVER_MM: Final = 2**63 - 1
@@ -85,6 +85,20 @@ class Problem:
         object.__setattr__(self, "distance_km", _read_only(np.minimum(distance, distance.T)))
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "eta_km", float(self.eta_km))
+
+    @classmethod
+    def in_millimetres(
+        cls, *, loss: Floats, prior: Floats, distance_mm: Ints, epsilon: float, eta_km: float = math.inf
+    ) -> Problem:
+        """Return the problem whose row distances are these whole millimetres; `NEVER_MM` for `inf`.
+
+        The other parameters are those of the class.
+        """
+        if not np.issubdtype(np.asarray(distance_mm).dtype, np.integer):
+            raise ParameterError("distance_mm must be an array of whole numbers.")
+        problem = cls(loss, prior, kilometres(distance_mm), epsilon, eta_km)
+        object.__setattr__(problem, "distance_mm", _read_only(np.array(distance_mm, np.int64)))
+        return problem
 
     @property
     def row_count(self) -> int:
@@ -174,16 +188,22 @@ class Problem:
             return self
         order = np.argsort(classes, kind="stable")
         starts = np.searchsorted(classes[order], np.arange(count))
-        distance = np.minimum.reduceat(self.distance_km[np.ix_(order, order)], starts, axis=0)
+        distance = np.minimum.reduceat(self.distance_mm[np.ix_(order, order)], starts, axis=0)
         distance = np.minimum.reduceat(distance, starts, axis=1)
-        np.fill_diagonal(distance, 0.0)
-        return Problem(
+        np.fill_diagonal(distance, 0)
+        return Problem.in_millimetres(
             loss=self.class_means(self.loss),
             prior=np.bincount(classes, self.prior, count).astype(np.float64),
-            distance_km=distance,
+            distance_mm=distance,
             epsilon=self.epsilon,
             eta_km=self.eta_km,
         )
+
+
+def kilometres(distance_mm: Ints) -> Floats:
+    """Return whole millimetres as kilometres; `inf` for `NEVER_MM`."""
+    whole = np.asarray(distance_mm)
+    return np.where(whole == NEVER_MM, np.inf, whole / _MM_PER_KM)
 
 
 def epsilon_in_micro(epsilon: float) -> int:

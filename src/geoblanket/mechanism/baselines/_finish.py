@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +25,13 @@ def from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:
     # A repair may prefer the constant mechanism where that costs less. Here the mechanism is given, whatever it costs:
     # without a loss nothing is cheaper, and what rounding leaves goes to the first output. That should be one which is
     # probable everywhere, as it changes least there.
-    without_loss = replace(problem, loss=np.zeros_like(problem.loss))
+    without_loss = Problem.in_millimetres(
+        loss=np.zeros_like(problem.loss),
+        prior=problem.prior,
+        distance_mm=problem.distance_mm,
+        epsilon=problem.epsilon,
+        eta_km=problem.eta_km,
+    )
     order = np.argsort(-probabilities.min(axis=0), kind="stable")
     weights = np.empty(problem.loss.shape, np.int64)
     weights[:, order] = repair(probabilities[:, order][problem.row_class], without_loss).weights
