@@ -14,10 +14,7 @@ import numpy as np
 
 from geoblanket._arrays import Bools, Floats, Positions
 
-__all__ = [
-    "EXPONENT_CAP",
-    "Cone",
-]
+__all__ = ["EXPONENT_CAP", "Cone"]
 
 
 EXPONENT_CAP = 44.0
@@ -28,7 +25,11 @@ _NEVER = 1e250
 """Stands for the ratio of a pair without a constraint: finite, so that products with zero stay zero."""
 
 _NEAREST = 12
+"""Rows nearest to each, whose pairs are active from the start: with fewer, more pairs join on the way; with more, steps
+take longer."""
 _TIGHT = 0.3
+"""Of a pair's slack: where less is left the pair becomes active. With less, steps are cut short by pairs that are not
+active; with more, pairs become active that do not matter."""
 
 
 @dataclass(frozen=True, eq=False)

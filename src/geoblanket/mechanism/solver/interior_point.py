@@ -23,7 +23,9 @@ from geoblanket.mechanism.solver.newton import PathFollower, Pool
 __all__ = ["Iterate", "Search", "Stop", "power_of_two"]
 
 _NUMBERS_PER_BLOCK = 4096
+"""Outputs × rows that a thread works on at a time: smaller blocks cost more calls, larger ones leave cores idle."""
 _MOST_ITERATIONS = 100
+"""An end for a search that neither reaches its gap nor stalls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +127,7 @@ class Search(PathFollower):
     @property
     def active(self) -> list[Bools]:
         """The active pairs of each output, for a later start from here."""
-        return [own for block in self.blocks for own in block.active]
+        return [pairs for block in self.blocks for pairs in block.active]
 
     def iterate(self) -> Iterate:
         """Return the mechanism now, and the best bound."""
@@ -144,10 +146,10 @@ class Search(PathFollower):
         first = 0
         blocks = []
         for block in self.blocks:
-            own = kept[first : first + block.outputs]
-            self.spare = self.spare + block.columns[~own].sum(axis=0)
-            if own.any():
-                blocks.append(block.restricted(own))
+            stays = kept[first : first + block.outputs]
+            self.spare = self.spare + block.columns[~stays].sum(axis=0)
+            if stays.any():
+                blocks.append(block.restricted(stays))
             first += block.outputs
         self.blocks = blocks
         self.pairs = sum(block.pair_count for block in blocks)
@@ -202,6 +204,6 @@ def _make_blocks(
         part = slice(first, first + per_block)
         pairs = None
         if active is not None:
-            pairs = np.array([cone.starting_pairs if own is None else own for own in active[part]])
+            pairs = np.array([cone.starting_pairs if given is None else given for given in active[part]])
         blocks.append(Block(cone, cost[part], columns[part].copy(), active=pairs, original_rows=original_rows))
     return blocks

@@ -21,14 +21,22 @@ from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
 from geoblanket.mechanism.solver.interior_point import power_of_two
 from geoblanket.mechanism.solver.newton import PathFollower, Pool
 
-__all__ = ["Price", "Pricer", "push"]
+__all__ = ["PRICES_AT_ONCE", "Price", "Pricer", "push"]
+
+PRICES_AT_ONCE = 16
+"""Outputs priced between two reports of progress: enough work for all threads, little enough to stop soon."""
 
 _ROUNDING = 2.0**-53
 _MOST_RANKS = 32
+"""How many of its nearest rows a row in deficit asks: further ones have little to give, as their ratio is larger."""
 _MOST_ITERATIONS = 40
+"""Of the interior-point method for one output: a bound that is not settled by then stays as it is, and holds."""
 _WORTH_A_BAND = 150
+"""With as many rows or fewer, factoring the whole matrix takes little, and no band is tried."""
 _MOST_BAND = 0.4
+"""Of the rows: a wider band saves too little to be tried first."""
 _WIDENING = 3
+"""How many times wider the band of the worst outputs is: their bounds limit that of the whole problem."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +84,9 @@ def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original
         ratio = np.exp(np.minimum(exponent, EXPONENT_CAP)) * (1.0 + 1e-13)
         _pass_on(working, rows[usable], giver[usable], ratio[usable])
         if rank % 8 == 7:
-            left = (working < 0).any(axis=1)
+            in_deficit = (working < 0).any(axis=1)
             excess[open_outputs] = working
-            open_outputs, working = open_outputs[left], working[left]
+            open_outputs, working = open_outputs[in_deficit], working[in_deficit]
             if not len(open_outputs):
                 break
     excess[open_outputs] = working

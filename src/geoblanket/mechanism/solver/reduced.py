@@ -38,11 +38,11 @@ class _ReducedBlock(Block):
 
     def factorise(self, *, with_inverse: bool = True) -> Floats:
         mixed, diagonal = self._newton_weights()
-        own = np.arange(self.rows)
+        rows = np.arange(self.rows)
         hessian = csr_array(
             (
                 np.concatenate([-mixed, -mixed, diagonal]),
-                (np.concatenate([self.low, self.high, own]), np.concatenate([self.high, self.low, own])),
+                (np.concatenate([self.low, self.high, rows]), np.concatenate([self.high, self.low, rows])),
             ),
             shape=(self.rows, self.rows),
         )
@@ -79,8 +79,8 @@ class _ReducedBlock(Block):
         self._solve_in_place(right)
         self.coefficient_step = self.coefficient_step + right
         self.step = self._carried(self.coefficient_step)
-        only: Floats = self.coefficient_step[0]
-        return only
+        step: Floats = self.coefficient_step[0]
+        return step
 
     def _carried(self, values: Floats) -> Floats:
         carried: Floats = np.ascontiguousarray((self.basis @ values.T).T)
@@ -123,7 +123,7 @@ class ReducedSearch(Search):
     ) -> None:
         self.scale = power_of_two(cost)
         blocks: list[Block] = [
-            _ReducedBlock(cone, own[None] * self.scale, start[None].copy(), basis, original_rows)
-            for own, start in zip(cost, coefficients, strict=True)
+            _ReducedBlock(cone, of_output[None] * self.scale, start[None].copy(), basis, original_rows)
+            for of_output, start in zip(cost, coefficients, strict=True)
         ]
         self._begin(blocks, threads, 0.1)
