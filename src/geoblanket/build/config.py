@@ -167,7 +167,7 @@ class BuildConfig:
         context = Context.parsed(self.context)
         if context.kind == "blanket" and self.predictor is None and self.findings is None:
             return self.blanket_order
-        return {"none": 0, "markov": context.order}.get(context.kind, len(self.history_weights))
+        return context.past(len(self.history_weights))
 
     @property
     def blanket_order(self) -> int:
@@ -192,10 +192,10 @@ class BuildConfig:
     def as_dict(self) -> dict[str, dict[str, Any]]:
         """Return all parameters by section, as JSON values; of files the names only."""
         result: dict[str, dict[str, Any]] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            section = result.setdefault(one.metadata["section"], {})
-            section[one.name] = value.name if isinstance(value, Path) else as_json(value)
+        for parameter in fields(self):
+            value = getattr(self, parameter.name)
+            section = result.setdefault(parameter.metadata["section"], {})
+            section[parameter.name] = value.name if isinstance(value, Path) else as_json(value)
         return result
 
     def _problems(self) -> Iterator[str]:
@@ -222,7 +222,7 @@ class BuildConfig:
         except ParameterError as error:
             yield str(error).rstrip(".")
             return
-        needed = {"none": 0, "markov": context.order}.get(context.kind, 1)
+        needed = context.past(1)
         if len(self.history_weights) < needed:
             yield f"the context {self.context} needs {needed} history weight(s), got {len(self.history_weights)}"
         given = [name for name in _LENGTHS if getattr(self, name) is not None]
@@ -316,8 +316,8 @@ def _parsed(path: Path) -> dict[str, Any]:
 def _checked(tables: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters of a file that are in order, and what is wrong with the others."""
     known: dict[str, dict[str, Field[Any]]] = {}
-    for one in fields(BuildConfig):
-        known.setdefault(one.metadata["section"], {})[one.name] = one
+    for parameter in fields(BuildConfig):
+        known.setdefault(parameter.metadata["section"], {})[parameter.name] = parameter
     hints = get_type_hints(BuildConfig)
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -329,46 +329,41 @@ def _checked(tables: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], l
             if name not in known[section]:
                 problems.append(_unknown(f"key '{name}' in [{section}]", name, known[section]))
                 continue
+            is_path = hints[name] == Path | None
             try:
-                values[name] = _value(value, hints[name], folder)
+                values[name] = folder / of_type(value, str) if is_path else of_type(value, hints[name])
             except ValueError as error:
                 problems.append(f"{name} in [{section}] {error}")
     return values, problems
 
 
-def _value(value: Any, hint: Any, folder: Path) -> Any:
-    if hint == Path | None:
-        return folder / of_type(value, str)
-    return of_type(value, hint)
-
-
-def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
+def _unknown(label: str, name: str, known: Mapping[str, Any]) -> str:
     near = get_close_matches(name, known, 1, 0.5)
-    return f"unknown {what[:80]}" + (f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(known)})")
+    return f"unknown {label[:80]}" + (f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(known)})")
 
 
 def example_config() -> str:
     """Return a file with every parameter, its default and what it is; those without a default are comments."""
     lines = ["# Parameters of `geoblanket build`. Paths are relative to the folder of this file."]
     section = None
-    for one in fields(BuildConfig):
-        if one.metadata["section"] != section:
-            section = one.metadata["section"]
+    for parameter in fields(BuildConfig):
+        if parameter.metadata["section"] != section:
+            section = parameter.metadata["section"]
             lines += ["", f"[{section}]"]
-        lines += [f"# {one.metadata['text']}", _line(one)]
+        lines += [f"# {parameter.metadata['text']}", _line(parameter)]
     return "\n".join(lines) + "\n"
 
 
-def _line(one: Field[Any]) -> str:
-    default = one.default_factory() if one.default_factory is not MISSING else one.default
+def _line(parameter: Field[Any]) -> str:
+    default = parameter.default if parameter.default_factory is MISSING else parameter.default_factory()
     if default is None:
-        return f"# {one.name} = {one.metadata['example']}"
-    return f"{one.name} = {_toml(default)}"
+        return f"# {parameter.name} = {parameter.metadata['example']}"
+    return f"{parameter.name} = {_toml(default)}"
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f'"{name}" = {_toml(one)}' for name, one in value.items()) + " }"
+        return "{ " + ", ".join(f'"{name}" = {_toml(item)}' for name, item in value.items()) + " }"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):

@@ -16,7 +16,7 @@ DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 
 @dataclass(frozen=True)
 class Context:
-    """What of the past decides; read one from its name with `Context.parsed`."""
+    """What of the past decides; `Context.parsed` reads it from its name."""
 
     kind: Literal["none", "markov", "blanket", "full"]
     """`none`: the present place only; `markov`: a fixed number of earlier places; `blanket`: as many as the Markov
@@ -35,6 +35,10 @@ class Context:
         raise ParameterError(
             f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. Got {text[:20]!r} instead."
         )
+
+    def past(self, most: int) -> int:
+        """Return how many earlier places it looks at, of at most so many that there are."""
+        return {"none": 0, "markov": self.order}.get(self.kind, most)
 
     def __str__(self) -> str:
         return f"markov:{self.order}" if self.kind == "markov" else self.kind

@@ -157,10 +157,10 @@ def make_rows(
     min_count
         How often a history must have been seen to be told apart from others by its places at t − 2 and before.
     """
-    found = Context.parsed(context)
+    parsed = Context.parsed(context)
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows, min_count)
-    largest = _largest(found, history_weights, counts)
+    largest = _largest(parsed, history_weights, counts)
     coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
@@ -168,13 +168,13 @@ def make_rows(
     before = _reachable(zone, reach, largest)
     branches = (
         _unreduced(reach, before)
-        if found.kind == "full"
+        if parsed.kind == "full"
         else choose_branches(
             zone,
             seen,
             reach,
             largest=largest,
-            lengths=_lengths(found, lengths, largest),
+            lengths=_lengths(parsed, lengths, largest),
             max_rows=max_rows,
             min_count=min_count,
         )
@@ -191,7 +191,7 @@ def make_rows(
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
         distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
-        report=_report(found, zone, seen, before, listed),
+        report=_report(parsed, zone, seen, before, listed),
     )
 
 
@@ -209,16 +209,13 @@ def _check(places: Places, zone: Indices, max_rows: int, min_count: int) -> None
 
 def _largest(context: Context, history_weights: Sequence[float], counts: HistoryCounts) -> int:
     """Return Γ, how many earlier places a context looks at."""
-    if context.kind == "none":
-        return 0
     largest = min(len(history_weights), counts.largest)
-    needed = context.order if context.kind == "markov" else 1
-    if largest < needed:
+    if largest < context.past(1):
         raise ParameterError(
-            f"The context {context} needs {needed} history weight(s), and histories with as many earlier places. "
-            f"Got {len(history_weights)} and {counts.largest} instead."
+            f"The context {context} needs {context.past(1)} history weight(s), and histories with as many earlier "
+            f"places. Got {len(history_weights)} and {counts.largest} instead."
         )
-    return context.order if context.kind == "markov" else largest
+    return context.past(largest)
 
 
 def _lengths(context: Context, lengths: Lengths | None, largest: int) -> Lengths:
@@ -260,10 +257,10 @@ def _next_places(
     return result
 
 
-def _chosen(which: Bools, one: Distributions, other: Distributions) -> Distributions:
-    """Return the rows of `one` where `which`, else those of `other`."""
-    pick = which.astype(np.float64)
-    return csr_array(one.multiply(pick[:, None]) + other.multiply(1 - pick[:, None]))
+def _chosen(use_finer: Bools, finer: Distributions, coarser: Distributions) -> Distributions:
+    """Return the rows of `finer` where they are to be used, else those of `coarser`."""
+    pick = use_finer.astype(np.float64)
+    return csr_array(finer.multiply(pick[:, None]) + coarser.multiply(1 - pick[:, None]))
 
 
 def _reachable(zone: Indices, reach: Reach, largest: int) -> int:

@@ -41,24 +41,24 @@ def run_tasks(
     WorkerError
         After all others are finished: tasks whose worker died, by their keys.
     """
-    left = dict(tasks)
+    unfinished = dict(tasks)
     with open_workers(workers, cluster=cluster) as lost:
         for _ in range(2):
             try:
-                for key, result in _run(function, left):
-                    del left[key]
+                for key, result in _run(function, unfinished):
+                    del unfinished[key]
                     yield key, result
             except lost:
                 continue
             return
-        for key, task in list(left.items()):
+        for key, task in list(unfinished.items()):
             try:
                 yield from _run(function, {key: task})
             except lost:
                 continue
-            del left[key]
-    if left:
-        raise WorkerError([str(key) for key in left])
+            del unfinished[key]
+    if unfinished:
+        raise WorkerError([str(key) for key in unfinished])
 
 
 def _run(function: Callable[[Task], Result], tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Result]]:

@@ -60,22 +60,22 @@ class WorkFolder:
 
     def add(self, task: ZoneTask, result: ZoneResult) -> None:
         """Keep a result: it survives the end of this process, however sudden."""
-        one = result.bundled
+        bundled = result.bundled
         arrays = {
-            "weights": one.mechanism.weights,
-            "distance_mm": one.mechanism.distance_mm,
-            "outputs": one.outputs,
-            "histories": one.histories,
-            "history_rows": one.history_rows,
-            "output_places": one.output_places,
+            "weights": bundled.mechanism.weights,
+            "distance_mm": bundled.mechanism.distance_mm,
+            "outputs": bundled.outputs,
+            "histories": bundled.histories,
+            "history_rows": bundled.history_rows,
+            "output_places": bundled.output_places,
             **_losses("held_out", result.losses),
             **_losses("context_free", result.context_free),
         }
         numbers = {
-            "output_count": one.output_count,
-            "epsilon_micro": one.mechanism.epsilon_micro,
-            "eta_mm": one.mechanism.eta_mm,
-            "history_weights_micro": list(one.history_weights_micro),
+            "output_count": bundled.output_count,
+            "epsilon_micro": bundled.mechanism.epsilon_micro,
+            "eta_mm": bundled.mechanism.eta_mm,
+            "history_weights_micro": list(bundled.history_weights_micro),
         }
         write_arrays(
             self._file(task),

@@ -185,13 +185,7 @@ class _Comparison:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""
         if made.mechanism is None or self._context_free is None:
             return made
-        weights = self._context_free.weights[_place_in_zone(rows)]
-        plain = Mechanism.verified(
-            weights,
-            distance_mm=problem.distance_mm,
-            epsilon_micro=problem.epsilon_micro,
-            eta_mm=problem.eta_mm,
-        )
+        plain = Mechanism.from_weights(self._context_free.weights[_place_in_zone(rows)], problem)
         if plain.expected_loss(problem) >= made.mechanism.expected_loss(problem):
             return made
         note = "within its gap, the search found nothing better than the mechanism without context, which is used"

@@ -78,12 +78,7 @@ class BundledMechanism:
         if (histories is None) != (output_places is None):
             raise ParameterError("Give both histories and output_places, or neither.")
         used = np.flatnonzero(mechanism.weights.any(axis=0))
-        compact = Mechanism.verified(
-            mechanism.weights[:, used],
-            distance_mm=mechanism.distance_mm,
-            epsilon_micro=mechanism.epsilon_micro,
-            eta_mm=mechanism.eta_mm,
-        )
+        compact = Mechanism.from_weights(mechanism.weights[:, used], mechanism)
         places = _table(histories, columns=1 + len(history_weights))
         rows = range(len(places)) if history_rows is None else history_rows
         of_outputs = _NO_INDICES if output_places is None else whole_numbers(output_places)

@@ -6,6 +6,7 @@ the multipliers that HiGHS returns, with the true ratios, whatever HiGHS thinks 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,12 +19,16 @@ from geoblanket.mechanism.solver.bounds import slack_below, sum_below
 from geoblanket.mechanism.solver.cone import EXPONENT_CAP
 from geoblanket.mechanism.solver.linear_program import LinearProgram
 
-__all__ = ["HighsAnswer", "HighsStatus", "solve_with_highs"]
+__all__ = ["LARGEST_RATIO", "MOST_CONSTRAINTS", "HighsAnswer", "HighsStatus", "run_highs", "solve_with_highs"]
 
-_RATIO_CAP = 1e9
+LARGEST_RATIO = 1e9
 """Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
-_MOST_CONSTRAINTS = 20_000_000
+MOST_CONSTRAINTS = 20_000_000
 """A limit on memory and time: the matrix has twice as many coefficients."""
+
+
+SparseRows = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""A sparse matrix by rows: where each row begins, columns, values."""
 
 
 class HighsStatus(Enum):
@@ -73,24 +78,26 @@ def solve_with_highs(program: LinearProgram, *, time_limit_s: float, solver: str
     outputs, size = program.cost.shape
     low, high = np.nonzero(program.cone.constrained)
     constraints = len(low) * outputs
-    if constraints > _MOST_CONSTRAINTS:
+    if constraints > MOST_CONSTRAINTS:
         raise ParameterError(
-            f"The plain linear program has {constraints:,} constraints, more than {_MOST_CONSTRAINTS:,}. "
+            f"The plain linear program has {constraints:,} constraints, more than {MOST_CONSTRAINTS:,}. "
             "Use the method 'structured'."
         )
-    model = highspy.Highs()
-    model.setOptionValue("output_flag", False)
-    model.setOptionValue("time_limit", max(0.0, time_limit_s))
-    model.setOptionValue("solver", solver)
-    model.setOptionValue("threads", 1)
     scale = 1.0 / max(float(np.abs(program.cost).mean()), 1e-250)
-    model.passModel(_model(program, low, high, scale))
-    model.run()
+    highs = run_highs(
+        program.cost.ravel() * scale,
+        _matrix(program, low, high),
+        np.concatenate([np.zeros(constraints), np.ones(size)]),
+        np.concatenate([np.full(constraints, np.inf), np.ones(size)]),
+        largest=1.0,
+        time_limit_s=time_limit_s,
+        solver=solver,
+    )
     status = {
         highspy.HighsModelStatus.kOptimal: HighsStatus.OPTIMAL,
         highspy.HighsModelStatus.kTimeLimit: HighsStatus.TIME_LIMIT,
-    }.get(model.getModelStatus(), HighsStatus.FAILED)
-    solution = model.getSolution()
+    }.get(highs.getModelStatus(), HighsStatus.FAILED)
+    solution = highs.getSolution()
     columns = np.array(solution.col_value, dtype=np.float64)
     duals = np.array(solution.row_dual, dtype=np.float64)
     return HighsAnswer(
@@ -100,10 +107,38 @@ def solve_with_highs(program: LinearProgram, *, time_limit_s: float, solver: str
     )
 
 
-def _model(program: LinearProgram, low: np.ndarray, high: np.ndarray, scale: float) -> highspy.HighsLp:
+def run_highs(
+    cost: Floats,
+    matrix: SparseRows,
+    lower: Floats,
+    upper: Floats,
+    *,
+    largest: float = math.inf,
+    time_limit_s: float = math.inf,
+    solver: str = "choose",
+) -> highspy.Highs:
+    """Minimise cost·x over 0 ≤ x ≤ largest with lower ≤ matrix·x ≤ upper; return HiGHS as it ended."""
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(cost), len(lower)
+    model.col_cost_ = cost
+    model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.full(len(cost), largest)
+    model.row_lower_, model.row_upper_ = lower, upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = matrix
+    highs = highspy.Highs()
+    highs.silent()
+    highs.setOptionValue("time_limit", max(0.0, time_limit_s))
+    highs.setOptionValue("solver", solver)
+    highs.setOptionValue("threads", 1)  # the same answer on every run
+    highs.passModel(model)
+    highs.run()
+    return highs
+
+
+def _matrix(program: LinearProgram, low: np.ndarray, high: np.ndarray) -> SparseRows:
     outputs, size = program.cost.shape
     pairs = len(low)
-    ratio = np.minimum(program.cone.ratio[low, high], _RATIO_CAP)
+    ratio = np.minimum(program.cone.ratio[low, high], LARGEST_RATIO)
     first = size * np.arange(outputs)[:, None]
     # a·q_j − q_i ≥ 0 for each output and pair, then Σ_k q_k = 1 for each row.
     index = np.concatenate(
@@ -116,15 +151,7 @@ def _model(program: LinearProgram, low: np.ndarray, high: np.ndarray, scale: flo
         [np.tile(np.stack([ratio, -np.ones(pairs)], axis=-1).ravel(), outputs), np.ones(size * outputs)]
     )
     starts = np.concatenate([2 * np.arange(pairs * outputs), 2 * pairs * outputs + outputs * np.arange(size + 1)])
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = outputs * size, pairs * outputs + size
-    model.col_cost_ = program.cost.ravel() * scale
-    model.col_lower_, model.col_upper_ = np.zeros(outputs * size), np.ones(outputs * size)
-    model.row_lower_ = np.concatenate([np.zeros(pairs * outputs), np.ones(size)])
-    model.row_upper_ = np.concatenate([np.full(pairs * outputs, np.inf), np.ones(size)])
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = starts, index, value
-    return model
+    return starts, index, value
 
 
 def _bound(program: LinearProgram, low: np.ndarray, high: np.ndarray, duals: Floats) -> float:
