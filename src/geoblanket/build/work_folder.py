@@ -39,19 +39,8 @@ class WorkFolder:
 
     Parameters
     ----------
-    path
-        The folder.
-    about
-        Parameters, inputs and versions, as JSON values.
-    resume
-        Go on with what the folder holds; it may be absent. Otherwise it must not hold anything.
-
-    Raises
-    ------
-    MismatchError
-        If the folder belongs to a build with other parameters or inputs.
-    OutputError
-        If it holds something and `resume` is false, or it cannot be written.
+    path, about, resume
+        See `open_folder`, which raises MismatchError and OutputError.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool) -> None:

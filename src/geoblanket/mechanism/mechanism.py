@@ -44,26 +44,7 @@ class Mechanism:
 
     @classmethod
     def verified(cls, weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Mechanism:
-        """Verify integer weights exactly and return them as a mechanism.
-
-        Parameters
-        ----------
-        weights
-            int64, shape (S, K); rows sum to 2^62.
-        distance_mm
-            Row distances in millimetres, int64, shape (S, S).
-        epsilon_micro
-            ε in millionths per kilometre.
-        eta_mm
-            Rows further apart than this, in millimetres, are not compared.
-
-        Raises
-        ------
-        GuaranteeViolation
-            The weights do not keep the promise.
-        MechanismError
-            The arrays cannot be a mechanism.
-        """
+        """Verify integer weights exactly and return them as a mechanism; see `verify` for the parameters and errors."""
         weights, distance_mm = _frozen(weights), _frozen(distance_mm)
         certificate = verify(weights, distance_mm=distance_mm, epsilon_micro=epsilon_micro, eta_mm=eta_mm)
         mechanism = object.__new__(cls)

@@ -16,8 +16,8 @@ PRIOR = np.full(12, 1 / 12)
 
 
 def level() -> Level:
-    rows = LinearProgram(Cone(2.0 * DISTANCE), np.ascontiguousarray(DISTANCE * PRIOR), PRIOR, 12)
-    return Level(rows, np.arange(12), Incumbent(math.inf, lambda *_: None), Pool(None), phase="solving")
+    program = LinearProgram(Cone(2.0 * DISTANCE), np.ascontiguousarray(DISTANCE * PRIOR), PRIOR)
+    return Level(program, np.arange(12), Incumbent(math.inf, lambda *_: None), Pool(None), phase="solving")
 
 
 def test_a_search_that_stalls_far_from_the_optimum_starts_again_from_the_middle() -> None:

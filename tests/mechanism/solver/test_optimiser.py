@@ -254,13 +254,13 @@ def test_clusters_bound_large_problems_from_both_sides(monkeypatch: pytest.Monke
     assert coarse.outcome is Outcome.NO_PROGRESS
 
 
-def rows_of(problem: Problem) -> LinearProgram:
+def program_of(problem: Problem) -> LinearProgram:
     cost = np.ascontiguousarray((problem.prior[:, None] * problem.loss).T)
-    return LinearProgram(Cone(problem.log_bound), cost, problem.prior, problem.row_count)
+    return LinearProgram(Cone(problem.log_bound), cost, problem.prior)
 
 
 def test_lifted_multipliers_sum_to_those_of_the_clusters() -> None:
-    fine = rows_of(grid_problem(6))
+    fine = program_of(grid_problem(6))
     clusters = Clusters(fine, fine.order_of_centres(9))
     rng = np.random.default_rng(0)
     duals, columns = rng.random(9), rng.random((3, 9))
@@ -269,7 +269,7 @@ def test_lifted_multipliers_sum_to_those_of_the_clusters() -> None:
 
 
 def test_clusters_keep_mass_and_connect_rows_beyond_eta() -> None:
-    fine = rows_of(grid_problem(6, eta_km=0.6))
+    fine = program_of(grid_problem(6, eta_km=0.6))
     clusters = Clusters(fine, fine.order_of_centres(9))
     assert clusters.program.prior.sum() == pytest.approx(1.0)
     assert clusters.program.cost.sum(axis=1) == pytest.approx(fine.cost.sum(axis=1))

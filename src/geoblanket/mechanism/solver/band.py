@@ -55,9 +55,9 @@ class Band:
 class BandBlock(Block):
     """A single output, in the order and with the pairs of a band."""
 
-    def __init__(self, band: Band, cost: Floats, columns: Floats, *, original_rows: int) -> None:
+    def __init__(self, band: Band, cost: Floats, columns: Floats) -> None:
         self.band = band
-        super().__init__(band.cone, cost, columns, active=band.starting_pairs[None], original_rows=original_rows)
+        super().__init__(band.cone, cost, columns, active=band.starting_pairs[None])
 
     @property
     def _width(self) -> int:

@@ -63,16 +63,11 @@ class Block:
         Where to start, strictly inside the cone, shape (outputs, rows).
     active
         Which pairs are active at the start, shape (outputs, rows, rows); None: near neighbours.
-    original_rows
-        How many rows there were before merging, for the error margin of bounds.
     """
 
-    def __init__(
-        self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None, original_rows: int
-    ) -> None:
+    def __init__(self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None) -> None:
         self.cone, self.cost, self.columns = cone, cost, columns
         self.outputs, self.rows = int(cost.shape[0]), int(cost.shape[1])
-        self.original_rows = original_rows
         if active is None:
             active = np.broadcast_to(cone.starting_pairs, (self.outputs, self.rows, self.rows))
         self.active = self._no_pairs()
@@ -96,13 +91,11 @@ class Block:
 
     def dual_slack(self) -> Floats:
         """Return w − Gᵀy, rounded down: what bounds are made of."""
-        return slack_below(self.cost, self.gained, self.given, rows=self.original_rows)
+        return slack_below(self.cost, self.gained, self.given, rows=self.cone.original_rows)
 
     def restricted(self, kept: Bools) -> Block:
         """Return a block with some of the outputs, as they are."""
-        block = Block(
-            self.cone, self.cost[kept], self.columns[kept], active=self.active[kept], original_rows=self.original_rows
-        )
+        block = Block(self.cone, self.cost[kept], self.columns[kept], active=self.active[kept])
         # A new block lists its pairs by output, row and row.
         stays = kept[self.low // self.rows]
         block.multiplier = self.multiplier[stays][np.lexsort((self.high[stays], self.low[stays]))]

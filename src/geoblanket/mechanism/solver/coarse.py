@@ -51,7 +51,6 @@ def search_coarsely(
         clusters.evened(solved.columns, basis, fine.cone),
         basis,
         threads=threads,
-        original_rows=fine.original_rows,
     )
     search.run(gap=_SEARCH_SHARE * gap, stop=_Watch(incumbent, kept, gap))
     _prove(fine, clusters.lift_duals(solved.duals, solved.columns, kept), incumbent, gap=gap, threads=threads)
@@ -83,8 +82,8 @@ def _prove(program: LinearProgram, duals: Floats, incumbent: Incumbent, *, gap: 
     reduced = program.reduced_cost(outputs, duals)
     target = ((1.0 - gap) * incumbent.loss - float(duals.sum())) / float(program.weight.sum())
     tolerance = _PRICING_SHARE * gap * incumbent.loss
-    below = push(program.cone, reduced, program.weight, target, original_rows=program.original_rows)
-    pricer = Pricer(program.cone, program.weight, original_rows=program.original_rows)
+    below = push(program.cone, reduced, program.weight, target)
+    pricer = Pricer(program.cone, program.weight)
 
     def improve(chosen: Positions, *, wide: bool) -> None:
         def price(output: int) -> float:

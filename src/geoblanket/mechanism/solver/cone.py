@@ -41,15 +41,19 @@ class Cone:
     exponent
         x_ij = ε·d_ij, dimensionless, symmetric, shape (rows, rows); inf where the pair is not constrained. Off the
         diagonal it is positive: rows at distance 0 are merged before.
+    original_rows
+        How many rows there were before any were merged, for the error margins of bounds; 0: as many as now.
     """
 
     exponent: Floats
+    original_rows: int = 0
     constrained: Bools = field(init=False)
 
     def __post_init__(self) -> None:
         constrained = np.isfinite(self.exponent)
         np.fill_diagonal(constrained, False)
         object.__setattr__(self, "constrained", constrained)
+        object.__setattr__(self, "original_rows", self.original_rows or self.size)
 
     @property
     def size(self) -> int:
@@ -89,4 +93,4 @@ class Cone:
 
     def restricted(self, rows: Positions) -> Cone:
         """Return the cone over some of the rows."""
-        return Cone(self.exponent[np.ix_(rows, rows)])
+        return Cone(self.exponent[np.ix_(rows, rows)], self.original_rows)

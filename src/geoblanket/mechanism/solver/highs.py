@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
 
 import highspy
 import numpy as np
@@ -19,7 +18,7 @@ from geoblanket.mechanism.solver.bounds import slack_below, sum_below
 from geoblanket.mechanism.solver.cone import EXPONENT_CAP
 from geoblanket.mechanism.solver.linear_program import LinearProgram
 
-__all__ = ["LARGEST_RATIO", "MOST_CONSTRAINTS", "HighsAnswer", "HighsStatus", "run_highs", "solve_with_highs"]
+__all__ = ["LARGEST_RATIO", "MOST_CONSTRAINTS", "HighsAnswer", "run_highs", "solve_with_highs"]
 
 LARGEST_RATIO = 1e9
 """Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
@@ -31,31 +30,15 @@ SparseRows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """A sparse matrix by rows: where each row begins, columns, values."""
 
 
-class HighsStatus(Enum):
-    """How HiGHS ended."""
-
-    OPTIMAL = "optimal"
-    TIME_LIMIT = "time limit"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, eq=False)
 class HighsAnswer:
-    """What HiGHS returned.
+    """What HiGHS returned."""
 
-    Parameters
-    ----------
-    status
-        How it ended.
-    columns
-        Shape (outputs, rows), not to be trusted; None if there is no answer.
-    bound
-        A proven lower bound, from its multipliers; 0 if there are none.
-    """
-
-    status: HighsStatus
+    timed_out: bool
     columns: Floats | None
+    """Shape (outputs, rows), not to be trusted; None if there is no answer."""
     bound: float
+    """A proven lower bound, from its multipliers; 0 if there are none."""
 
 
 def solve_with_highs(program: LinearProgram, *, time_limit_s: float, solver: str = "choose") -> HighsAnswer:
@@ -93,15 +76,11 @@ def solve_with_highs(program: LinearProgram, *, time_limit_s: float, solver: str
         time_limit_s=time_limit_s,
         solver=solver,
     )
-    status = {
-        highspy.HighsModelStatus.kOptimal: HighsStatus.OPTIMAL,
-        highspy.HighsModelStatus.kTimeLimit: HighsStatus.TIME_LIMIT,
-    }.get(highs.getModelStatus(), HighsStatus.FAILED)
     solution = highs.getSolution()
     columns = np.array(solution.col_value, dtype=np.float64)
     duals = np.array(solution.row_dual, dtype=np.float64)
     return HighsAnswer(
-        status,
+        highs.getModelStatus() == highspy.HighsModelStatus.kTimeLimit,
         columns.reshape(outputs, size) if columns.size == outputs * size else None,
         _bound(program, low, high, duals[:constraints] / scale) if duals.size == constraints + size else 0.0,
     )
@@ -162,5 +141,5 @@ def _bound(program: LinearProgram, low: np.ndarray, high: np.ndarray, duals: Flo
     ratio = program.cone.ratio[low, high]
     gained = np.array([np.bincount(high, ratio * values, size) for values in multiplier])
     given = np.array([np.bincount(low, values, size) for values in multiplier])
-    slack = slack_below(program.cost, gained, given, rows=program.original_rows)
+    slack = slack_below(program.cost, gained, given, rows=program.cone.original_rows)
     return max(0.0, sum_below(slack.min(axis=0)))

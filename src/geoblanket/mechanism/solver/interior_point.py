@@ -76,8 +76,6 @@ class Search(PathFollower):
         Active pairs to start with for each output (None for the near neighbours).
     barrier
         The starting barrier, in multiples of the loss per pair.
-    original_rows
-        How many rows there were before merging (for error margins); None: as many as now.
     """
 
     def __init__(
@@ -89,14 +87,11 @@ class Search(PathFollower):
         columns: Floats | None = None,
         active: Sequence[Bools | None] | None = None,
         barrier: float = 10.0,
-        original_rows: int | None = None,
     ) -> None:
         if columns is None:
             columns = np.full(cost.shape, 1.0 / len(cost))
         self.scale = power_of_two(cost)
-        self._begin(
-            _make_blocks(cone, cost * self.scale, columns, active, original_rows or cone.size), threads, barrier
-        )
+        self._begin(_make_blocks(cone, cost * self.scale, columns, active), threads, barrier)
 
     def _begin(self, blocks: list[Block], threads: Pool, barrier: float) -> None:
         pairs = sum(block.pair_count for block in blocks)
@@ -195,9 +190,7 @@ def power_of_two(cost: Floats) -> float:
     return float(np.exp2(-np.floor(np.log2(max(float(np.abs(cost).mean()), 1e-250)))))
 
 
-def _make_blocks(
-    cone: Cone, cost: Floats, columns: Floats, active: Sequence[Bools | None] | None, original_rows: int
-) -> list[Block]:
+def _make_blocks(cone: Cone, cost: Floats, columns: Floats, active: Sequence[Bools | None] | None) -> list[Block]:
     per_block = max(1, _NUMBERS_PER_BLOCK // cone.size)
     blocks = []
     for first in range(0, len(cost), per_block):
@@ -205,5 +198,5 @@ def _make_blocks(
         pairs = None
         if active is not None:
             pairs = np.array([cone.starting_pairs if given is None else given for given in active[part]])
-        blocks.append(Block(cone, cost[part], columns[part].copy(), active=pairs, original_rows=original_rows))
+        blocks.append(Block(cone, cost[part], columns[part].copy(), active=pairs))
     return blocks

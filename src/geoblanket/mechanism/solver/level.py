@@ -13,7 +13,7 @@ from geoblanket.mechanism.solver.linear_program import LinearProgram
 from geoblanket.mechanism.solver.newton import Pool
 from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Price, Pricer, push
 
-__all__ = ["Level", "Prices", "price_outputs"]
+__all__ = ["Level", "Prices"]
 
 _DROP_BELOW_GAP = 0.03
 """With a larger gap the mass of an output does not tell yet whether the optimum uses it."""
@@ -84,10 +84,32 @@ class Level:
         return False
 
     def price_others(self, solved: Iterate, target: float) -> Prices:
-        """Bound what each output that is not kept could still gain."""
-        return price_outputs(
-            self.program, self.kept, solved.duals, target, incumbent=self.incumbent, threads=self.threads
-        )
+        """Bound t for every output not kept; leave off when as many are seen to have t < target as are kept."""
+        program = self.program
+        below, above = np.zeros(len(program.cost)), np.full(len(program.cost), np.inf)
+        others = np.setdiff1d(np.arange(len(program.cost)), self.kept)
+        if not len(others):
+            return Prices(below, above)
+        reduced = program.reduced_cost(others, solved.duals)
+        below[others] = push(program.cone, reduced, program.weight, target)
+        # The worst bounds first: there the outputs that matter are found soon.
+        unsettled = np.flatnonzero(below[others] < target * (1.0 + 1e-6))
+        unsettled = unsettled[np.argsort(below[others][unsettled], kind="stable")]
+
+        pricer = Pricer(program.cone, program.weight)
+
+        def price(position: int) -> Price:
+            return pricer.price(reduced[position], target)
+
+        for first in range(0, len(unsettled), PRICES_AT_ONCE):
+            part = unsettled[first : first + PRICES_AT_ONCE].tolist()
+            for position, priced in zip(part, self.threads.each(price, part), strict=True):
+                output = others[position]
+                below[output], above[output] = max(below[output], priced.below), priced.above
+            self.incumbent.report("pricing")
+            if np.count_nonzero(above < target) >= max(6, len(self.kept)):
+                break
+        return Prices(below, above)
 
     def exchange(self, solved: Iterate, worse: Positions) -> None:
         """Drop outputs without mass, add the first of those that pricing found, and start again, well inside the cone.
@@ -113,7 +135,6 @@ class Level:
             columns=columns,
             active=active,
             barrier=barrier,
-            original_rows=self.program.original_rows,
         )
 
 
@@ -128,44 +149,3 @@ class Prices:
         """Return the outputs seen to have t < target, the worst first."""
         outputs = np.flatnonzero(self.above < target)
         return outputs[np.argsort(self.above[outputs], kind="stable")]
-
-
-def price_outputs(
-    program: LinearProgram,
-    kept: Positions,
-    duals: Floats,
-    target: float,
-    *,
-    incumbent: Incumbent,
-    threads: Pool,
-) -> Prices:
-    """Bound t for every output not kept; leave off when as many are found to have t < target as are kept."""
-    weight = program.weight
-    below, above = np.zeros(len(program.cost)), np.full(len(program.cost), np.inf)
-    others = np.setdiff1d(np.arange(len(program.cost)), kept)
-    if not len(others):
-        return Prices(below, above)
-    reduced = program.reduced_cost(others, duals)
-    below[others] = push(program.cone, reduced, weight, target, original_rows=program.original_rows)
-    # The worst bounds first: there the outputs that matter are found soon.
-    open_others = np.flatnonzero(below[others] < _nearly(target))
-    open_others = open_others[np.argsort(below[others][open_others], kind="stable")]
-
-    pricer = Pricer(program.cone, weight, original_rows=program.original_rows)
-
-    def price(position: int) -> Price:
-        return pricer.price(reduced[position], target)
-
-    for first in range(0, len(open_others), PRICES_AT_ONCE):
-        part = open_others[first : first + PRICES_AT_ONCE].tolist()
-        for position, priced in zip(part, threads.each(price, part), strict=True):
-            output = others[position]
-            below[output], above[output] = max(below[output], priced.below), priced.above
-        incumbent.report("pricing")
-        if np.count_nonzero(above < target) >= max(6, len(kept)):
-            break
-    return Prices(below, above)
-
-
-def _nearly(target: float) -> float:
-    return target * (1.0 + 1e-6)

@@ -36,14 +36,11 @@ class LinearProgram:
         w = prior × loss, shape (outputs, rows).
     prior
         Shape (rows,); not necessarily of sum 1.
-    original_rows
-        How many rows there were before rows at distance 0 were merged: for error margins.
     """
 
     cone: Cone
     cost: Floats
     prior: Floats
-    original_rows: int
 
     @cached_property
     def weight(self) -> Floats:
@@ -60,7 +57,7 @@ class LinearProgram:
         cost = self.cost[outputs]
         gained = np.broadcast_to(np.maximum(duals, 0.0), cost.shape)
         given = np.broadcast_to(np.maximum(-duals, 0.0), cost.shape)
-        return slack_below(cost, gained, given, rows=self.original_rows)
+        return slack_below(cost, gained, given, rows=self.cone.original_rows)
 
     @cached_property
     def chained(self) -> Floats:
@@ -107,7 +104,7 @@ class Clusters:
         prior = np.bincount(self.label, fine.prior, len(centres)).astype(np.float64)
         exponent = fine.chained[np.ix_(centres, centres)].copy()
         np.fill_diagonal(exponent, 0.0)
-        self.program = LinearProgram(Cone(exponent), np.ascontiguousarray(cost.T), prior, fine.original_rows)
+        self.program = LinearProgram(Cone(exponent, fine.cone.original_rows), np.ascontiguousarray(cost.T), prior)
 
     def smooth_weights(self, targets: Positions) -> csr_array:
         """Return weights, shape (targets, centres), rows of sum 1, that carry columns from centres to other rows."""

@@ -178,9 +178,8 @@ class _Run:
 
     def _part(self, cost: Floats, classes: Positions) -> _Part:
         exponent = self.merged.log_bound[np.ix_(classes, classes)]
-        program = LinearProgram(
-            Cone(exponent), np.ascontiguousarray(cost[classes].T), self.merged.prior[classes], self.problem.row_count
-        )
+        cone = Cone(exponent, self.problem.row_count)
+        program = LinearProgram(cone, np.ascontiguousarray(cost[classes].T), self.merged.prior[classes])
         part = _Part(classes, program, Incumbent(math.inf, self._listen))
         begin(program, part.incumbent)
         return part
@@ -218,21 +217,21 @@ class _Run:
 
     def highs(self) -> Outcome:
         """Give every part to HiGHS as it is."""
-        from geoblanket.mechanism.solver.highs import HighsStatus, solve_with_highs
+        from geoblanket.mechanism.solver.highs import solve_with_highs
 
-        statuses = []
+        timed_out = False
         for part in self.parts:
             if part.incumbent.reached(self.gap):
                 continue
             answer = solve_with_highs(part.program, time_limit_s=self.deadline - time.perf_counter())
-            statuses.append(answer.status)
+            timed_out |= answer.timed_out
             part.incumbent.prove(answer.bound)
             if answer.columns is not None:
                 columns = _distributions(answer.columns)
                 part.incumbent.offer(float(np.vdot(part.program.cost, columns)), np.arange(len(columns)), columns)
         if all(part.incumbent.reached(self.gap) for part in self.parts):
             return Outcome.REACHED
-        return Outcome.TIME_LIMIT if HighsStatus.TIME_LIMIT in statuses else Outcome.NO_PROGRESS
+        return Outcome.TIME_LIMIT if timed_out else Outcome.NO_PROGRESS
 
     def probabilities(self) -> Floats:
         """Return the best mechanism so far, shape (rows, outputs)."""

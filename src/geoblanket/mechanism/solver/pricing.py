@@ -47,7 +47,7 @@ class Price:
     above: float
 
 
-def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original_rows: int) -> Floats:
+def push(cone: Cone, reduced: Floats, weight: Floats, target: float) -> Floats:
     """Return proven lower bounds on t for many outputs, sharp only where t ≥ target is easy to see.
 
     Each row in deficit, e_i = (w − λ − target·u)_i < 0, takes multipliers y on pairs (i, j) with rows j that have a
@@ -65,14 +65,11 @@ def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original
         u > 0, shape (rows,).
     target
         The value to prove.
-    original_rows
-        How many rows there were before merging.
     """
     excess = reduced - target * weight
     ranks = min(_MOST_RANKS, cone.size - 1)
-    margin = (
-        (4 * ranks + 2 * cone.size + 2 * original_rows + 512) * 2 * _ROUNDING * (np.abs(reduced) + abs(target) * weight)
-    )
+    roundings = 4 * ranks + 2 * cone.size + 2 * cone.original_rows + 512
+    margin = roundings * 2 * _ROUNDING * (np.abs(reduced) + abs(target) * weight)
     open_outputs = np.flatnonzero((excess < 0).any(axis=1))
     working = excess[open_outputs]
     rows = np.arange(cone.size)
@@ -118,12 +115,12 @@ class Pricer:
 
     Parameters
     ----------
-    cone, weight, original_rows
+    cone, weight
         As for `push`.
     """
 
-    def __init__(self, cone: Cone, weight: Floats, *, original_rows: int) -> None:
-        self.cone, self.weight, self.original_rows = cone, weight, original_rows
+    def __init__(self, cone: Cone, weight: Floats) -> None:
+        self.cone, self.weight = cone, weight
 
     def price(self, reduced: Floats, target: float) -> Price:
         """Bound t until it is proven to be at least `target` or seen to be less.
@@ -170,10 +167,9 @@ class Pricer:
         start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
         cost = reduced[None] * scale
         if band is None:
-            search = _Column(Block(self.cone, cost, start, original_rows=self.original_rows), self.weight)
+            search = _Column(Block(self.cone, cost, start), self.weight)
         else:
-            block = BandBlock(band, cost[:, band.order], start, original_rows=self.original_rows)
-            search = _Column(block, self.weight[band.order])
+            search = _Column(BandBlock(band, cost[:, band.order], start), self.weight[band.order])
         for _ in range(_MOST_ITERATIONS):
             less = search.above < target * scale and search.above - search.below < tolerance * scale
             if search.below >= target * scale or less or search.stalled:

@@ -78,7 +78,7 @@ def begin(program: LinearProgram, incumbent: Incumbent) -> None:
     best = int(program.cost.sum(axis=1).argmin())
     incumbent.offer(float(program.cost[best].sum()), np.array([best]), np.ones((1, program.cone.size)))
     no_multipliers = np.zeros_like(program.cost)
-    slack = slack_below(program.cost, no_multipliers, no_multipliers, rows=program.original_rows)
+    slack = slack_below(program.cost, no_multipliers, no_multipliers, rows=program.cone.original_rows)
     incumbent.prove(sum_below(slack.min(axis=0)))
 
 
