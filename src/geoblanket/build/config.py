@@ -1,4 +1,4 @@
-"""The parameters of a build: one TOML file, flags, or both; each with its unit, and all that is wrong told at once."""
+"""The parameters of a build, from a TOML file, flags or both. All mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LossKind = Literal["travel", "time", "straight", "nearest"]
 _LARGEST_BYTES: Final = 1 << 20
 _DEFAULT_ORDER: Final = 2
 _LENGTHS: Final = ("predictor", "findings", "order")
-"""What tells how long blankets are, one of them at most."""
+"""Where the lengths of blankets come from; at most one of them may be given."""
 
 
 def _about(section: str, text: str, *, example: str | None = None) -> dict[str, str | None]:
-    """Describe a parameter: its table in the file, what it is with its unit, and how to write one without default."""
+    """Describe a parameter: its section in the file, its meaning and unit, and an example if it has no default."""
     return {"section": section, "text": text, "example": example}
 
 
@@ -40,7 +40,7 @@ class BuildConfig:
     Raises
     ------
     ParameterError
-        With all that is wrong at once: numbers out of range, and parameters that contradict each other.
+        Lists every number out of range and every contradiction between parameters.
     """
 
     epsilon: float = field(default=2.0, metadata=_about("privacy", "ε per kilometre: smaller is more private."))
@@ -171,7 +171,7 @@ class BuildConfig:
 
     @property
     def blanket_order(self) -> int:
-        """How long blankets are where neither a predictor nor findings tell."""
+        """The length of blankets where neither a predictor nor findings are given."""
         return min(self.order or _DEFAULT_ORDER, len(self.history_weights))
 
     @property
@@ -266,7 +266,7 @@ def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
     InputError
         If the file cannot be read.
     ParameterError
-        With all that is wrong: unknown tables and keys, wrong types, numbers out of range, contradictions.
+        Lists all unknown tables and keys, wrong types, numbers out of range and contradictions.
     """
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -314,7 +314,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _checked(tables: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the parameters of a file that are in order, and what is wrong with the others."""
+    """Return the valid parameters of a file, and what is wrong with the others."""
     known: dict[str, dict[str, Field[Any]]] = {}
     for parameter in fields(BuildConfig):
         known.setdefault(parameter.metadata["section"], {})[parameter.name] = parameter

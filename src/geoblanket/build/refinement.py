@@ -39,8 +39,8 @@ class Refined:
     loss_before: float
     """The expected loss where each fine row reports as its coarse one."""
     marginal_error: float
-    """By how much the mean over the fine rows of a coarse row differs from it at most, in probability: exact repair
-    moves it by a hair."""
+    """The largest difference, in probability, between a coarse row and the mean of its fine rows: a trace of the exact
+    repair."""
 
 
 def coarse_rows(fine: ZoneRows, coarse: ZoneRows) -> Ints:

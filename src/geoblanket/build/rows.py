@@ -38,7 +38,7 @@ MAX_ROWS = 900
 _MIN_COUNT = 2
 _MOST_ROWS = 5_000
 _PSEUDO_COUNT = 0.1
-"""Steps that each place is taken to have seen besides those that it has."""
+"""Steps added to those seen at each place, so that no row has a prior of 0."""
 _TYPICAL_M = 300.0
 
 
@@ -58,7 +58,7 @@ class RowsReport:
     histories_seen: int
     """How many different ones were seen."""
     rows: int
-    """How many are told apart; every other history uses the row of the nearest one."""
+    """How many histories have a row of their own; any other uses the row of the nearest."""
 
     @property
     def variables(self) -> int:
@@ -92,7 +92,7 @@ class ZoneRows:
     history_weights: tuple[float, ...]
     """What each earlier place counts in distances, Γ values."""
     histories: Indices
-    """The history that each row is called after: places at t, t − 1, ..., −1 for any; shape (S, 1 + Γ)."""
+    """The history that each row stands for: places at t, t − 1, ..., −1 for any; shape (S, 1 + Γ)."""
     prior: Floats
     """How probable each row is, shape (S,)."""
     next_place: Distributions
@@ -133,8 +133,8 @@ def make_rows(
 ) -> ZoneRows:
     """Make the rows of a zone.
 
-    Without any step in the zone every place is as probable as another, and vehicles go to places near by; the report
-    tells.
+    If no training step lies in the zone, all its places are equally probable and vehicles move to nearby places; the
+    report says so.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def _lengths(context: Context, lengths: Lengths | None, largest: int) -> Lengths
 def _prior(present: Indices, seen: Floats) -> Floats:
     """Return the probabilities of rows: as they were seen, and a little for each place, whether seen or not.
 
-    No row has none: the loss of such a row would not count at all, and the search for the optimum would lose its hold.
+    No row gets 0: its loss would not count, and nothing would guide the search there.
     """
     _, place = np.unique(present, return_inverse=True)
     mass = seen + _PSEUDO_COUNT / np.bincount(place)[place]

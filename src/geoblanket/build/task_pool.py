@@ -23,7 +23,7 @@ def run_tasks(
     """Yield the key and result of each task, in any order.
 
     If a worker process dies, what it and its neighbours had not finished is run again; if that happens a second time,
-    each task that is left is run alone, and those whose worker dies again are told in the end.
+    each remaining task is run alone, and those whose worker dies again are reported at the end.
 
     Parameters
     ----------

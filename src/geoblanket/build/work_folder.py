@@ -1,7 +1,7 @@
-"""The folder of a build that is not finished: one file for each zone and regime that is, so that nothing is lost.
+"""The folder of an unfinished build: one file for each finished zone and regime, so that an interruption loses nothing.
 
-Each file is written wholly or not at all, in the strict container of all our files. Whatever is not whole is built
-again; whatever is, is verified again on its way into the bundle.
+Each file is written wholly or not at all, in the strict container of all our files. A damaged one is built again; the
+others are verified again on their way into the bundle.
 """
 
 from __future__ import annotations

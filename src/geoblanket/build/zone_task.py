@@ -45,7 +45,7 @@ class ZoneTask:
     number: int
     regime: str
     context: str
-    """None for reports without history, whatever the build's context is."""
+    """`none` for reports without history, whatever the build's context is."""
     members: Indices
     """The places of the zone, ascending."""
     zone_of: Indices
@@ -67,7 +67,7 @@ class ZoneTask:
 
     @property
     def work(self) -> float:
-        """How long it takes by estimate, in no unit: for the time that is left."""
+        """Estimated effort, without a unit: for the progress and the time that is left."""
         rows = len(self.members) if self.context == "none" else self.config.max_rows
         return math.pow(rows, 1.5) * len(self.members)
 
@@ -167,7 +167,7 @@ def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> Optimise
     problem = make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
     result = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
     if result.outcome is Outcome.INTERRUPTED:
-        # What was found so far is not what was asked for, and must not count as finished.
+        # The result is not within the gap that was asked for, so it must not count as finished.
         raise KeyboardInterrupt
     return result
 

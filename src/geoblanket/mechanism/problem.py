@@ -40,7 +40,7 @@ _MM_PER_KM = 10**6
 class Problem:
     """What a mechanism is asked for: to keep a promise between rows, at the least expected loss.
 
-    The arrays are copied and read-only. All that is wrong with the arguments is told in one `ParameterError`.
+    The arrays are copied and read-only. One `ParameterError` lists all that is wrong with the arguments.
 
     Parameters
     ----------

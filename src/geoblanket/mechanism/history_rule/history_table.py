@@ -18,9 +18,7 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.history_rule.nearest import HALF_TURN_E7, NOWHERE_E7, cosine, squared_distance
 
-__all__ = [
-    "HistoryTable",
-]
+__all__ = ["HistoryTable"]
 
 
 _BLOCK = 1 << 20
@@ -112,7 +110,7 @@ class HistoryTable:
         return self.rows[node]
 
     def row_of_one(self, history: Sequence[int]) -> int:
-        """Return the row of one history, as `row_of` does, in some microseconds.
+        """Return the row of one history, as `row_of` does, within microseconds.
 
         The work is the same for every history: the time does not tell whether the table lists it.
 
