@@ -115,14 +115,14 @@ def _run(
     cluster: str | None,
     progress: Progress,
 ) -> None:
-    left = {name: task for name, task in tasks.items() if not store.has(name)}
+    unfinished = {name: task for name, task in tasks.items() if not store.has(name)}
     total = sum(task.work for task in tasks.values())
-    done = total - sum(task.work for task in left.values())
+    done = total - sum(task.work for task in unfinished.values())
     progress(_PHASE, done, total)
-    if not left:
+    if not unfinished:
         return
-    processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
-    for name, result in run_tasks(build_zone, left, workers=processes, cluster=cluster):
+    processes = count_workers(workers, tasks=len(unfinished), seconds=len(unfinished) * _SECONDS_PER_TASK)
+    for name, result in run_tasks(build_zone, unfinished, workers=processes, cluster=cluster):
         store.add(name, result)
         done += tasks[name].work
         progress(_PHASE, done, total)

@@ -1,4 +1,4 @@
-"""The parameters of a build: one TOML file, flags, or both; each with its unit, and all that is wrong told at once."""
+"""The parameters of a build, from a TOML file, flags or both. All mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LossKind = Literal["travel", "time", "straight", "nearest"]
 _LARGEST_BYTES: Final = 1 << 20
 _DEFAULT_ORDER: Final = 2
 _LENGTHS: Final = ("predictor", "findings", "order")
-"""What tells how long blankets are, one of them at most."""
+"""Where the lengths of blankets come from; at most one of them may be given."""
 
 
 def _about(section: str, text: str, *, example: str | None = None) -> dict[str, str | None]:
-    """Describe a parameter: its table in the file, what it is with its unit, and how to write one without default."""
+    """Describe a parameter: its section in the file, its meaning and unit, and an example if it has no default."""
     return {"section": section, "text": text, "example": example}
 
 
@@ -40,7 +40,7 @@ class BuildConfig:
     Raises
     ------
     ParameterError
-        With all that is wrong at once: numbers out of range, and parameters that contradict each other.
+        Lists every number out of range and every contradiction between parameters.
     """
 
     epsilon: float = field(default=2.0, metadata=_about("privacy", "ε per kilometre: smaller is more private."))
@@ -167,11 +167,11 @@ class BuildConfig:
         context = Context.parsed(self.context)
         if context.kind == "blanket" and self.predictor is None and self.findings is None:
             return self.blanket_order
-        return {"none": 0, "markov": context.order}.get(context.kind, len(self.history_weights))
+        return context.past(len(self.history_weights))
 
     @property
     def blanket_order(self) -> int:
-        """How long blankets are where neither a predictor nor findings tell."""
+        """The length of blankets where neither a predictor nor findings are given."""
         return min(self.order or _DEFAULT_ORDER, len(self.history_weights))
 
     @property
@@ -192,10 +192,10 @@ class BuildConfig:
     def as_dict(self) -> dict[str, dict[str, Any]]:
         """Return all parameters by section, as JSON values; of files the names only."""
         result: dict[str, dict[str, Any]] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            section = result.setdefault(one.metadata["section"], {})
-            section[one.name] = value.name if isinstance(value, Path) else as_json(value)
+        for parameter in fields(self):
+            value = getattr(self, parameter.name)
+            section = result.setdefault(parameter.metadata["section"], {})
+            section[parameter.name] = value.name if isinstance(value, Path) else as_json(value)
         return result
 
     def _problems(self) -> Iterator[str]:
@@ -222,7 +222,7 @@ class BuildConfig:
         except ParameterError as error:
             yield str(error).rstrip(".")
             return
-        needed = {"none": 0, "markov": context.order}.get(context.kind, 1)
+        needed = context.past(1)
         if len(self.history_weights) < needed:
             yield f"the context {self.context} needs {needed} history weight(s), got {len(self.history_weights)}"
         given = [name for name in _LENGTHS if getattr(self, name) is not None]
@@ -266,7 +266,7 @@ def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
     InputError
         If the file cannot be read.
     ParameterError
-        With all that is wrong: unknown tables and keys, wrong types, numbers out of range, contradictions.
+        Lists all unknown tables and keys, wrong types, numbers out of range and contradictions.
     """
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -314,10 +314,10 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _checked(tables: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the parameters of a file that are in order, and what is wrong with the others."""
+    """Return the valid parameters of a file, and what is wrong with the others."""
     known: dict[str, dict[str, Field[Any]]] = {}
-    for one in fields(BuildConfig):
-        known.setdefault(one.metadata["section"], {})[one.name] = one
+    for parameter in fields(BuildConfig):
+        known.setdefault(parameter.metadata["section"], {})[parameter.name] = parameter
     hints = get_type_hints(BuildConfig)
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -329,46 +329,41 @@ def _checked(tables: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], l
             if name not in known[section]:
                 problems.append(_unknown(f"key '{name}' in [{section}]", name, known[section]))
                 continue
+            is_path = hints[name] == Path | None
             try:
-                values[name] = _value(value, hints[name], folder)
+                values[name] = folder / of_type(value, str) if is_path else of_type(value, hints[name])
             except ValueError as error:
                 problems.append(f"{name} in [{section}] {error}")
     return values, problems
 
 
-def _value(value: Any, hint: Any, folder: Path) -> Any:
-    if hint == Path | None:
-        return folder / of_type(value, str)
-    return of_type(value, hint)
-
-
-def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
+def _unknown(label: str, name: str, known: Mapping[str, Any]) -> str:
     near = get_close_matches(name, known, 1, 0.5)
-    return f"unknown {what[:80]}" + (f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(known)})")
+    return f"unknown {label[:80]}" + (f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(known)})")
 
 
 def example_config() -> str:
     """Return a file with every parameter, its default and what it is; those without a default are comments."""
     lines = ["# Parameters of `geoblanket build`. Paths are relative to the folder of this file."]
     section = None
-    for one in fields(BuildConfig):
-        if one.metadata["section"] != section:
-            section = one.metadata["section"]
+    for parameter in fields(BuildConfig):
+        if parameter.metadata["section"] != section:
+            section = parameter.metadata["section"]
             lines += ["", f"[{section}]"]
-        lines += [f"# {one.metadata['text']}", _line(one)]
+        lines += [f"# {parameter.metadata['text']}", _line(parameter)]
     return "\n".join(lines) + "\n"
 
 
-def _line(one: Field[Any]) -> str:
-    default = one.default_factory() if one.default_factory is not MISSING else one.default
+def _line(parameter: Field[Any]) -> str:
+    default = parameter.default if parameter.default_factory is MISSING else parameter.default_factory()
     if default is None:
-        return f"# {one.name} = {one.metadata['example']}"
-    return f"{one.name} = {_toml(default)}"
+        return f"# {parameter.name} = {parameter.metadata['example']}"
+    return f"{parameter.name} = {_toml(default)}"
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f'"{name}" = {_toml(one)}' for name, one in value.items()) + " }"
+        return "{ " + ", ".join(f'"{name}" = {_toml(item)}' for name, item in value.items()) + " }"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):

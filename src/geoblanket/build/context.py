@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import LONGEST_PAST
 
-__all__ = ["DEFAULT_HISTORY_WEIGHTS", "Context", "weights_in_micro"]
+__all__ = ["DEFAULT_HISTORY_WEIGHTS", "Context"]
 
 DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 """What the places at t − 1, t − 2 and t − 3 count in the distance of two histories."""
@@ -19,7 +16,7 @@ DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 
 @dataclass(frozen=True)
 class Context:
-    """What of the past decides; read one from its name with `Context.parsed`."""
+    """What of the past decides; `Context.parsed` reads it from its name."""
 
     kind: Literal["none", "markov", "blanket", "full"]
     """`none`: the present place only; `markov`: a fixed number of earlier places; `blanket`: as many as the Markov
@@ -39,12 +36,9 @@ class Context:
             f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. Got {text[:20]!r} instead."
         )
 
+    def past(self, most: int) -> int:
+        """Return how many earlier places it looks at, of at most so many that there are."""
+        return {"none": 0, "markov": self.order}.get(self.kind, most)
+
     def __str__(self) -> str:
         return f"markov:{self.order}" if self.kind == "markov" else self.kind
-
-
-def weights_in_micro(history_weights: Sequence[float]) -> tuple[int, ...]:
-    """Return weights in millionths, rounded down as a bundle does: histories are then nearer, the promise stronger."""
-    if len(history_weights) > LONGEST_PAST or not all(weight >= 0 for weight in history_weights):
-        raise ParameterError(f"history_weights must be at most {LONGEST_PAST} numbers of 0 or more.")
-    return tuple(NEVER_MM if weight == math.inf else int(weight * 10**6) for weight in history_weights)

@@ -39,9 +39,9 @@ class VehicleLosses:
         """Add up the losses of the same vehicles in several zones or regimes."""
         if not parts:
             return cls(np.empty(0, np.int32), np.empty(0), np.empty(0))
-        vehicle, which = np.unique(np.concatenate([part.vehicle for part in parts]), return_inverse=True)
+        vehicle, whose = np.unique(np.concatenate([part.vehicle for part in parts]), return_inverse=True)
         steps, loss = (
-            np.bincount(which, np.concatenate([getattr(part, name) for part in parts]), len(vehicle)).astype(np.float64)
+            np.bincount(whose, np.concatenate([getattr(part, name) for part in parts]), len(vehicle)).astype(np.float64)
             for name in ("steps", "loss")
         )
         return cls(vehicle.astype(np.int32), steps, loss)
@@ -96,9 +96,9 @@ def step_losses(probabilities: Floats, rows: ZoneRows, steps: Steps, loss: Place
     """
     if not len(steps):
         return np.empty(0)
-    later, which = np.unique(steps.next_place, return_inverse=True)
+    later, position = np.unique(steps.next_place, return_inverse=True)
     expected = probabilities @ loss(later, rows.zone).values.T
-    of_step: Floats = expected[rows.row_of(steps.histories), which]
+    of_step: Floats = expected[rows.row_of(steps.histories), position]
     return of_step
 
 

@@ -70,18 +70,11 @@ class Inputs:
     def tasks(self) -> Iterator[ZoneTask]:
         """Yield a task for each zone and regime, that of reports without history last."""
         total = max(1, int(self.counts.count.sum()))
-        with_past, with_past_held_out = self.counts.depth > 0, self.steps.depth > 0
-        regimes = [
-            (
-                name,
-                hours,
-                (self.counts.regime == number) & with_past,
-                (self.steps.regime == number) & with_past_held_out,
+        for regime, (name, hours) in enumerate([*self.clock.regimes, (self.clock.start, tuple(range(24)))]):
+            chosen, chosen_held_out = (
+                part.depth == 0 if name == self.clock.start else (part.regime == regime) & (part.depth > 0)
+                for part in (self.counts, self.steps)
             )
-            for number, (name, hours) in enumerate(self.clock.regimes)
-        ]
-        regimes.append((self.clock.start, tuple(range(24)), ~with_past, ~with_past_held_out))
-        for name, hours, chosen, chosen_held_out in regimes:
             for number, zone in enumerate(self.zones.ids):
                 members = self.zones.members(number)
                 here = self.zones.zone[self.counts.histories[:, 0]] == number

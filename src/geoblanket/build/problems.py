@@ -35,6 +35,6 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     eta_km
         The largest distance at which rows are constrained, kilometres.
     """
-    return Problem(
-        loss=row_loss(rows, loss), prior=rows.prior, distance_km=rows.distance_km, epsilon=epsilon, eta_km=eta_km
+    return Problem.in_millimetres(
+        loss=row_loss(rows, loss), prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
     )

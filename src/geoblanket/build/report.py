@@ -101,8 +101,9 @@ def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
         ("Reports", "budget, per km", "for places 100 m apart, at most"),
         cost_table(record),
         caption=(
-            "What reports add up to for one who compares two ways that differ by so much all the time: ε·(1 + Σw) "
-            "per report."
+            "What reports add up to, at most, for one who compares two ways that differ by so much all the time. The "
+            "ledger counts the same: ε·(1 + Σw) per report, and more for the first, whose place stands for all earlier "
+            "ones that are not known."
         ),
     )
     page.subheading("What the zone gives away")

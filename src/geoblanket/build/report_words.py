@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
+from geoblanket.build.record import BuildRecord, Measured
 
 __all__ = ["cost_table", "factor_table", "limits", "measured", "promise", "summary", "weighted_places"]
 
@@ -118,15 +118,14 @@ def factor_table(record: BuildRecord) -> list[tuple[str, str]]:
 
 def cost_table(record: BuildRecord) -> list[tuple[str, str, str]]:
     """Return what one and many reports spend: reports, budget per km, the factor for places 100 m apart."""
-    each = max(_per_location(zone) for zone in record.zones)
-    hour = 3600 / record.interval_s
+    hour, in_a_row = 3600 / record.interval_s, record.costs.in_a_row_per_km
     return [
-        (what, f"{each * count:,.4g}", f"{_factor(each * count * 0.1)} times")
-        for what, count in (
-            ("one report", 1.0),
-            ("ten reports", 10.0),
-            (f"an hour, one every {record.interval_s:g} s", hour),
-            ("a day of eight hours", 8 * hour),
+        (what, f"{cost:,.4g}", f"{_factor(cost * 0.1)} times")
+        for what, cost in (
+            ("one report", in_a_row(1)),
+            ("ten reports in a row", in_a_row(10)),
+            (f"an hour, one every {record.interval_s:g} s", in_a_row(hour)),
+            ("a day of eight hours", in_a_row(8 * hour)),
         )
     ]
 
@@ -138,10 +137,6 @@ def measured(found: Measured | None, unit: str = "") -> str:
     of = f" {unit}" if unit else ""
     sure = "one vehicle only" if found.high == math.inf else f"{found.low:.4g} to {found.high:.4g}"
     return f"{found.loss:.4g}{of} ({sure}; {found.steps:,} steps)"
-
-
-def _per_location(zone: ZoneRecord) -> float:
-    return zone.epsilon * (1 + sum(weight for weight in zone.history_weights if weight != math.inf))
 
 
 def _longest_past(record: BuildRecord) -> tuple[float, ...]:

@@ -37,7 +37,7 @@ def of_type(value: Any, hint: Any) -> Any:
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return _one_of(value, arguments)
+        return _any_of(value, arguments)
     if origin in (tuple, dict):
         return _tuple(value, arguments) if origin is tuple else _table(value, arguments[1])
     if is_dataclass(hint) and isinstance(hint, type):
@@ -52,9 +52,9 @@ def as_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): as_json(one) for key, one in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
@@ -69,10 +69,10 @@ def _plain(value: Any, hint: Any) -> Any:
 def _table(value: Any, hint: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
         raise ValueError("must be a table of names and values")
-    return {key: of_type(one, hint) for key, one in value.items()}
+    return {key: of_type(item, hint) for key, item in value.items()}
 
 
-def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
+def _any_of(value: Any, hints: tuple[Any, ...]) -> Any:
     problems = []
     for hint in hints:
         try:
@@ -86,10 +86,10 @@ def _tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError("must be a list")
     if len(hints) == 2 and hints[1] is Ellipsis:
-        return tuple(of_type(one, hints[0]) for one in value)
+        return tuple(of_type(item, hints[0]) for item in value)
     if len(value) != len(hints):
         raise ValueError(f"must have {len(hints)} values")
-    return tuple(of_type(one, hint) for one, hint in zip(value, hints, strict=True))
+    return tuple(of_type(item, hint) for item, hint in zip(value, hints, strict=True))
 
 
 def _listed(values: tuple[Any, ...]) -> str:

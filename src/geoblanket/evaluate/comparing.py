@@ -21,6 +21,7 @@ from geoblanket.evaluate.measures.values import HeldOut, Value
 from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
+from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
@@ -163,7 +164,7 @@ class _Comparison:
         """Return ε of a single report, rounded down to the millionths that mechanisms are made of."""
         if not self.setting.equal_cost:
             return self.setting.epsilon
-        return math.floor(self.setting.epsilon / (1 + sum(rows.history_weights)) * 1e6) / 1e6
+        return math.floor(self.setting.epsilon / times_counted(rows.history_weights) * 1e6) / 1e6
 
     def _made(self, method: Method, rows: ZoneRows, problem: Problem) -> tuple[Made, float]:
         """Let a method make its mechanism; of linear programs over the same rows one is enough."""
@@ -184,13 +185,7 @@ class _Comparison:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""
         if made.mechanism is None or self._context_free is None:
             return made
-        weights = self._context_free.weights[_place_in_zone(rows)]
-        plain = Mechanism.verified(
-            weights,
-            distance_mm=problem.distance_mm,
-            epsilon_micro=problem.epsilon_micro,
-            eta_mm=problem.eta_mm,
-        )
+        plain = Mechanism.from_weights(self._context_free.weights[_place_in_zone(rows)], problem)
         if plain.expected_loss(problem) >= made.mechanism.expected_loss(problem):
             return made
         note = "within its gap, the search found nothing better than the mechanism without context, which is used"

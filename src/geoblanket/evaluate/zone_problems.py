@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket.build.problems import row_loss
+from geoblanket.build.problems import make_problem
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
@@ -59,16 +59,10 @@ class ZoneProblems:
     def problem(self, rows: ZoneRows, *, epsilon: float, eta_km: float) -> Problem:
         """Return the problem of rows with this ε and η."""
         if id(rows) not in self._problems:
-            self._problems[id(rows)] = Problem(
-                loss=row_loss(rows, self.loss),
-                prior=rows.prior,
-                distance_km=rows.distance_km,
-                epsilon=epsilon,
-                eta_km=eta_km,
-            )
+            self._problems[id(rows)] = make_problem(rows, self.loss, epsilon=epsilon, eta_km=eta_km)
         known = self._problems[id(rows)]
-        return Problem(
-            loss=known.loss, prior=known.prior, distance_km=known.distance_km, epsilon=epsilon, eta_km=eta_km
+        return Problem.in_millimetres(
+            loss=known.loss, prior=known.prior, distance_mm=known.distance_mm, epsilon=epsilon, eta_km=eta_km
         )
 
     def _known(self, rows: ZoneRows) -> ZoneRows:

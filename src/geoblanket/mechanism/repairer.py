@@ -196,6 +196,6 @@ def _needed(weights: Ints, problem: Problem) -> list[int]:
             np.maximum(most, needed_by(row), out=most)
     else:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for found in pool.map(needed_by, range(len(weights))):
-                np.maximum(most, found, out=most)
+            for needed in pool.map(needed_by, range(len(weights))):
+                np.maximum(most, needed, out=most)
     return [int(amount) + 1 if amount > 0 else 0 for amount in most.tolist()]

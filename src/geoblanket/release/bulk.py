@@ -48,7 +48,6 @@ RELEASED_SCHEMA: dict[str, pl.DataType] = {
 else is as in the walks and not protected. Speeds are left out: they are measured on the true way."""
 
 _SECONDS_PER_HOUR = 3600.0
-_MICRO = 10**6
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ class _Run:
 
     @property
     def epsilon_per_location(self) -> float:
-        return max(self._costs) / _MICRO
+        return self._costs.largest_per_km
 
     def reports(self) -> Iterator[pl.DataFrame]:
         """Yield the reports of all steps."""
@@ -276,7 +275,7 @@ class _Run:
             vehicles=self._vehicles,
             interval_s=self._clock.interval_s,
             epsilon_per_location=self.epsilon_per_location,
-            epsilon_per_hour=self._costs.other / _MICRO * _SECONDS_PER_HOUR / self._clock.interval_s,
+            epsilon_per_hour=self._costs.in_a_row_per_km(_SECONDS_PER_HOUR / self._clock.interval_s),
             most_reports=self._most,
             epsilon_spent=self.epsilon_per_location * self._most,
         )

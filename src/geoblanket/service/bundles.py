@@ -68,7 +68,7 @@ class MechanismFacts(BaseModel):
     regime: str
     epsilon_per_km: float
     epsilon_effective_per_km: float = Field(description="The largest ε found between two rows.")
-    epsilon_per_location_per_km: float
+    epsilon_per_location_per_km: float = Field(description="What a report by it costs a location at most.")
     eta_km: float | None
     history_weights: list[float | None]
     rows: int

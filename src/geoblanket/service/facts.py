@@ -35,7 +35,7 @@ def bundle_facts(bundle: Bundle, *, name: str, size: int) -> dict[str, Any]:
         "epsilon_per_km": sorted({one.mechanism.epsilon for one in bundle}),
         "eta_km": [_finite(eta) for eta in sorted({one.mechanism.eta_km for one in bundle})],
         "history_weights": [list(map(_weight, past)) for past in sorted({one.history_weights_micro for one in bundle})],
-        "epsilon_per_location_per_km": max(bundle.costs) / 10**6,
+        "epsilon_per_location_per_km": bundle.costs.largest_per_km,
         "zones": sorted({one.zone for one in bundle}),
         "regimes": sorted({one.regime for one in bundle}),
         "places": len(bundle.places_e7),
@@ -49,7 +49,7 @@ def guarantee_facts(bundle: Bundle) -> dict[str, Any]:
     return {
         "sha256": bundle.sha256,
         "words": bundle.guarantee.split("\n"),
-        "mechanisms": [_mechanism(one) for one in bundle],
+        "mechanisms": [_mechanism(one, bundle) for one in bundle],
     }
 
 
@@ -105,14 +105,15 @@ def _places_of_zones(bundle: Bundle) -> dict[str, list[int]]:
     return found
 
 
-def _mechanism(one: BundledMechanism) -> dict[str, Any]:
+def _mechanism(one: BundledMechanism, bundle: Bundle) -> dict[str, Any]:
     mechanism, found = one.mechanism, one.mechanism.certificate
+    has_history = bundle.clock is not None and one.regime != bundle.clock.start
     return {
         "zone": one.zone,
         "regime": one.regime,
         "epsilon_per_km": mechanism.epsilon,
         "epsilon_effective_per_km": found.epsilon_effective,
-        "epsilon_per_location_per_km": one.epsilon_per_location,
+        "epsilon_per_location_per_km": bundle.costs.other / 10**6 if has_history else bundle.costs.largest_per_km,
         "eta_km": _finite(mechanism.eta_km),
         "history_weights": list(map(_weight, one.history_weights_micro)),
         "rows": mechanism.row_count,

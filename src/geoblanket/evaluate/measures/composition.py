@@ -5,9 +5,10 @@ and x' by the distance of their histories, so T reports of a mechanism with hist
 
     ε · Σ_t [ d(x_t, x'_t) + Σ_τ w_τ · d(x_{t−τ}, x'_{t−τ}) ].
 
-A place counts in its own report and, as the past, in the next Γ: ε(1 + Σ w) per kilometre in all. These are worst cases
-over everything an attacker may know; `tracking` measures what one attacker, who knows the mobility of all vehicles,
-gains from the same reports. As for one report, they hold for histories at most η apart, and along chains of them.
+A place counts in its own report and, as the past, in the next Γ: ε(1 + Σ w) per kilometre in all, as `Costs.other`
+has it for a bundle. These are worst cases over everything an attacker may know; `tracking` measures what one attacker,
+who knows the mobility of all vehicles, gains from the same reports. As for one report, they hold for histories at most
+η apart, and along chains of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import times_counted
 
 __all__ = ["Composition", "compose", "trajectory_bound"]
 
@@ -53,12 +55,11 @@ def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -
         T, how many reports.
     """
     _check(epsilon, history_weights, reports)
-    later = sum(history_weights[: reports - 1])
     return Composition(
         reports=reports,
         per_report=epsilon,
-        per_location=epsilon * (1 + later),
-        per_trajectory=reports * epsilon * (1 + sum(history_weights)),
+        per_location=epsilon * times_counted(history_weights[: reports - 1]),
+        per_trajectory=reports * epsilon * times_counted(history_weights),
     )
 
 

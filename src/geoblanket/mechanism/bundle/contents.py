@@ -15,7 +15,7 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.domain import Rows
 from geoblanket.mechanism.bundle.header import MechanismHeader
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -78,12 +78,7 @@ class BundledMechanism:
         if (histories is None) != (output_places is None):
             raise ParameterError("Give both histories and output_places, or neither.")
         used = np.flatnonzero(mechanism.weights.any(axis=0))
-        compact = Mechanism.verified(
-            mechanism.weights[:, used],
-            distance_mm=mechanism.distance_mm,
-            epsilon_micro=mechanism.epsilon_micro,
-            eta_mm=mechanism.eta_mm,
-        )
+        compact = Mechanism.from_weights(mechanism.weights[:, used], mechanism)
         places = _table(histories, columns=1 + len(history_weights))
         rows = range(len(places)) if history_rows is None else history_rows
         of_outputs = _NO_INDICES if output_places is None else whole_numbers(output_places)
@@ -97,7 +92,7 @@ class BundledMechanism:
             mechanism=compact,
             outputs=used.astype(np.int32),
             output_count=mechanism.output_count,
-            history_weights_micro=tuple(_micro(weight) for weight in history_weights),
+            history_weights_micro=tuple(map(weight_in_micro, history_weights)),
             histories=places,
             history_rows=whole_numbers(rows),
             output_places=of_outputs[used] if len(of_outputs) else _NO_INDICES,
@@ -122,12 +117,8 @@ class BundledMechanism:
 
     @property
     def epsilon_per_location(self) -> float:
-        """What reporting all the time costs one location, ε·(1 + Σw) per km: as the present, and as the past of others.
-
-        A past that is known is not protected, and not counted.
-        """
-        counted = sum(weight for weight in self.history_weights_micro if weight != NEVER_MM)
-        return self.mechanism.epsilon * (1 + counted / 10**6)
+        """What a report with history by this mechanism alone costs a location, ε·(1 + Σw) per km; see `Costs`."""
+        return Costs.of([self], "").other / 10**6
 
     def sample(self, row: int) -> int:
         """Draw an output, by its number among all outputs, exactly and with the operating system's randomness."""
@@ -234,7 +225,8 @@ class Bundle:
         )
         lines.append(self._snapping_in_words())
         lines.append(
-            f"Reports add up: each costs a location up to {max(self.costs) / 10**6:.9g} per km, as present and as past."
+            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
+            "past."
         )
         return "\n".join(lines)
 
@@ -311,10 +303,3 @@ def _table(histories: npt.ArrayLike | None, *, columns: int) -> Indices:
     if places.ndim != 2 or places.shape[1] != columns:
         raise ParameterError(f"histories must have {columns} column(s), one more than there are history_weights.")
     return places
-
-
-def _micro(weight: float) -> int:
-    """Return a weight in millionths, rounded down: histories are then nearer, and the promise stronger."""
-    if not weight >= 0:
-        raise ParameterError(f"history_weights must be 0 or more. Got {weight} instead.")
-    return NEVER_MM if weight == np.inf else int(weight * 10**6)

@@ -119,7 +119,7 @@ class Policy:
             problems += [problem for facts in zone_facts(tables, places_e7) for problem in self._of_zone(facts)]
         costs = Costs.of(tables, "" if clock is None else clock.start)
         if max(costs) > self.largest_cost * _MICRO:
-            problems.append(f"a report costs up to {max(costs) / _MICRO:g} per km, more than {self.largest_cost:g}")
+            problems.append(f"a report costs up to {costs.largest_per_km:g} per km, more than {self.largest_cost:g}")
         if problems:
             problems = list(dict.fromkeys(problems))
             more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""

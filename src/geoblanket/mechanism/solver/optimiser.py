@@ -17,8 +17,8 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
+from geoblanket.mechanism.solver.linear_program import LinearProgram
 from geoblanket.mechanism.solver.newton import pool
-from geoblanket.mechanism.solver.rows import Rows
 from geoblanket.mechanism.solver.selection import begin, search
 
 __all__ = ["Event", "Method", "OptimiseResult", "Outcome", "Progress", "optimise"]
@@ -154,7 +154,7 @@ class _Part:
     """One connected part of the rows, which is a problem of its own."""
 
     classes: Positions
-    rows: Rows
+    program: LinearProgram
     incumbent: Incumbent
 
 
@@ -178,11 +178,10 @@ class _Run:
 
     def _part(self, cost: Floats, classes: Positions) -> _Part:
         exponent = self.merged.log_bound[np.ix_(classes, classes)]
-        rows = Rows(
-            Cone(exponent), np.ascontiguousarray(cost[classes].T), self.merged.prior[classes], self.problem.row_count
-        )
-        part = _Part(classes, rows, Incumbent(math.inf, self._listen))
-        begin(rows, part.incumbent)
+        cone = Cone(exponent, self.problem.row_count)
+        program = LinearProgram(cone, np.ascontiguousarray(cost[classes].T), self.merged.prior[classes])
+        part = _Part(classes, program, Incumbent(math.inf, self._listen))
+        begin(program, part.incumbent)
         return part
 
     @property
@@ -202,10 +201,10 @@ class _Run:
         try:
             with pool() as threads:
                 for number, part in enumerate(self.parts):
-                    left = self.deadline - time.perf_counter()
-                    part.incumbent.deadline = time.perf_counter() + left * work[number] / sum(work[number:])
+                    seconds_left = self.deadline - time.perf_counter()
+                    part.incumbent.deadline = time.perf_counter() + seconds_left * work[number] / sum(work[number:])
                     try:
-                        search(part.rows, part.incumbent, gap=_SEARCH_SHARE * self.gap, threads=threads)
+                        search(part.program, part.incumbent, gap=_SEARCH_SHARE * self.gap, threads=threads)
                     except Stopped:
                         timed_out = True
                         if self.asked_to_stop:
@@ -218,21 +217,21 @@ class _Run:
 
     def highs(self) -> Outcome:
         """Give every part to HiGHS as it is."""
-        from geoblanket.mechanism.solver.highs import HighsStatus, solve_with_highs
+        from geoblanket.mechanism.solver.highs import solve_with_highs
 
-        statuses = []
+        timed_out = False
         for part in self.parts:
             if part.incumbent.reached(self.gap):
                 continue
-            answer = solve_with_highs(part.rows, time_limit_s=self.deadline - time.perf_counter())
-            statuses.append(answer.status)
+            answer = solve_with_highs(part.program, time_limit_s=self.deadline - time.perf_counter())
+            timed_out |= answer.timed_out
             part.incumbent.prove(answer.bound)
             if answer.columns is not None:
                 columns = _distributions(answer.columns)
-                part.incumbent.offer(float(np.vdot(part.rows.cost, columns)), np.arange(len(columns)), columns)
+                part.incumbent.offer(float(np.vdot(part.program.cost, columns)), np.arange(len(columns)), columns)
         if all(part.incumbent.reached(self.gap) for part in self.parts):
             return Outcome.REACHED
-        return Outcome.TIME_LIMIT if HighsStatus.TIME_LIMIT in statuses else Outcome.NO_PROGRESS
+        return Outcome.TIME_LIMIT if timed_out else Outcome.NO_PROGRESS
 
     def probabilities(self) -> Floats:
         """Return the best mechanism so far, shape (rows, outputs)."""
