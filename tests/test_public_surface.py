@@ -63,6 +63,7 @@ def test_public_surface_is_locked() -> None:
         "RefusedError",
         "Report",
         "RoadGraph",
+        "Trust",
         "Zones",
         "__version__",
         "build_bundle",

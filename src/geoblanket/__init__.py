@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from geoblanket.build.config import BuildConfig
     from geoblanket.city.model import City, make_city
     from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism, load_bundle, save_bundle
+    from geoblanket.mechanism.bundle.trust import Trust
     from geoblanket.mechanism.mechanism import Mechanism
     from geoblanket.mechanism.problem import Problem
     from geoblanket.mechanism.repairer import repair
@@ -87,6 +88,7 @@ __all__ = [
     "RefusedError",
     "Report",
     "RoadGraph",
+    "Trust",
     "Zones",
     "__version__",
     "build_bundle",
@@ -135,6 +137,7 @@ _HOME = {
     "Problem": "geoblanket.mechanism.problem",
     "Report": "geoblanket.release.device",
     "RoadGraph": "geoblanket.roads.graph",
+    "Trust": "geoblanket.mechanism.bundle.trust",
     "Zones": "geoblanket.roads.zones",
     "build_bundle": "geoblanket.build.building",
     "choose_places": "geoblanket.roads.places",

@@ -80,11 +80,11 @@ def test_the_second_verifier_finds_the_histories(name: str) -> None:
     findings = check(data)
     assert findings.worst > 1.2
     contents = parse(data)
-    for found in findings.violations:
-        table = contents.table(found.zone, found.regime)
-        apart = contents.distances.of_histories_pm(found.history, found.other, table.past_weights)
+    for violation in findings.violations:
+        table = contents.table(violation.zone, violation.regime)
+        apart = contents.distances.of_histories_pm(violation.history, violation.other, table.past_weights)
         assert apart is not None
-        assert math.isclose(apart / 1e15, found.distance_km)
+        assert math.isclose(apart / 1e15, violation.distance_km)
 
 
 @pytest.mark.parametrize("name", hostile.BREACHES)

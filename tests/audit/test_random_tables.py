@@ -100,20 +100,22 @@ def files(draw: st.DrawFn) -> bytes:
     zones = {name: part for name, part in (("a", inside[cut:]), ("b", inside[:cut])) if part}
     forged = [draw(tables(zone, sorted(present), city)) for zone, present in zones.items()]
     made = []
-    for number, one in enumerate(forged):
+    for number, table in enumerate(forged):
         true_mm = true_distances_mm(city, forged, number)
         stated = dict(true_mm)
         how = draw(st.sampled_from(["true", "true", "smaller", "larger", "of listed histories"]))
         if how == "of listed histories":
             contents = parse(packed(city, forged, clock=None))
-            stated.update(listed_distances_mm(one.histories, one.history_rows, one.past_weights, contents.distances))
+            stated.update(
+                listed_distances_mm(table.histories, table.history_rows, table.past_weights, contents.distances)
+            )
         elif stated and how != "true":
             pair = draw(st.sampled_from(sorted(stated)))
             by = draw(st.sampled_from([2, 50, 10**6])) * (1 if how == "larger" else -1)
             stated[pair] = min(max(0, stated[pair] + by), NEVER)
         share = draw(st.sampled_from([0.5, 0.999, 1.0, 1.001, 3.0]))
-        weights = tilted(len(one.weights), true_mm, one.epsilon_micro, share)
-        made.append(replace(one, weights=weights, stated_mm=stated))
+        weights = tilted(len(table.weights), true_mm, table.epsilon_micro, share)
+        made.append(replace(table, weights=weights, stated_mm=stated))
     return packed(city, made, clock=None)
 
 

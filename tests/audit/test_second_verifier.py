@@ -16,12 +16,7 @@ import pytest
 
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
-from geoblanket.city.folder import write_city
-from geoblanket.city.model import make_city
 from geoblanket.mechanism import save_bundle
-from geoblanket.mobility.matching import match_traces
-from geoblanket.roads.importer import import_roads
-from geoblanket.traces.importing import import_traces
 from tests.audit import hostile, second_verifier
 from tests.audit.cities import CITIES
 from tests.audit.second_verifier import (
@@ -50,6 +45,7 @@ from tests.mechanism.bundles import (
     tight,
 )
 from tests.release.worlds import GRAPH, save_certain, save_walks
+from tests.towns import make_town
 
 # ------------------------------------------------------------------------------------------------- what it rests on
 
@@ -289,13 +285,9 @@ def test_builds_of_every_context(options: dict[str, object], epsilon: float, wal
 
 def test_the_bundle_of_a_made_up_city(tmp_path: Path) -> None:
     """From a map and GPS points to a bundle, as in the tour."""
-    write_city(make_city("small"), tmp_path / "city", trips=150, formats=["porto"])
-    graph, _ = import_roads([tmp_path / "city" / "roads.osm.pbf"])
-    graph.save(tmp_path / "town.roads")
-    import_traces([tmp_path / "city" / "porto.csv"], tmp_path / "traces.parquet", format="porto")
-    match_traces(tmp_path / "traces.parquet", tmp_path / "town.roads", tmp_path / "walks.parquet", spacing_m=500.0)
+    town = make_town(tmp_path, trips=150, spacing_m=500.0)
     config = BuildConfig(epsilon=4.0, order=2, max_places=12, max_rows=40, gap=0.05, compare=False, loss="straight")
     out = tmp_path / "town.bundle"
-    build_bundle(tmp_path / "town.roads", tmp_path / "walks.parquet", out, config=config, workers=1)
+    build_bundle(town.roads, town.walks, out, config=config, workers=1)
     findings = check(out.read_bytes(), slack_mm=0)
     assert findings.holds, findings

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,44 +21,21 @@ from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
-from geoblanket.city.folder import write_city
-from geoblanket.city.model import make_city
 from geoblanket.errors import InputError, MismatchError, OutputError
 from geoblanket.mechanism.bundle.storage import load_bundle
-from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.importer import import_roads
 from geoblanket.roads.places import choose_places
 from geoblanket.roads.zones import partition_zones, write_zones
-from geoblanket.traces.importing import import_traces
+from tests.towns import Town, make_town
 
 CONFIG = BuildConfig(epsilon=4.0, order=1, max_places=25, max_rows=50, gap=0.05, compare=True, loss="straight")
 SPACING_M = 300.0
 
 
-@dataclass(frozen=True)
-class Town:
-    folder: Path
-
-    @property
-    def roads(self) -> Path:
-        return self.folder / "town.roads"
-
-    @property
-    def walks(self) -> Path:
-        return self.folder / "walks.parquet"
-
-
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    town = Town(tmp_path_factory.mktemp("town"))
-    write_city(make_city("small"), town.folder / "city", trips=400, formats=["porto"])
-    graph, _ = import_roads([town.folder / "city" / "roads.osm.pbf"])
-    graph.save(town.roads)
-    import_traces([town.folder / "city" / "porto.csv"], town.folder / "traces.parquet", format="porto")
-    match_traces(town.folder / "traces.parquet", town.roads, town.walks, spacing_m=SPACING_M)
-    return town
+    return make_town(tmp_path_factory.mktemp("town"), spacing_m=SPACING_M)
 
 
 @pytest.fixture(scope="module")

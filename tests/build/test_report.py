@@ -21,11 +21,12 @@ from geoblanket.cli.main import app
 from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError, PolicyError
 from geoblanket.evaluate.measures.composition import compose
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mechanism.costs import Costs
 from geoblanket.release import Budget, Device
 from geoblanket.release.bulk import perturb_walks
-from geoblanket.service.facts import bundle_facts, guarantee_facts
+from geoblanket.service.facts import guarantee_facts
 from tests.mechanism.bundles import forge
 from tests.release.worlds import GRAPH, save_walks
 from tests.roads.graphs import grid_graph
@@ -186,7 +187,7 @@ def test_every_output_tells_the_same_cost(built: Path, record: BuildRecord, page
         assert "each costs a location up to 12 per km" in text
 
     # The service: the bundle, and each of its mechanisms.
-    assert bundle_facts(bundle, name="a", size=1)["epsilon_per_location_per_km"] == 12
+    assert BundleFacts.of(bundle, name="a", size=1).epsilon_per_location_per_km == 12
     by_regime = {
         facts["regime"]: facts["epsilon_per_location_per_km"] for facts in guarantee_facts(bundle)["mechanisms"]
     }

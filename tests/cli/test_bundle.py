@@ -61,7 +61,7 @@ def test_show_tells_what_is_in_it(bundle: Path, tmp_path: Path) -> None:
         assert words in result.stdout
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     facts = json.loads(CliRunner().invoke(app, ["show", str(bundle), "--json"]).stdout)
-    assert [one["outputs_used"] for one in facts["mechanisms"]] == [5, 5]
+    assert [mechanism["outputs_used"] for mechanism in facts["mechanisms"]] == [5, 5]
     assert facts["places"] == 5
 
 
@@ -78,10 +78,10 @@ def test_pins_and_signatures(bundle: Path, tmp_path: Path) -> None:
     key = ["verify", str(bundle), "--public-key", str(public)]
     assert isinstance(CliRunner().invoke(app, key).exception, InputError)
     unsigned = CliRunner().invoke(app, [*key, "--allow-unsigned"])
-    assert (unsigned.exit_code, "no right signature" in unsigned.stderr) == (0, True)
+    assert (unsigned.exit_code, "no valid signature" in unsigned.stderr) == (0, True)
     sign_bundle(bundle, private)
     signed = CliRunner().invoke(app, key)
-    assert (signed.exit_code, "The signature is right." in signed.stderr) == (0, True)
+    assert (signed.exit_code, "The signature is valid." in signed.stderr) == (0, True)
     for pin in (["--minimum-version", "4"], ["--domain", "0" * 64]):
         assert isinstance(CliRunner().invoke(app, ["verify", str(bundle), *pin]).exception, GeoblanketError)
 

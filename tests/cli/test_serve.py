@@ -43,7 +43,7 @@ def test_it_serves_and_stops_in_order_whatever_goes_on(town: Path, tmp_path: Pat
         with httpx.Client(base_url=command.url) as client:
             facts = client.get("/v1/bundles").json()["bundles"][0]
             assert client.get(f"/v1/bundles/{facts['sha256']}").content == town.read_bytes()
-            told = client.post("/v1/report", json=here()).json()
+            report = client.post("/v1/report", json=here()).json()
             assert client.post("/v1/report", json=here(lat=91)).status_code == 400
             assert client.post("/v1/report", content=b"x" * 5000).status_code == 413
             assert client.post("/v1/report", json=here(), headers={"Via": "1.1 x"}).status_code == 403
@@ -66,7 +66,7 @@ def test_it_serves_and_stops_in_order_whatever_goes_on(town: Path, tmp_path: Pat
     # What was answered is in the ledger; the last report is there wholly or not at all.
     with Command([town, "--ledger", ledger]) as command, httpx.Client(base_url=command.url) as client:
         again = client.post("/v1/report", json=here()).json()
-        assert (again["place"], again["stored"]) == (told["place"], True)
+        assert (again["place"], again["stored"]) == (report["place"], True)
         later = client.post("/v1/report", content=body, headers={"Content-Type": "application/json"}).json()
         if answer.startswith(b"HTTP/1.1 200"):
             assert later["stored"]
@@ -100,7 +100,7 @@ def test_reports_are_never_on_an_address_that_others_reach(town: Path, tmp_path:
     for host in ("0.0.0.0", "::", "192.0.2.1"):  # noqa: S104 - it must be refused
         result = CliRunner().invoke(app, ["serve", str(town), "--ledger", str(ledger), "--host", host])
         assert isinstance(result.exception, GeoblanketError)
-        assert "address of this machine alone" in str(result.exception)
+        assert "only on a loopback address" in str(result.exception)
 
 
 def test_a_port_that_is_taken_and_a_ledger_that_is_missing(town: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.mechanism.bundles import save_located, save_plain
 from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
 from tests.roads.samples import osm_xml
+from tests.towns import Town
 from tests.traces._files import line, porto_file, porto_row, steady, table_file
 
 GRAPHML = """<?xml version='1.0' encoding='utf-8'?>
@@ -53,32 +54,11 @@ ROME = "\n".join(
 
 
 @dataclass(frozen=True)
-class Seeds:
+class Seeds(Town):
     """One file of each kind, in one folder."""
 
-    folder: Path
     graph: RoadGraph
     places: Places
-
-    @property
-    def roads(self) -> Path:
-        """A road graph."""
-        return self.folder / "town.roads"
-
-    @property
-    def walks(self) -> Path:
-        """Walks on it."""
-        return self.folder / "walks.parquet"
-
-    @property
-    def traces(self) -> Path:
-        """A table of traces."""
-        return self.folder / "traces.parquet"
-
-    @property
-    def findings(self) -> Path:
-        """Findings by hour, speed and region."""
-        return self.folder / "findings.parquet"
 
     def read(self, name: str) -> bytes:
         """Return the content of a file of the folder."""

@@ -39,7 +39,7 @@ def test_no_window_ever_costs_more_than_the_budget(asked: list[tuple[int, int]],
     now = 1_000_000
     for gap, cost in asked:
         now += gap * SECOND
-        recent = sum(one.cost_micro for one in made if one.slot_ms > now - window * SECOND)
+        recent = sum(report.cost_micro for report in made if report.slot_ms > now - window * SECOND)
         if recent + cost > limit:
             with pytest.raises(RefusedError, match="budget"):
                 checked(account, now, cost)
@@ -47,9 +47,11 @@ def test_no_window_ever_costs_more_than_the_budget(asked: list[tuple[int, int]],
         assert checked(account, now, cost) == limit - recent - cost
         made.append(answer(now, cost))
         account.add(made[-1])
-    for one in made:
-        assert sum(o.cost_micro for o in made if one.slot_ms - window * SECOND < o.slot_ms <= one.slot_ms) <= limit
-    assert (account.reports, account.spent_micro) == (len(made), sum(one.cost_micro for one in made))
+    for report in made:
+        assert (
+            sum(o.cost_micro for o in made if report.slot_ms - window * SECOND < o.slot_ms <= report.slot_ms) <= limit
+        )
+    assert (account.reports, account.spent_micro) == (len(made), sum(report.cost_micro for report in made))
     assert all(first.slot_ms < second.slot_ms for first, second in pairwise(account.answers))
 
 
@@ -73,12 +75,12 @@ def test_times_only_go_forward() -> None:
     account = Account(Budget(1.0, 60.0))
     account.add(answer(10_000_000, 1))
     for slot_ms in (10_000_000, 9_999_999, 0):
-        with pytest.raises(RefusedError, match="later time") as caught:
+        with pytest.raises(RefusedError, match="later report") as caught:
             checked(account, slot_ms, 1)
         assert caught.value.reason == "time"
     # A clock that was set forward and back again gets nothing.
     account.add(answer(99_000_000, 1))
-    with pytest.raises(RefusedError, match="later time"):
+    with pytest.raises(RefusedError, match="later report"):
         checked(account, 11_000_000, 0)
 
 

@@ -27,6 +27,7 @@ from geoblanket.errors import (
 )
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle import file as bundle_file
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.release import Budget, Device, Ledger, Report
 from tests.mechanism.bundles import save_plain
 from tests.release.worlds import CLOCK, PLACES, certain, report, save_certain
@@ -53,11 +54,12 @@ def test_each_report_is_that_of_its_history_and_regime(town: Bundle) -> None:
         report("start", 0, 0),
         *(report("day", now, before) for before, now in pairwise(walk)),
     ]
-    assert [one.place for one in reports] == expected
-    assert all(abs(one.lat - PLACES.lat[one.place]) < 1e-7 > abs(one.lon - PLACES.lon[one.place]) for one in reports)
-    assert [one.slot for one in reports] == [int(NINE) // 30 + step for step in range(6)]
+    assert [report.place for report in reports] == expected
+    for reported in reports:
+        assert abs(reported.lat - PLACES.lat[reported.place]) < 1e-7 > abs(reported.lon - PLACES.lon[reported.place])
+    assert [report.slot for report in reports] == [int(NINE) // 30 + step for step in range(6)]
     assert reports[1].time == datetime(2024, 7, 1, 0, 0, 30, tzinfo=UTC)
-    assert not any(one.stored for one in reports)
+    assert not any(report.stored for report in reports)
 
 
 def test_the_regime_changes_with_the_hour_of_the_bundles_time_zone(town: Bundle) -> None:
@@ -109,7 +111,7 @@ def test_a_clock_that_is_set_back_gets_nothing(town: Bundle) -> None:
     device.report(*at(0), NINE)
     device.report(*at(0), NINE + 7200)
     for earlier in (NINE + 30, NINE - 30, NINE + 7170):
-        with pytest.raises(RefusedError, match="later time") as caught:
+        with pytest.raises(RefusedError, match="later report") as caught:
             device.report(*at(0), earlier)
         assert caught.value.reason == "time"
 
@@ -171,8 +173,8 @@ def control_flow(bundle: Bundle, places: list[int]) -> list[Any]:
     try:
         for step, place in enumerate(places):
             try:
-                one = device.report(*at(place), NINE + 30 * step)
-                seen.append((one.slot, one.left_micro, one.stored, sorted(one.as_dict())))
+                report = device.report(*at(place), NINE + 30 * step)
+                seen.append((report.slot, report.left_micro, report.stored, sorted(report.as_dict())))
             except RefusedError as error:
                 seen.append((error.reason, str(error)))
     finally:
@@ -225,8 +227,8 @@ def test_many_threads_spend_no_more_than_the_budget(spread_path: Path, tmp_path:
         def ask(number: int) -> None:
             for step in range(30):
                 try:
-                    one = device.report(*at(number % 24), NINE + 30 * step)
-                    answers.setdefault(one.slot, set()).add(one.place)
+                    report = device.report(*at(number % 24), NINE + 30 * step)
+                    answers.setdefault(report.slot, set()).add(report.place)
                 except RefusedError as error:
                     refused.append(error.reason)
 
@@ -399,11 +401,11 @@ def test_what_does_not_fit_is_refused(town_path: Path, town: Bundle, tmp_path: P
     with pytest.raises(PolicyError, match="has no places"):
         Device.open(save_plain(tmp_path / "b.bundle"), ledger=None, budget=PLENTY)
     with pytest.raises(MismatchError, match="another domain"):
-        Device.open(town_path, ledger=None, budget=PLENTY, domain="0" * 64)
-    with pytest.raises(ParameterError, match="Give these options to it"):
-        Device.open(town, ledger=None, budget=PLENTY, minimum_version=2)
+        Device.open(town_path, ledger=None, budget=PLENTY, trust=Trust(domain="0" * 64))
+    with pytest.raises(ParameterError, match="`trust` is for files"):
+        Device.open(town, ledger=None, budget=PLENTY, trust=Trust(minimum_version=2))
     with pytest.raises(GeoblanketError, match="older than the 2"):
-        Device.open(town_path, ledger=None, budget=PLENTY, minimum_version=2)
+        Device.open(town_path, ledger=None, budget=PLENTY, trust=Trust(minimum_version=2))
     Ledger.create(tmp_path / "a.ledger", budget=Budget(5000.0, 60.0))
     with pytest.raises(MismatchError, match="another budget"):
         Device.open(town, ledger=tmp_path / "a.ledger", budget=Budget(5001.0, 60.0))
@@ -437,11 +439,11 @@ print(refused)
 
 def test_draws_of_a_device_follow_the_weights(spread: Bundle) -> None:
     """A χ² test of the reports of many starts, at one in a million."""
-    one = certain("start", "east", epsilon=2.0)
-    row = int(np.flatnonzero(one.histories[:, 0] == 9)[0])
-    expected = one.mechanism.probabilities[row] * 4_000
+    bundled = certain("start", "east", epsilon=2.0)
+    row = int(np.flatnonzero(bundled.histories[:, 0] == 9)[0])
+    expected = bundled.mechanism.probabilities[row] * 4_000
     device = memory(spread, Budget(1e8, 600.0))
     drawn = Counter(device.report(*at(9), NINE + 60 * step).place for step in range(4_000))
-    counts = np.array([drawn[place] for place in one.output_places.tolist()])
+    counts = np.array([drawn[place] for place in bundled.output_places.tolist()])
     assert counts.sum() == 4_000
     assert ((counts - expected) ** 2 / expected).sum() < 40.5  # 7 degrees of freedom

@@ -34,17 +34,17 @@ def test_each_vehicle_is_reported_as_by_a_device_of_its_own(town: Bundle) -> Non
         some = rng.permutation(50)[: rng.integers(0, 51)] if step % 3 else ALL
         places = rng.integers(0, 24, len(some))
         times = start + 30 * step + rng.uniform(0, 29.9, len(some))
-        found = fleet.report(some, *at(places), times)
+        reports = fleet.report(some, *at(places), times)
         expected = [
             devices[vehicle].report(*at(place), time)
             for vehicle, place, time in zip(some.tolist(), places.tolist(), times.tolist(), strict=True)
         ]
-        assert found.place.tolist() == [one.place for one in expected]
-        assert found.lat.tolist() == [one.lat for one in expected]
-        assert found.lon.tolist() == [one.lon for one in expected]
-        assert found.slot.tolist() == [one.slot for one in expected]
-        assert not found.stored.any()
-        assert not found.refused.any()
+        assert reports.place.tolist() == [report.place for report in expected]
+        assert reports.lat.tolist() == [report.lat for report in expected]
+        assert reports.lon.tolist() == [report.lon for report in expected]
+        assert reports.slot.tolist() == [report.slot for report in expected]
+        assert not reports.stored.any()
+        assert not reports.refused.any()
 
 
 def test_the_same_slot_has_the_same_answer_and_an_older_one_none(spread: Bundle) -> None:
@@ -69,7 +69,7 @@ def test_each_vehicle_has_a_budget_of_its_own(spread: Bundle, tmp_path: Path, du
     fleet = Fleet.open(spread, vehicles=NAMES, ledger=ledger, budget=budget, replay=True)
     fleet.report(ALL[:10], *at(np.full(10, 9)), NINE)
     refused = [fleet.report(ALL, *at(np.full(50, 9)), NINE + 30 * step).refused for step in range(1, 5)]
-    assert [int(one.sum()) for one in refused] == [0, 0, 10, 50]
+    assert [int(some.sum()) for some in refused] == [0, 0, 10, 50]
     assert refused[2][:10].all()
     # The first report leaves the window; what was refused is no history, so that this is a start.
     later = fleet.report(ALL, *at(np.full(50, 9)), NINE + 600)
@@ -131,8 +131,8 @@ def test_no_location_is_refused(spread: Bundle) -> None:
     fleet = Fleet.open(spread, vehicles=NAMES, ledger=None, budget=Budget(8.0, 600.0), replay=True)
     lat, lon = at(np.array([0]))
     for step, refused in enumerate((False, False, True)):
-        found = fleet.report([0, 1, 2], [0.0, float(lon[0]), 41.0], [0.0, float(lat[0]), -8.6], NINE + 30 * step)
-        assert found.refused.tolist() == [refused] * 3
+        reports = fleet.report([0, 1, 2], [0.0, float(lon[0]), 41.0], [0.0, float(lat[0]), -8.6], NINE + 30 * step)
+        assert reports.refused.tolist() == [refused] * 3
 
 
 def test_times_far_from_the_systems_clock_are_refused_and_lock_no_vehicle_out(spread: Bundle) -> None:
@@ -166,10 +166,10 @@ def test_a_forked_process_is_refused(spread: Bundle, counted: bool) -> None:
 
 def test_draws_of_a_fleet_follow_the_weights(spread: Bundle) -> None:
     """A χ² test at one in a million."""
-    one = certain("start", "east", epsilon=2.0)
-    row = int(np.flatnonzero(one.histories[:, 0] == 9)[0])
+    bundled = certain("start", "east", epsilon=2.0)
+    row = int(np.flatnonzero(bundled.histories[:, 0] == 9)[0])
     fleet = Fleet.open(spread, vehicles=[str(number) for number in range(20_000)], ledger=None, replay=True)
     drawn = fleet.report(np.arange(20_000), *at(np.full(20_000, 9)), NINE).place
-    expected = one.mechanism.probabilities[row] * 20_000
-    counts = np.bincount(np.searchsorted(one.output_places, drawn), minlength=len(expected))
+    expected = bundled.mechanism.probabilities[row] * 20_000
+    counts = np.bincount(np.searchsorted(bundled.output_places, drawn), minlength=len(expected))
     assert ((counts - expected) ** 2 / expected).sum() < 40.5

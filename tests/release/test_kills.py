@@ -24,14 +24,14 @@ def outcome(bundle: Path, folder: Path, kills: int, fault: str = "none") -> dict
 
 @pytest.mark.parametrize("kills", [40, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_no_double_answers_and_no_lost_spends(spread_path: Path, tmp_path: Path, kills: int) -> None:
-    found = outcome(spread_path, tmp_path, kills)
-    assert found["answers"] > kills  # most were killed in the middle of their work
-    assert (found["double"], found["lost"], found["unpaid"]) == (0, 0, 0)
-    assert found["stored"] >= found["answers"]
+    result = outcome(spread_path, tmp_path, kills)
+    assert result["answers"] > kills  # most were killed in the middle of their work
+    assert (result["double"], result["lost"], result["unpaid"]) == (0, 0, 0)
+    assert result["stored"] >= result["answers"]
 
 
 @pytest.mark.parametrize("fault", ["early", "forget"])
 def test_planted_faults_are_caught(spread_path: Path, tmp_path: Path, fault: str) -> None:
     """An answer before its transaction, and answers that are not stored: another one follows, or none is found."""
-    found = outcome(spread_path, tmp_path, 25, fault)
-    assert found["double"] + found["lost"] > 0
+    result = outcome(spread_path, tmp_path, 25, fault)
+    assert result["double"] + result["lost"] > 0

@@ -78,7 +78,7 @@ def test_answers_that_leave_the_window_are_forgotten_and_what_they_cost_is_not(p
     ledger.close()
     ledger = Ledger.open(path)
     account = ledger.account("")
-    assert [one.slot_ms for one in account.answers] == [answer(number).slot_ms for number in range(40, 60)]
+    assert [stored.slot_ms for stored in account.answers] == [answer(number).slot_ms for number in range(40, 60)]
     assert (account.reports, account.spent_micro) == (60, 300_000_000)
     assert ledger.account("b").reports == 3
     ledger.close()
@@ -206,7 +206,7 @@ def test_a_ledger_put_back_to_an_earlier_state_is_refused(path: Path, tmp_path: 
     ledger.write([("", answer(9))])
     ledger.close()
     shutil.copy(backup, path)
-    with pytest.raises(LedgerError, match="put back to an earlier state"):
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
 
 
@@ -225,7 +225,7 @@ os._exit(0)
     log = Path(f"{path}-wal")
     content = log.read_bytes()
     log.write_bytes(content[: len(content) // 2])
-    with pytest.raises(LedgerError, match="put back to an earlier state"):
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
 
 
@@ -336,7 +336,7 @@ def test_a_full_disk_releases_nothing(spread_path: Path, tmp_path: Path) -> None
     assert last == "refused"
     released = {int(line.split()[0]) * 30_000: int(line.split()[1]) for line in lines}
     ledger = Ledger.open(path)
-    stored = {one.slot_ms: one.place for one in ledger.account("").answers}
+    stored = {answer.slot_ms: answer.place for answer in ledger.account("").answers}
     ledger.close()
     assert len(released) > 2
     assert released.items() <= stored.items()

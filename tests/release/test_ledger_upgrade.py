@@ -45,8 +45,8 @@ def test_an_old_ledger_keeps_what_was_spent(tmp_path: Path) -> None:
         account = ledger.account("")
         assert ledger.budget == Budget(100.0, 600.0)
         assert (ledger.commits, ledger.spent_micro, ledger.vehicles) == (26, 20_000_046, ("", "b"))
-        assert [one.slot_ms for one in account.answers] == [START + 30_000 * number for number in range(5, 25)]
-        assert [one.request for one in account.answers] == [f"r{number}" for number in range(5, 25)]
+        assert [answer.slot_ms for answer in account.answers] == [START + 30_000 * number for number in range(5, 25)]
+        assert [answer.request for answer in account.answers] == [f"r{number}" for number in range(5, 25)]
         assert account.answers[-1][:5] == (START + 30_000 * 24, 5_000_000, 0, 410_000_024, -86_000_000)
         assert (account.reports, ledger.account("b").spent_micro) == (25, 25)
         assert (ledger.sealed_by, ledger.replay) == ("none", False)
@@ -115,7 +115,7 @@ def test_an_old_ledger_put_back_is_refused(tmp_path: Path) -> None:
     ledger.write([("", ledger.account("").answers[-1]._replace(slot_ms=START + 900_000))])
     ledger.close()
     shutil.copy(OLD / "none.ledger", path)
-    with pytest.raises(LedgerError, match="put back to an earlier state"):
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
 
 

@@ -85,6 +85,6 @@ def test_many_at_once_are_as_one_by_one(places: Indices) -> None:
     pairs = places[rng.integers(0, len(places), (500, 2))].astype(np.int64)
     halfway = pairs.sum(axis=1) // 2
     lat, lon = np.concatenate([np.rint(near).astype(np.int64), halfway, [[0, 17], [-8 * 10**8, 10**9]]]).T
-    one = NearestPlace(places)
-    expected = [one.of(int(a), int(b)) for a, b in zip(lat, lon, strict=True)]
+    finder = NearestPlace(places)
+    expected = [finder.of(int(a), int(b)) for a, b in zip(lat, lon, strict=True)]
     assert PlaceRaster(places).of(lat, lon).tolist() == expected

@@ -21,13 +21,13 @@ def test_a_place_in_no_zone_counts_as_the_nearest_that_is_in_one(tmp_path: Path)
 
 def test_draws_follow_the_weights(tmp_path: Path) -> None:
     """With a small ε a row has many outputs: a χ² test of 40,000 draws, at one in a million."""
-    one = certain("day", "east", epsilon=2.0)
-    save_bundle(tmp_path / "a.bundle", [one], version=1, places_e7=PLACES.coordinates_e7)
+    bundled = certain("day", "east", epsilon=2.0)
+    save_bundle(tmp_path / "a.bundle", [bundled], version=1, places_e7=PLACES.coordinates_e7)
     rule = ReleaseRule(load_bundle(tmp_path / "a.bundle"))
-    row = int(np.flatnonzero((one.histories == (9, 2)).all(axis=1))[0])
+    row = int(np.flatnonzero((bundled.histories == (9, 2)).all(axis=1))[0])
     drawn = rule.draw(np.tile(np.array([[9, 2]], np.int32), (40_000, 1)), "day")
-    expected = one.mechanism.probabilities[row] * 40_000
-    counts = np.bincount(np.searchsorted(one.output_places, drawn), minlength=len(expected))
+    expected = bundled.mechanism.probabilities[row] * 40_000
+    counts = np.bincount(np.searchsorted(bundled.output_places, drawn), minlength=len(expected))
     assert len(expected) == 8
     assert ((counts - expected) ** 2 / expected).sum() < 40.5
 

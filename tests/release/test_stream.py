@@ -66,14 +66,14 @@ BAD = [
 
 
 def test_bad_lines_are_answered_without_an_echo_and_do_not_end_the_stream(spread: Bundle) -> None:
-    found = answered(spread, *(part for line in BAD for part in (line, GOOD)))
-    assert len(found) == 2 * len(BAD)
-    for line, error, good in zip(BAD, found[::2], found[1::2], strict=True):
+    replies = answered(spread, *(part for line in BAD for part in (line, GOOD)))
+    assert len(replies) == 2 * len(BAD)
+    for line, error, good in zip(BAD, replies[::2], replies[1::2], strict=True):
         assert error.keys() == {"error", "message"}, line
         assert error["error"] == "input"
         for part in ("123456", "654321", "1719792", "nan", "NaN", "speed", "rrr"):
             assert part not in json.dumps(error), line
-        assert good["place"] == found[1]["place"]
+        assert good["place"] == replies[1]["place"]
 
 
 def test_a_ledger_that_fails_ends_the_stream_after_an_answer(spread: Bundle, tmp_path: Path) -> None:

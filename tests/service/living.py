@@ -55,11 +55,11 @@ class Live:
 
 def read_all(connection: socket.socket) -> bytes:
     """Return what arrives until the other side hangs up."""
-    found = b""
+    received = b""
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(1 << 16):
-            found += part
-    return found
+            received += part
+    return received
 
 
 @contextlib.contextmanager
@@ -86,9 +86,9 @@ def live_app(app: FastAPI, limits: Limits) -> Iterator[Live]:
     thread.start()
     try:
         assert ready.wait(20)
-        found = Live(listener.getsockname()[1], app, server)
-        with found.client:
-            yield found
+        service = Live(listener.getsockname()[1], app, server)
+        with service.client:
+            yield service
     finally:
         server.should_exit = True
         thread.join(20)
@@ -120,8 +120,8 @@ class Command:
     @property
     def url(self) -> str:
         """Where it listens, once it does."""
-        found = self._wait_for(re.compile(rb"on (http://\S+) "))
-        return found.decode()
+        match = self._wait_for(re.compile(rb"on (http://\S+) "))
+        return match.decode()
 
     def _wait_for(self, pattern: re.Pattern[bytes], seconds: float = 300) -> bytes:
         assert self.process.stderr is not None

@@ -7,30 +7,15 @@ from pathlib import Path
 
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
-from geoblanket.city.folder import write_city
-from geoblanket.city.model import make_city
-from geoblanket.mobility.matching import match_traces
-from geoblanket.roads.importer import import_roads
-from geoblanket.traces.importing import import_traces
+from tests.towns import Town, make_town
 
-SPACING_M = 300.0
 CHOICES = ((2.0, 1.0), (4.0, 1.0), (4.0, 0.0))
 """ε per km and history weight of each bundle."""
 
 
 @dataclass(frozen=True)
-class SmallTown:
-    """Where its files lie."""
-
-    folder: Path
-
-    @property
-    def roads(self) -> Path:
-        return self.folder / "town.roads"
-
-    @property
-    def walks(self) -> Path:
-        return self.folder / "walks.parquet"
+class SmallTown(Town):
+    """With bundles."""
 
     @property
     def bundles(self) -> list[Path]:
@@ -39,12 +24,7 @@ class SmallTown:
 
 def build_town(folder: Path) -> SmallTown:
     """Make the town, in seconds."""
-    town = SmallTown(folder)
-    write_city(make_city("small"), folder / "city", trips=400, formats=["porto"])
-    graph, _ = import_roads([folder / "city" / "roads.osm.pbf"])
-    graph.save(town.roads)
-    import_traces([folder / "city" / "porto.csv"], folder / "traces.parquet", format="porto")
-    match_traces(folder / "traces.parquet", town.roads, town.walks, spacing_m=SPACING_M)
+    town = SmallTown(make_town(folder).folder)
     for (epsilon, weight), path in zip(CHOICES, town.bundles, strict=True):
         config = BuildConfig(
             epsilon=epsilon,

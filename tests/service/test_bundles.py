@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.facts import BundleFacts, ClockFacts, MechanismFacts
 from geoblanket.mechanism.bundle.signing import sign_bundle
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.service.store import BundleStore
 from tests.mechanism.bundle.test_signing import write_keys
 from tests.mechanism.bundles import save_located, save_plain
@@ -34,6 +37,13 @@ def test_the_list_says_what_each_bundle_promises(service: Live, town: Path, plai
     assert first["disclosed"] == "the zone, the regime, and when a report was made"
     assert first["clock"]["time_zone"] == "Asia/Tokyo"
     assert (second["clock"], second["version"], second["signed"]) == (None, 3, False)
+
+
+def test_the_interface_is_described_in_the_words_of_the_facts(service: Live) -> None:
+    schemas = service.client.get("/openapi.json").json()["components"]["schemas"]
+    for facts in (BundleFacts, MechanismFacts, ClockFacts):
+        assert list(schemas[facts.__name__]["properties"]) == [field.name for field in fields(facts)]
+    assert schemas["BundleFacts"]["properties"]["places"]["description"] == "How many places have coordinates."
 
 
 def test_a_download_is_the_file_and_its_hash_the_tag(service: Live, town: Path, tmp_path: Path) -> None:
@@ -65,10 +75,11 @@ def test_the_guarantee_in_words_and_figures(service: Live, town: Path) -> None:
     bundle = load_bundle(town)
     facts = service.client.get(f"/v1/bundles/{sha256(town)}/guarantee").json()
     assert facts["words"] == bundle.guarantee.split("\n")
-    assert [(one["zone"], one["regime"]) for one in facts["mechanisms"]] == [(one.zone, one.regime) for one in bundle]
-    for stated, one in zip(facts["mechanisms"], bundle, strict=True):
-        assert stated["inequalities"] == one.mechanism.certificate.checks
-        assert stated["epsilon_effective_per_km"] <= stated["epsilon_per_km"] == one.mechanism.epsilon
+    assert len(facts["mechanisms"]) == len(bundle)
+    for stated, bundled in zip(facts["mechanisms"], bundle, strict=True):
+        assert (stated["zone"], stated["regime"]) == (bundled.zone, bundled.regime)
+        assert stated["inequalities"] == bundled.mechanism.certificate.checks
+        assert stated["epsilon_effective_per_km"] <= stated["epsilon_per_km"] == bundled.mechanism.epsilon
     words = service.client.get(f"/v1/bundles/{sha256(town)}/guarantee", headers={"Accept": "text/plain"})
     assert words.text == bundle.guarantee + "\n"
     assert words.headers["content-type"].startswith("text/plain")
@@ -77,15 +88,15 @@ def test_the_guarantee_in_words_and_figures(service: Live, town: Path) -> None:
 def test_zones_and_places_as_geojson(service: Live, town: Path) -> None:
     answer = service.client.get(f"/v1/bundles/{sha256(town)}/zones")
     assert answer.headers["content-type"] == "application/geo+json"
-    zones = {one["properties"]["zone"]: one for one in answer.json()["features"]}
+    zones = {zone["properties"]["zone"]: zone for zone in answer.json()["features"]}
     points = [[round(float(lon), 7), round(float(lat), 7)] for lat, lon in zip(PLACES.lat, PLACES.lon, strict=True)]
     for name, members in ZONES.items():
         assert zones[name]["geometry"]["type"] == "MultiPoint"
         np.testing.assert_allclose(zones[name]["geometry"]["coordinates"], [points[place] for place in members])
         assert zones[name]["properties"]["regimes"] == ["day", "night", "start"]
     places = service.client.get(f"/v1/bundles/{sha256(town)}/places").json()["features"]
-    assert [one["id"] for one in places] == list(range(len(PLACES)))
-    np.testing.assert_allclose([one["geometry"]["coordinates"] for one in places], points)
+    assert [place["id"] for place in places] == list(range(len(PLACES)))
+    np.testing.assert_allclose([place["geometry"]["coordinates"] for place in places], points)
     assert places[5]["properties"] == {"place": 5, "zones": []}
     assert places[0]["properties"] == {"place": 0, "zones": ["west"]}
 
@@ -100,7 +111,7 @@ def test_signatures_are_handed_out(tmp_path: Path) -> None:
     path = save_located(tmp_path / "a.bundle")
     signature = sign_bundle(path, private).read_bytes()
     with live(
-        BundleStore([path, save_plain(tmp_path / "b.bundle")], public_key=public, allow_unsigned=True)
+        BundleStore([path, save_plain(tmp_path / "b.bundle")], trust=Trust(public_key=public, allow_unsigned=True))
     ) as service:
         first, second = service.client.get("/v1/bundles").json()["bundles"]
         assert (first["signed"], second["signed"]) == (True, False)

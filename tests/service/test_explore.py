@@ -52,14 +52,14 @@ def site(store: BundleStore, explorer: Explorer) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def explored(explorer: Explorer) -> ExploredBundle:
-    return next(one for one in explorer.bundles.values() if one.epsilon == 4)
+    return next(explored for explored in explorer.bundles.values() if explored.facts.epsilon_per_km == [4])
 
 
 @pytest.fixture(scope="module")
 def view(explored: ExploredBundle) -> ZoneView:
-    found = explored.view(0, REGIME)
-    assert found is not None
-    return found
+    view = explored.view(0, REGIME)
+    assert view is not None
+    return view
 
 
 def _apart_m(explored: ExploredBundle, one: int, other: int) -> float:
@@ -73,8 +73,8 @@ def _question(explored: ExploredBundle, **changes: Any) -> dict[str, Any]:
 
 
 def test_every_place_lies_in_its_own_cell_and_cells_do_not_overlap(explored: ExploredBundle) -> None:
-    found = json.loads(PlaceCells(explored.bundle.places_e7).geojson())["features"]
-    cells = {one["id"]: shapely.Polygon(one["geometry"]["coordinates"][0]) for one in found}
+    features = json.loads(PlaceCells(explored.bundle.places_e7).geojson())["features"]
+    cells = {feature["id"]: shapely.Polygon(feature["geometry"]["coordinates"][0]) for feature in features}
     assert list(cells) == list(range(len(explored.bundle.places_e7)))
     for place, (lat, lon) in enumerate(explored.bundle.places_e7 / 1e7):
         assert cells[place].contains(shapely.Point(lon, lat))
@@ -84,10 +84,11 @@ def test_every_place_lies_in_its_own_cell_and_cells_do_not_overlap(explored: Exp
 
 def test_borders_go_around_the_cells_of_each_zone(explored: ExploredBundle) -> None:
     places = PlaceCells(explored.bundle.places_e7)
-    cells = [shapely.Polygon(one["geometry"]["coordinates"][0]) for one in json.loads(places.geojson())["features"]]
+    features = json.loads(places.geojson())["features"]
+    cells = [shapely.Polygon(feature["geometry"]["coordinates"][0]) for feature in features]
     lines = json.loads(places.borders(explored.zone))["features"][0]["geometry"]["coordinates"]
     drawn = shapely.union_all(shapely.MultiLineString(lines).buffer(1e-5))
-    for zone in range(len(explored.zone_names)):
+    for zone in range(len(explored.facts.zones)):
         inside = shapely.union_all([cells[place].buffer(2e-6) for place in np.flatnonzero(explored.zone == zone)])
         assert drawn.contains(inside.buffer(-2e-6).exterior)
     assert shapely.MultiLineString(lines).length < sum(cell.exterior.length for cell in cells) / 2
@@ -97,8 +98,8 @@ def test_each_road_is_drawn_once(small_town: SmallTown) -> None:
     graph = RoadGraph.load(small_town.roads)
     features = json.loads(roads_geojson(graph))["features"]
     ends = {
-        frozenset([tuple(one["geometry"]["coordinates"][0]), tuple(one["geometry"]["coordinates"][-1])])
-        for one in features
+        frozenset([tuple(feature["geometry"]["coordinates"][0]), tuple(feature["geometry"]["coordinates"][-1])])
+        for feature in features
     }
     points = np.round(np.column_stack([graph.lon, graph.lat]), 5).tolist()
     expected = {
@@ -107,7 +108,7 @@ def test_each_road_is_drawn_once(small_town: SmallTown) -> None:
     }
     assert ends == expected
     assert len(features) == len(graph.one_of_each_road())
-    assert {one["properties"]["rank"] for one in features} <= {0, 1, 2, 3}
+    assert {feature["properties"]["rank"] for feature in features} <= {0, 1, 2, 3}
 
 
 def test_what_is_reported_is_the_row_of_the_bundle(explored: ExploredBundle, view: ZoneView) -> None:
@@ -115,15 +116,15 @@ def test_what_is_reported_is_the_row_of_the_bundle(explored: ExploredBundle, vie
     for place, previous in bundled.histories[:: len(bundled.histories) // 20].tolist():
         listed = (bundled.histories == [place, previous]).all(axis=1)
         weights = bundled.mechanism.weights[bundled.history_rows[listed][0]]
-        found = view.outlook(place, previous)
-        assert found.probability == pytest.approx([int(weight) / 2**62 for weight in weights])
+        outlook = view.outlook(place, previous)
+        assert outlook.probability == pytest.approx([int(weight) / 2**62 for weight in weights])
         errors = [_apart_m(explored, place, output) for output in bundled.output_places.tolist()]
-        assert found.error_m == pytest.approx(sum(p * e for p, e in zip(found.probability, errors, strict=True)))
-        within = sum(p for p, e in zip(found.probability, errors, strict=True) if e <= found.median_error_m + 1e-6)
+        assert outlook.error_m == pytest.approx(sum(p * e for p, e in zip(outlook.probability, errors, strict=True)))
+        within = sum(p for p, e in zip(outlook.probability, errors, strict=True) if e <= outlook.median_error_m + 1e-6)
         assert within >= 0.5
-        below = sum(p for p, e in zip(found.probability, errors, strict=True) if e < found.median_error_m - 1e-6)
+        below = sum(p for p, e in zip(outlook.probability, errors, strict=True) if e < outlook.median_error_m - 1e-6)
         assert below < 0.5
-        assert found.exact == pytest.approx(found.probability[bundled.output_places.tolist().index(place)])
+        assert outlook.exact == pytest.approx(outlook.probability[bundled.output_places.tolist().index(place)])
 
 
 @pytest.mark.parametrize("previous", [None, 6])
@@ -140,18 +141,25 @@ def test_conclusions_follow_bayes_rule_and_keep_the_promise(
             for place in regime.places.tolist()
         ]
         joint = [p * c for p, c in zip(prior, chance, strict=True)]
-        found = regime.conclude(output, previous, prior)
-        assert found.after == pytest.approx([one / sum(joint) for one in joint])
+        conclusion = regime.conclude(output, previous, prior)
+        assert conclusion.after == pytest.approx([one / sum(joint) for one in joint])
         expected = {
-            guess: sum(a * _apart_m(explored, guess, place) for a, place in zip(found.after, found.places, strict=True))
+            guess: sum(
+                a * _apart_m(explored, guess, place)
+                for a, place in zip(conclusion.after, conclusion.places, strict=True)
+            )
             for guess in regime.places.tolist()
         }
-        assert found.guess == min(expected, key=lambda guess: expected[guess])
-        assert found.error_m == pytest.approx(expected[found.guess])
-        total += sum(joint) * found.error_m
-        shift = found.after / found.before
+        assert conclusion.guess == min(expected, key=lambda guess: expected[guess])
+        assert conclusion.error_m == pytest.approx(expected[conclusion.guess])
+        total += sum(joint) * conclusion.error_m
+        shift = conclusion.after / conclusion.before
         for one, other in product(range(len(prior)), repeat=2):
-            bound = explored.epsilon * _apart_m(explored, int(found.places[one]), int(found.places[other])) / 1000
+            bound = (
+                explored.facts.epsilon_per_km[-1]
+                * _apart_m(explored, int(conclusion.places[one]), int(conclusion.places[other]))
+                / 1000
+            )
             assert shift[one] <= shift[other] * np.exp(bound) * (1 + 1e-9)
     assert regime.recipient_error_m(previous, prior) == pytest.approx(total)
 
@@ -186,7 +194,7 @@ def test_a_tracker_sums_over_all_ways(explored: ExploredBundle, explorer: Explor
             * chance(later, third, second, reports[2])
         )
     total = sum(expected.values())
-    assert tracker.belief[zone] == pytest.approx([one / total for one in expected.values()], abs=1e-5)
+    assert tracker.belief[zone] == pytest.approx([probability / total for probability in expected.values()], abs=1e-5)
     assert tracker.belief.sum() == pytest.approx(1)
     tracker.wait()
     assert tracker.belief == pytest.approx(sum(expected[place] / total * moves[place] for place in zone), abs=1e-5)
@@ -199,9 +207,9 @@ def test_a_replay_keeps_to_its_budget(explored: ExploredBundle, explorer: Explor
     traffic, places = explorer.traffic, explorer.places
     assert traffic is not None
     assert places is not None
-    trip = max(explorer.trips.values(), key=lambda one: len(one.times))
-    cost = explored.costs.other / 1e6
-    budget = Budget(explored.costs.start / 1e6 + 4 * cost, 3600)
+    trip = max(explorer.trips.values(), key=lambda trip: len(trip.times))
+    cost = explored.bundle.costs.other / 1e6
+    budget = Budget(explored.bundle.costs.start / 1e6 + 4 * cost, 3600)
     steps = replay(trip, explored, places, traffic, budget=budget)
     assert [step.true for step in steps] == trip.places.tolist()
     released = [step.released is not None for step in steps]
@@ -213,7 +221,7 @@ def test_a_replay_keeps_to_its_budget(explored: ExploredBundle, explorer: Explor
         assert step.error_m == pytest.approx(_apart_m(explored, step.true, step.released))
         assert step.guess_error_m == pytest.approx(_apart_m(explored, step.true, step.guess))
     again = [replay(trip, explored, places, traffic, budget=budget) for _ in range(5)]
-    assert len({tuple(step.released for step in one) for one in again}) > 1
+    assert len({tuple(step.released for step in steps) for steps in again}) > 1
 
 
 def test_reports_help_a_recipient_who_follows(explorer: Explorer) -> None:
@@ -229,8 +237,8 @@ def test_reports_help_a_recipient_who_follows(explorer: Explorer) -> None:
             for trip in list(explorer.trips.values())[:12]
             for step in replay(trip, explored, places, traffic, budget=budget)
         ]
-        errors[explored.epsilon] = np.mean([step.guess_error_m for step in steps])
-        assert errors[explored.epsilon] < np.mean([step.zone_only_error_m for step in steps])
+        errors[explored.facts.epsilon_per_km[-1]] = np.mean([step.guess_error_m for step in steps])
+        assert errors[explored.facts.epsilon_per_km[-1]] < np.mean([step.zone_only_error_m for step in steps])
     assert errors[4.0] < errors[2.0]
 
 
@@ -254,7 +262,7 @@ def test_answers_of_the_service(site: Live, explored: ExploredBundle) -> None:
     assert outlook["unit"] == "km"
     assert outlook["loss"] >= outlook["lower_bound"] > 0
     choices = site.client.post("/explore/choices", json={k: v for k, v in _question(explored).items() if k != "bundle"})
-    assert {one["bundle"] for one in choices.json()["choices"]} == {one["sha256"] for one in overview["bundles"]}
+    assert {row["bundle"] for row in choices.json()["choices"]} == {row["sha256"] for row in overview["bundles"]}
     concluded = site.client.post("/explore/conclusion", json=_question(explored, output=None)).json()
     assert sum(concluded["after"]) == pytest.approx(1)
     assert concluded["output"] in outlook["outputs"]
@@ -367,4 +375,4 @@ def test_walks_are_shown_on_this_machine_alone(small_town: SmallTown) -> None:
     arguments = [str(small_town.bundles[0]), "--roads", str(small_town.roads), "--walks", str(small_town.walks)]
     result = CliRunner().invoke(app, ["serve", *arguments, "--host", "0.0.0.0"])  # noqa: S104 - it must be refused
     assert isinstance(result.exception, ParameterError)
-    assert "this machine alone" in str(result.exception)
+    assert "loopback address" in str(result.exception)

@@ -68,15 +68,15 @@ class Crowd:
         )
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        told = json.loads(await reader.readexactly(size))
+        answer = json.loads(await reader.readexactly(size))
         status = int(head.split(b" ", 2)[1])
         self.statuses[str(status)] += 1
         if status == 503:
             assert b"\r\nretry-after: " in head.lower()
         if status == 200:
-            assert told["slot"] == int(NOW // 30) + slot
-            self.answers[slot].add(told["place"])
-            self.drawn[slot] += not told["stored"]
+            assert answer["slot"] == int(NOW // 30) + slot
+            self.answers[slot].add(answer["place"])
+            self.drawn[slot] += not answer["stored"]
 
 
 def resident_mb(process: int) -> float:
@@ -112,8 +112,8 @@ def overload(town: Path, folder: Path, seconds: float) -> Crowd:
     assert "Traceback" not in written
     with contextlib.closing(Ledger.open(ledger)) as book:
         made = {answer.slot_ms // 30_000 - int(NOW // 30): answer.place for answer in book.account("").answers}
-    for slot, told in crowd.answers.items():
-        assert told == {made[slot]}
+    for slot, places in crowd.answers.items():
+        assert places == {made[slot]}
     return crowd
 
 

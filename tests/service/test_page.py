@@ -148,7 +148,7 @@ def test_it_shows_what_the_mechanism_does(open_page: Open, explorer: Explorer) -
     page = open_page()
     expect(page.locator("#title-a")).to_have_text("ε = 2 per km, w = 1")
     place, previous = _place(_marker(page, "Vehicle")), _place(_marker(page, "Previous place"))
-    explored = next(one for one in explorer.bundles.values() if one.epsilon == 2)
+    explored = next(explored for explored in explorer.bundles.values() if explored.facts.epsilon_per_km == [2])
     view = explored.view(place, "all day")
     assert view is not None
     expected = view.outlook(place, previous)
@@ -225,9 +225,9 @@ def test_a_recipient_concludes_from_a_report(open_page: Open) -> None:
         page.wait_for_timeout(20)
         drawn.add(_place(_marker(page, "Reported")))
     assert len(drawn) > 1
-    told = page.locator("#layer-hint").inner_text()
+    hint = page.locator("#layer-hint").inner_text()
     page.locator("#prior").select_option("equal")
-    expect(page.locator("#layer-hint")).not_to_have_text(told)
+    expect(page.locator("#layer-hint")).not_to_have_text(hint)
 
 
 def test_two_mechanisms_side_by_side(open_page: Open) -> None:

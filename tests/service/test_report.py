@@ -44,11 +44,11 @@ def test_a_report_is_a_place_of_the_bundle(desk_service: Live, store: BundleStor
     answer = desk_service.client.post("/v1/report", json=here())
     assert answer.status_code == 200, answer.text
     assert answer.headers["cache-control"] == "no-store"
-    told = answer.json()
-    lat, lon = store.bundles[0].bundle.places_e7[told["place"]] / 1e7
-    assert (told["lat"], told["lon"]) == pytest.approx((lat, lon), abs=1e-9)
-    assert told["slot"] == NOW // 30
-    assert set(told) == {"place", "lat", "lon", "slot", "time", "left", "stored"}
+    report = answer.json()
+    lat, lon = store.bundles[0].bundle.places_e7[report["place"]] / 1e7
+    assert (report["lat"], report["lon"]) == pytest.approx((lat, lon), abs=1e-9)
+    assert report["slot"] == NOW // 30
+    assert set(report) == {"place", "lat", "lon", "slot", "time", "left", "stored"}
 
 
 def test_the_same_slot_gets_the_same_answer(desk_service: Live) -> None:
@@ -322,7 +322,7 @@ def test_more_requests_than_are_worked_on_at_once_are_shed(store: BundleStore) -
         assert answer.headers["retry-after"] == "1"
         assert service.client.get("/healthz").is_success
         go_on.set()
-        assert [one.result().status_code for one in waiting] == [200, 200]
+        assert [answer.result().status_code for answer in waiting] == [200, 200]
         assert service.client.get("/v1/bundles").is_success
         shed = next(
             line

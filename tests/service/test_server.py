@@ -40,6 +40,6 @@ def test_a_port_that_is_taken() -> None:
 def test_short_answers_are_sent_at_once(service: Live) -> None:
     """Nagle's algorithm would hold the body back until the headers are confirmed, 40 ms later."""
     assert service.client.get("/healthz").is_success
-    (one, *_) = service.server.server_state.connections
-    found = one.transport.get_extra_info("socket")
-    assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    (connection, *_) = service.server.server_state.connections
+    connected = connection.transport.get_extra_info("socket")
+    assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -10,6 +10,7 @@ import pytest
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mechanism import save_bundle
 from geoblanket.mechanism.bundle.signing import sign_bundle
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.service.store import BundleStore
 from tests.mechanism.bundle.test_signing import write_keys
 from tests.mechanism.bundles import PLACES_E7, forge, located, save_located, save_plain, tight
@@ -42,17 +43,17 @@ def test_signatures_and_versions_are_demanded(tmp_path: Path) -> None:
     private, public = write_keys(tmp_path, "ours")
     path = save_located(tmp_path / "a.bundle", version=3)
     with pytest.raises(InputError, match="has no signature"):
-        BundleStore([path], public_key=public)
+        BundleStore([path], trust=Trust(public_key=public))
     sign_bundle(path, private)
-    assert BundleStore([path], public_key=public).bundles[0].bundle.signed
+    assert BundleStore([path], trust=Trust(public_key=public)).bundles[0].bundle.signed
     with pytest.raises(InputError, match="older than the 4"):
-        BundleStore([path], minimum_version=4)
+        BundleStore([path], trust=Trust(minimum_version=4))
 
 
 def test_files_of_the_same_content_are_served_once(tmp_path: Path) -> None:
-    one = save_located(tmp_path / "one.bundle")
-    shutil.copy(one, tmp_path / "two.bundle")
-    assert len(BundleStore([one, tmp_path / "two.bundle"]).bundles) == 1
+    path = save_located(tmp_path / "one.bundle")
+    shutil.copy(path, tmp_path / "two.bundle")
+    assert len(BundleStore([path, tmp_path / "two.bundle"]).bundles) == 1
 
 
 def test_a_file_that_is_replaced_is_verified_again(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_the_key_is_demanded_of_replacements_too(tmp_path: Path) -> None:
     private, public = write_keys(tmp_path, "ours")
     path = save_located(tmp_path / "a.bundle", version=3)
     sign_bundle(path, private)
-    store = BundleStore([path], public_key=public)
+    store = BundleStore([path], trust=Trust(public_key=public))
     save_located(path, version=4)
     assert (store.refresh(), store.refused) == (0, 1)
     sign_bundle(path, private)
@@ -106,8 +107,8 @@ def test_the_key_is_demanded_of_replacements_too(tmp_path: Path) -> None:
 def test_a_file_replaced_while_it_is_served_is_old_or_new_wholly(tmp_path: Path) -> None:
     versions = []
     for number in range(8):
-        one = save_located(tmp_path / f"{number}.bundle", version=number + 1)
-        versions.append(one.read_bytes())
+        path = save_located(tmp_path / f"{number}.bundle", version=number + 1)
+        versions.append(path.read_bytes())
     path = tmp_path / "a.bundle"
     path.write_bytes(versions[0])
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, talk and progress bars on stderr."""
+"""What commands print: results on stdout, messages and progress bars on stderr."""
 
 from __future__ import annotations
 

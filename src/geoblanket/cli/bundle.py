@@ -13,7 +13,6 @@ from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.errors import GeoblanketError
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle.clock import Clock
     from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 
 __all__ = ["show", "verify"]
@@ -30,25 +29,21 @@ def verify(
         Path | None, typer.Option(metavar="FILE", help="Demand a signature (FILE.sig) by this Ed25519 key (PEM).")
     ] = None,
     allow_unsigned: Annotated[
-        bool, typer.Option("--allow-unsigned", help="With a key: only say whether the signature is right.")
+        bool, typer.Option("--allow-unsigned", help="With a key: only say whether the signature is valid.")
     ] = False,
     domain: Annotated[str | None, typer.Option(metavar="SHA256", help="Refuse a bundle of another domain.")] = None,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse an older bundle.")] = 0,
     policy: PolicyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Verify a bundle in exact arithmetic; exit with 0 only if every mechanism keeps its promise, and it is enough."""
+    """Verify a bundle in exact arithmetic; exit with 0 only if all mechanisms keep promises that meet the policy."""
     from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.mechanism.bundle.trust import Trust
 
     least = read_policy(policy)
+    trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, domain=domain, minimum_version=minimum_version)
     try:
-        bundle = load_bundle(
-            file,
-            public_key=public_key,
-            allow_unsigned=allow_unsigned,
-            domain=domain,
-            minimum_version=minimum_version,
-        )
+        bundle = load_bundle(file, trust=trust)
         if bundle.located:
             least.check(bundle, bundle.places_e7, bundle.clock)
     except GeoblanketError as error:
@@ -61,10 +56,10 @@ def verify(
         typer.echo(bundle.guarantee)
     if not bundle.located:
         say("It has no coordinates: no device accepts it.")
-        for one in bundle:
-            _warn(one)
+        for bundled in bundle:
+            _warn(bundled)
     if public_key is not None:
-        say("The signature is right." if bundle.signed else "There is no right signature.")
+        say("The signature is valid." if bundle.signed else "There is no valid signature.")
 
 
 def show(
@@ -95,38 +90,35 @@ def show(
         say(f"Picture written to {picture}.")
 
 
-def _warn(one: BundledMechanism) -> None:
+def _warn(bundled: BundledMechanism) -> None:
     from geoblanket.mechanism.bundle.domain import triangle_breaks
 
-    if one.mechanism.row_count <= _MOST_ROWS and (pairs := triangle_breaks(one.mechanism.distance_mm)):
+    mechanism = bundled.mechanism
+    if mechanism.row_count <= _MOST_ROWS and (pairs := triangle_breaks(mechanism.distance_mm)):
         say(
-            f"Note on the zone '{one.zone}', regime '{one.regime}': {pairs:,} pair(s) of rows are further apart than "
-            "by way of a third row. The promise was verified pair by pair and does not need this."
+            f"Note on the zone '{bundled.zone}', regime '{bundled.regime}': {pairs:,} pair(s) of rows are further "
+            "apart than by way of a third row. The promise was verified pair by pair and does not need this."
         )
 
 
+_PRINTED = ("version", "bytes", "sha256", "signed", "domain", "disclosed", "snapping_radius_m", "places", "clock")
+_NOT_PRINTED = ("epsilon_per_location_per_km", "inequalities")
+
+
 def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
+    """Return the facts of a bundle that these commands print, as JSON values."""
+    from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
+
+    facts = asdict(BundleFacts.of(bundle, name=file.name, size=file.stat().st_size))
+    radius = facts["snapping_radius_m"]
+    mechanisms = [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle]
     return {
-        "version": bundle.version,
-        "bytes": file.stat().st_size,
-        "sha256": bundle.sha256,
-        "signed": bundle.signed,
-        "domain": bundle.domain,
-        "disclosed": bundle.disclosed,
-        "snapping_radius_m": None if bundle.snapping_radius_m is None else round(bundle.snapping_radius_m, 1),
-        "places": len(bundle.places_e7),
+        **{name: facts[name] for name in _PRINTED},
+        "snapping_radius_m": None if radius is None else round(radius, 1),
         "zones": [asdict(zone) for zone in bundle.zone_facts],
-        "clock": None if bundle.clock is None else _clock_facts(bundle.clock),
-        "mechanisms": [_mechanism_facts(one) for one in bundle],
-    }
-
-
-def _clock_facts(clock: Clock) -> dict[str, Any]:
-    return {
-        "interval_s": clock.interval_s,
-        "time_zone": clock.time_zone,
-        "regimes": {name: list(hours) for name, hours in clock.regimes},
-        "start": clock.start,
+        "mechanisms": [
+            {name: value for name, value in mechanism.items() if name not in _NOT_PRINTED} for mechanism in mechanisms
+        ],
     }
 
 
@@ -142,27 +134,6 @@ def _clock_rows(clock: dict[str, Any] | None) -> list[tuple[str, str]]:
         *hours,
         ("regime without history", escape(clock["start"])),
     ]
-
-
-def _mechanism_facts(one: BundledMechanism) -> dict[str, Any]:
-    from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
-
-    mechanism, found = one.mechanism, one.mechanism.certificate
-    return {
-        "zone": one.zone,
-        "regime": one.regime,
-        "rows": mechanism.row_count,
-        "outputs": one.output_count,
-        "outputs_used": len(one.outputs),
-        "epsilon_per_km": mechanism.epsilon,
-        "epsilon_effective_per_km": found.epsilon_effective,
-        "eta_km": None if mechanism.eta_mm == INFINITE_ETA_MM else mechanism.eta_km,
-        # None stands for infinity: JSON has none.
-        "history_weights": [None if weight == NEVER_MM else weight / 10**6 for weight in one.history_weights_micro],
-        "pairs": found.pairs,
-        "pairs_beyond_eta": found.pairs_beyond,
-        "parts": found.components,
-    }
 
 
 def _print_facts(facts: dict[str, Any], file: Path) -> None:
@@ -188,15 +159,15 @@ def _print_facts(facts: dict[str, Any], file: Path) -> None:
         "Mechanisms, each verified exactly",
         [
             (
-                escape(one["zone"]),
-                escape(one["regime"]),
-                f"{one['rows']:,}",
-                f"{one['outputs_used']:,} of {one['outputs']:,}",
-                f"{one['epsilon_per_km']:g}",
-                "∞" if one["eta_km"] is None else f"{one['eta_km']:g}",
-                ", ".join("∞" if weight is None else f"{weight:g}" for weight in one["history_weights"]) or "–",
+                escape(mechanism["zone"]),
+                escape(mechanism["regime"]),
+                f"{mechanism['rows']:,}",
+                f"{mechanism['outputs_used']:,} of {mechanism['outputs']:,}",
+                f"{mechanism['epsilon_per_km']:g}",
+                "∞" if mechanism["eta_km"] is None else f"{mechanism['eta_km']:g}",
+                ", ".join("∞" if weight is None else f"{weight:g}" for weight in mechanism["history_weights"]) or "–",
             )
-            for one in facts["mechanisms"]
+            for mechanism in facts["mechanisms"]
         ],
         header=("zone", "regime", "rows", "outputs used", "ε /km", "η km", "w"),
     )

@@ -44,7 +44,7 @@ def create(
     key: KeyOption = None,
     counter: CounterOption = None,
 ) -> None:
-    """Make a ledger, of which nothing is spent. Once for each device."""
+    """Make a ledger, with nothing spent. Once per device."""
     from geoblanket.release.budget import Budget
     from geoblanket.release.ledger import Ledger
 
@@ -68,13 +68,13 @@ def show(file: FileArgument, *, key: KeyOption = None, counter: CounterOption = 
 
 @app.command()
 def verify(file: FileArgument, *, key: KeyOption = None, counter: CounterOption = None) -> None:
-    """Check that nothing in a ledger was changed, lost or put back; exit with 1 otherwise."""
+    """Check that a ledger was not changed, truncated or rolled back; exit with 1 otherwise."""
     from geoblanket.release.ledger import Ledger
 
     ledger = Ledger.open(file, device_key=device_key(key), counter=counter)
     ledger.check_storage()
     ledger.close()
-    say(f"Ledger {file} is whole: {ledger.commits - 1:,} transaction(s), each sealed, none put back.")
+    say(f"Ledger {file} is whole: {ledger.commits - 1:,} transaction(s), each sealed, none rolled back.")
 
 
 _SEALED_BY = {

@@ -13,8 +13,8 @@ from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.release.bulk import PerturbSummary
+    from geoblanket.release.device import Device
 
 __all__ = ["perturb"]
 
@@ -67,15 +67,19 @@ def perturb(
     if (walks is not None) + (traces is not None) + stream != 1:
         raise ParameterError("Give either --walks or --traces or --stream.")
     if stream:
-        _stream(
+        from geoblanket.release.budget import Budget
+        from geoblanket.release.device import Device
+
+        with Device.open(
             file,
-            ledger,
-            None if budget is None else (budget, window),
-            key,
-            counter,
+            ledger=ledger,
+            budget=None if budget is None or ledger is not None else Budget(budget, window),
+            device_key=device_key(key),
+            counter=counter,
             policy=read_policy(policy),
             replay=replay,
-        )
+        ) as device:
+            _answer_lines(device)
         return
     if roads is None or out is None:
         raise ParameterError("Walks and traces need --roads and --out.")
@@ -110,34 +114,19 @@ def perturb(
         f"as present and as past, and an hour of them, one every {summary.interval_s:g} s, adds up to "
         f"{summary.epsilon_per_hour:,g} per km. "
         f"The vehicle with the most reports ({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. "
-        "To perturb the same data again spends it again."
+        "Perturbing the same data again spends it again."
     )
 
 
-def _stream(
-    file: Path,
-    ledger: Path | None,
-    budget: tuple[float, float] | None,
-    key: Path | None,
-    counter: Path | None,
-    *,
-    policy: Policy,
-    replay: bool,
-) -> None:
+def _answer_lines(device: Device) -> None:
     import json
     import sys
 
-    from geoblanket.release.budget import Budget
-    from geoblanket.release.device import Device
     from geoblanket.release.stream import answers
 
-    given = None if budget is None or ledger is not None else Budget(*budget)
-    with Device.open(
-        file, ledger=ledger, budget=given, device_key=device_key(key), counter=counter, policy=policy, replay=replay
-    ) as device:
-        for answer in answers(device, sys.stdin.buffer):
-            typer.echo(json.dumps(answer))
-            sys.stdout.flush()
+    for answer in answers(device, sys.stdin.buffer):
+        typer.echo(json.dumps(answer))
+        sys.stdout.flush()
 
 
 def _print_summary(summary: PerturbSummary) -> None:

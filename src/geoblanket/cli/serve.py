@@ -52,8 +52,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Walks that the bundles were built from: the page replays some that were held out. They are true ways "
-            "of vehicles, so only on an address that no other machine can reach.",
+            help="Walks that the bundles were built from: the page replays some that were held out. They are true "
+            "paths of vehicles, so only on an address that no other machine can reach.",
             show_default="no replays",
         ),
     ] = None,
@@ -78,6 +78,7 @@ def serve(
     Ctrl-C or SIGTERM stops the service in order.
     """
     from geoblanket.errors import ParameterError
+    from geoblanket.mechanism.bundle.trust import Trust
     from geoblanket.service.app import create_app
     from geoblanket.service.explorer import Explorer
     from geoblanket.service.limits import LOOPBACK_NAMES, Limits
@@ -87,21 +88,18 @@ def serve(
     from geoblanket.service.store import BundleStore
 
     local = is_loopback(host)
-    if ledger is not None and not local:
-        raise ParameterError(
-            "Reports hold true locations, and are taken on an address of this machine alone, such as 127.0.0.1. "
-            "Leave out --ledger, or --host."
-        )
-    if walks is not None and not local:
-        raise ParameterError(
-            "Walks are true ways of vehicles, and are shown on an address of this machine alone, such as 127.0.0.1. "
-            "Leave out --walks, or --host."
-        )
+    for option, path, what in (
+        ("--ledger", ledger, "Reports contain true locations, and are accepted"),
+        ("--walks", walks, "Walks are true paths of vehicles, and are shown"),
+    ):
+        if path is not None and not local:
+            raise ParameterError(
+                f"{what} only on a loopback address, such as 127.0.0.1. Leave out {option}, or --host."
+            )
     names = frozenset(name.lower() for name in allow_host or ())
     least = read_policy(policy)
-    store = BundleStore(
-        files, public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version, policy=least
-    )
+    trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
+    store = BundleStore(files, trust=trust, policy=least)
     explorer = Explorer(store, roads=roads, walks=walks)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")

@@ -9,6 +9,7 @@ from geoblanket._lazy import on_first_use
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.signing import check_signature, sign_bundle
     from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism, load_bundle, save_bundle
+    from geoblanket.mechanism.bundle.trust import Trust
     from geoblanket.mechanism.mechanism import Mechanism
     from geoblanket.mechanism.problem import Problem
     from geoblanket.mechanism.repairer import Repaired, repair
@@ -26,6 +27,7 @@ __all__ = [
     "Outcome",
     "Problem",
     "Repaired",
+    "Trust",
     "check_signature",
     "load_bundle",
     "optimise",
@@ -46,6 +48,7 @@ _HOME = {
     "Outcome": "geoblanket.mechanism.solver.optimiser",
     "Problem": "geoblanket.mechanism.problem",
     "Repaired": "geoblanket.mechanism.repairer",
+    "Trust": "geoblanket.mechanism.bundle.trust",
     "check_signature": "geoblanket.mechanism.bundle.signing",
     "load_bundle": "geoblanket.mechanism.bundle.storage",
     "optimise": "geoblanket.mechanism.solver.optimiser",

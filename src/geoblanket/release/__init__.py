@@ -1,4 +1,4 @@
-"""Releasing locations by a bundle: a device with a durable budget, fleets, and traces perturbed in bulk."""
+"""Releasing locations with a bundle: a device with a durable budget, fleets, and traces in bulk."""
 
 from __future__ import annotations
 

@@ -17,9 +17,13 @@ from geoblanket.release.elapsed import ClockState
 __all__ = ["FORMAT", "LEDGER_TABLE", "LedgerRow", "connected", "created", "format_of", "insert_row", "ledger_errors"]
 
 FORMAT: Final = 2
-"""Files of format 1 are made into it when they are opened."""
+"""Files of format 1 are upgraded when they are opened."""
 _APPLICATION: Final = 0x47424C31
-_WHOLE: Final = {"application_id": {_APPLICATION}, "user_version": {1, FORMAT}, "quick_check": {"ok"}}
+_WHOLE: Final[dict[str, set[object]]] = {
+    "application_id": {_APPLICATION},
+    "user_version": {1, FORMAT},
+    "quick_check": {"ok"},
+}
 _WAIT_S: Final = 1.0
 LEDGER_TABLE: Final = """
 CREATE TABLE ledger (
@@ -48,7 +52,7 @@ _open: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
 
 class LedgerRow(NamedTuple):
-    """What a ledger says of itself, but for the seal of it."""
+    """What a ledger says about itself, without the seal."""
 
     id: bytes
     epsilon: float
@@ -56,7 +60,7 @@ class LedgerRow(NamedTuple):
     sealed_by: str
     key_check: bytes
     machine: bytes
-    """Stands for the machine's id; empty where the ledger does not keep to one."""
+    """A digest of the machine's id; empty if the ledger is not bound to a machine."""
     replay: int
     """1 if it counts replays, in the caller's time only."""
     commits: int
@@ -81,7 +85,7 @@ class _Connection(sqlite3.Connection):
 
 @contextmanager
 def ledger_errors(path: Path) -> Iterator[None]:
-    """Raise what goes wrong with the file as a LedgerError. SQLite's messages hold no values."""
+    """Turn errors of the file into LedgerErrors. SQLite's messages contain no values."""
     try:
         yield
     except sqlite3.Error as error:
@@ -104,14 +108,10 @@ def created(path: Path) -> sqlite3.Connection:
 
 
 def connected(path: Path) -> sqlite3.Connection:
-    """Return a connection to a file that holds a whole database of ours, for this process alone."""
+    """Return an exclusive connection to an undamaged ledger file."""
     connection = _connection(path)
     try:
-        for pragma, wanted in (
-            ("application_id", {_APPLICATION}),
-            ("user_version", {1, FORMAT}),
-            ("quick_check", {"ok"}),
-        ):
+        for pragma, wanted in _WHOLE.items():
             if connection.execute(f"PRAGMA {pragma}").fetchone()[0] not in wanted:
                 raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
     except BaseException:
@@ -159,7 +159,7 @@ def _connection(path: Path) -> sqlite3.Connection:
 
 
 def _leave_to_parent() -> None:
-    """In a forked process: never close the parent's connections, which would finish its log under its hands."""
+    """In a forked process: never close the parent's connections, which would checkpoint its log while it is in use."""
     for connection in _open:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 

@@ -1,7 +1,7 @@
-"""A ledger of format 1 made into one of this format, in one transaction.
+"""Upgrades a ledger of format 1 to this format, in one transaction.
 
-Format 1 counted in the caller's time only, and knew neither the time that has passed nor the device's key. When its
-answers were really made is not known: they count as made now. It stays sealed by what it was sealed by.
+Format 1 counted the caller's time only, and knew neither real elapsed time nor the device's key. As it does not say
+when its answers were really made, they count as made now. The key that seals it stays the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["upgrade_ledger"]
 
 
 def upgrade_ledger(connection: sqlite3.Connection, sealed_by: SealingKey) -> bool:
-    """Make a file of format 1 into one of this format; return whether its seals were right, without which it stays."""
+    """Upgrade a file of format 1, unless a seal is wrong; return whether it was upgraded."""
     key = sealed_by.key
     rows = connection.execute(
         "SELECT id, epsilon, window_s, commits, vehicles, spent_micro, seal FROM ledger"
@@ -57,7 +57,7 @@ def upgrade_ledger(connection: sqlite3.Connection, sealed_by: SealingKey) -> boo
 def _resealed_accounts(
     connection: sqlite3.Connection, key: bytes, identity: bytes
 ) -> list[tuple[bytes, bytes, str]] | None:
-    """Return the new head and seal of each vehicle's account; None if an old one is not right."""
+    """Return the new head and seal of each vehicle's account; None if an old one is wrong."""
     answers: dict[str, list[tuple[Any, ...]]] = {
         vehicle: [row[1:] for row in rows]
         for vehicle, rows in groupby(
@@ -72,13 +72,13 @@ def _resealed_accounts(
     accounts = connection.execute(
         "SELECT vehicle, reports, spent_micro, last_slot_ms, before, head, seal FROM accounts"
     ).fetchall()
-    for *row, found in accounts:
+    for *row, stored_seal in accounts:
         vehicle, *numbers, before, head = row
         old, new = Chain(before), Chain(before)
         for answer in answers.pop(vehicle, []):
             old.add(seal(key, old.head, identity, vehicle, *answer))
             new.add(seal(key, new.head, identity, vehicle, *answer, 0))
-        if not is_sealed(found, key, identity, *row) or old.head != head:
+        if not is_sealed(stored_seal, key, identity, *row) or old.head != head:
             return None
         sealed = seal(key, identity, vehicle, *numbers, before, new.head)
         result.append((new.head, sealed, vehicle))

@@ -12,7 +12,7 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
@@ -37,7 +37,7 @@ def open_ledger(
     counter: str | Path | None,
     replay: bool,
 ) -> MemoryLedger | None:
-    """Open the ledger of a file, whose budget must be the one given if one is; else make one in memory, if one is."""
+    """Open a ledger file, which must have the given budget, if any; without a file, keep the given budget in memory."""
     if path is None:
         return None if budget is None else MemoryLedger(budget, replay=replay)
     ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay)
@@ -64,65 +64,43 @@ def open_tables(
     bundle: str | Path | Bundle,
     ledger: MemoryLedger | None,
     *,
-    public_key: str | Path | None,
-    allow_unsigned: bool,
-    domain: str | None,
-    minimum_version: int,
+    trust: Trust,
     policy: Policy,
 ) -> ReleaseTables:
     """Return the tables of a bundle that promises what the policy asks for.
 
-    They were verified before, as the ledger remembers, or are now, which it will remember.
+    Verify the file, unless the ledger remembers that it was verified; the ledger then remembers it.
     """
-    tables = _verified_tables(bundle, ledger, public_key, domain, minimum_version, allow_unsigned=allow_unsigned)
+    if isinstance(bundle, Bundle):
+        if trust != ANY_FILE:
+            raise ParameterError("`trust` is for files. A loaded bundle was checked by `load_bundle`: give it there.")
+        tables = ReleaseTables.of(bundle)
+    elif ledger is None:
+        tables = ReleaseTables.read(bundle, trust=trust)
+    else:
+        tables = ReleaseTables.read(bundle, is_known=ledger.is_verified, trust=trust)
+        ledger.remember_verified(tables.sha256)
     policy.check(tables.tables, tables.places_e7, tables.clock)
     return tables
 
 
-def _verified_tables(
-    bundle: str | Path | Bundle,
-    ledger: MemoryLedger | None,
-    public_key: str | Path | None,
-    domain: str | None,
-    minimum_version: int,
-    *,
-    allow_unsigned: bool,
-) -> ReleaseTables:
-    if isinstance(bundle, Bundle):
-        if public_key is not None or domain is not None or minimum_version:
-            raise ParameterError("A bundle that was loaded is checked by `load_bundle`. Give these options to it.")
-        return ReleaseTables.of(bundle)
-    tables = ReleaseTables.read(
-        bundle,
-        is_known=lambda sha256: ledger is not None and ledger.is_verified(sha256),
-        public_key=public_key,
-        allow_unsigned=allow_unsigned,
-        domain=domain,
-        minimum_version=minimum_version,
-    )
-    if ledger is not None:
-        ledger.remember_verified(tables.sha256)
-    return tables
-
-
 def checked_tolerance(clock_tolerance_s: float) -> None:
-    """Raise ParameterError unless it is zero or more seconds, and an end."""
+    """Raise ParameterError unless it is a finite number of seconds, 0 or more."""
     if not 0 <= clock_tolerance_s < math.inf:
         raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
-    """Return the clock of a bundle; raise unless it has one, and some report fits the budget."""
-    if tables.clock is None:
-        raise MismatchError("The bundle has no clock, and does not say which regime is used when. Build it again.")
+    """Return the clock of a bundle; raise unless it has one and the budget allows any report."""
+    clock = tables.needed_clock()
     if budget is None:
-        return tables.clock
-    if tables.clock.interval_ms > budget.window_ms:
+        return clock
+    if clock.interval_ms > budget.window_ms:
         raise ParameterError("The window of the budget is shorter than the interval between reports.")
-    costs = Costs.of(tables.tables, tables.clock.start)
+    costs = tables.costs
     if max(costs) > budget.micro:
         raise ParameterError(
             f"One report costs up to {costs.largest_per_km:g} per km, and the whole budget is {budget.epsilon:g} per "
             "km. Choose a larger budget, or a bundle of a smaller ε."
         )
-    return tables.clock
+    return clock

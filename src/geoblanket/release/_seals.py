@@ -1,4 +1,4 @@
-"""Seals of a ledger: what only who has the key can compute, chained from answer to answer."""
+"""Seals of a ledger: message authentication codes by the device's key, chained from answer to answer."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Chain:
         return link
 
     def forget(self, count: int) -> None:
-        """Forget so many of the oldest answers."""
+        """Forget this many of the oldest answers."""
         for _ in range(count):
             self.before = self._links.popleft()
 
 
 def seal(key: bytes, *values: Any) -> bytes:
-    """Return what only who has the key can compute of some values (numbers, texts, bytes)."""
+    """Return the authentication code (HMAC-SHA-256) of some values: numbers, texts, bytes."""
     return hmac.digest(key, repr(values).encode(), "sha256")
 
 
-def is_sealed(found: bytes, key: bytes, *values: Any) -> bool:
+def is_sealed(stored_seal: bytes, key: bytes, *values: Any) -> bool:
     """Return whether a seal is that of some values."""
-    return hmac.compare_digest(found, seal(key, *values))
+    return hmac.compare_digest(stored_seal, seal(key, *values))

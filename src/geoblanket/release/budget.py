@@ -1,6 +1,6 @@
 """What reports may cost: a budget in every sliding window of time, counted in whole millionths.
 
-The window slides in two times: that of the slots, which the caller gives, and the time that has really passed
+The window slides in two times: that of the slots, which the caller gives, and real elapsed time
 (`geoblanket.release.elapsed`). A report counts until it has left the window in both.
 
 The cost of a report depends on the mechanisms and on whether there was a history, which is public; never on where the
@@ -30,7 +30,7 @@ _LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so much in any window of so long.
+    """The most that may be spent in any window of time.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Budget:
 
 
 class Answer(NamedTuple):
-    """A report that was made, as it is stored. It holds nothing of where the vehicle was."""
+    """A report as it is stored: what was reported, never where the vehicle was."""
 
     slot_ms: int
     """Start of its slot, milliseconds since 1970 in UTC."""
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
     request: str | None
     """The name that the caller gave the request."""
     made_ns: int
-    """When it was made, in the time that has really passed; in a replay, the start of its slot."""
+    """When it was made, in real elapsed time; in a replay, the start of its slot."""
 
 
 class Account:
@@ -115,7 +115,7 @@ class Account:
         return tuple(self._answers)
 
     def stored(self, slot_ms: int, request: str | None) -> Answer | None:
-        """Return the answer that was given already, to the same request or in the same slot."""
+        """Return the earlier answer to the same request or in the same slot, if there is one."""
         if request is not None and (answer := self._by_request.get(request)) is not None:
             return answer
         return self._by_slot.get(slot_ms)
@@ -128,7 +128,7 @@ class Account:
         slot_ms
             The slot that the window ends with, milliseconds since 1970.
         now_ns
-            The time that has really passed, as in `Answer.made_ns`.
+            Real elapsed time, as in `Answer.made_ns`.
         """
         last_slot_ms, last_made_ns = slot_ms - self.window_ms, now_ns - self._window_ns
         result = []
@@ -139,14 +139,14 @@ class Account:
         return result
 
     def left_micro(self, slot_ms: int, now_ns: int) -> int:
-        """Return what is left in the window that ends with a slot, not before the last one, and now."""
+        """Return what is left in the window that ends now and with this slot, which must not precede the last one."""
         left = self.limit_micro - self._kept_micro
         for answer in self.expiring(slot_ms, now_ns):
             left += answer.cost_micro
         return left
 
     def checked_left_micro(self, slot_ms: int, now_ns: int, cost_micro: int) -> int:
-        """Return what is left after a report in a slot, made now, at a cost; raise unless it may be made.
+        """Return what is left after a report of this cost, made now in this slot; raise unless it is allowed.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class Account:
             raise ParameterError("A report cannot cost less than nothing.")
         if self.last_slot_ms is not None and slot_ms <= self.last_slot_ms:
             raise RefusedError(
-                "A report of a later time was made already. Set the clock right, and report in order of time.", "time"
+                "A later report exists already. Set the clock right, and report in order of time.", "time"
             )
         left = self.left_micro(slot_ms, now_ns) - cost_micro
         if left < 0:

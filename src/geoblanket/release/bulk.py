@@ -1,7 +1,7 @@
 """Walks perturbed in bulk: a report for every step, by the rule of a bundle.
 
-For data that is to be handed over as a whole. Every report spends budget and nothing here keeps count between runs: the
-summary says what one run spends, and a second one spends it again.
+For data sets that are handed over as a whole. Every report spends budget, and nothing is counted across runs: the
+summary says what one run spends, and a second run spends it again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ RELEASED_SCHEMA: dict[str, pl.DataType] = {
     "lat": pl.Float64(),
     "lon": pl.Float64(),
 }
-"""One row a report, in the order of the walks. `place`, `lat` and `lon` are where the vehicle is reported to be; all
-else is as in the walks and not protected. Speeds are left out: they are measured on the true way."""
+"""One row per report, in the order of the walks. `place`, `lat` and `lon` are the reported location; everything else is
+as in the walks and not protected. Speeds are left out: they are measured on the true path."""
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -56,9 +56,9 @@ class PerturbSummary:
 
     reports: int
     reports_without_history: int
-    """First reports of walks, which the regime of the start perturbs."""
+    """First reports of walks, which use the start regime."""
     places_outside: int
-    """Reports from places in no zone, which counted as the nearest place in one."""
+    """Reports from places outside all zones, which count as the nearest place in a zone."""
     vehicles: int
     interval_s: float
     epsilon_per_location: float
@@ -110,7 +110,7 @@ def perturb_walks(
     InputError
         If the walks cannot be read.
     RandomnessError
-        If the operating system gives no randomness.
+        If the operating system has no randomness.
     """
     check_output(out)
     frame, about = scan_walks(walks)
@@ -159,16 +159,15 @@ def perturb_traces(
         The spacing of the bundle's places, metres.
     """
     check_output(out)
-    if bundle.clock is None:
-        raise _no_clock()
-    policy.check(bundle, bundle.places_e7, bundle.clock)
+    clock = bundle.needed_clock()
+    policy.check(bundle, bundle.places_e7, clock)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
         walks = Path(folder) / "walks.parquet"
         match_traces(
             traces,
             roads,
             walks,
-            interval_s=bundle.clock.interval_s,
+            interval_s=clock.interval_s,
             method=method,
             spacing_m=spacing_m,
             workers=workers,
@@ -179,8 +178,7 @@ def perturb_traces(
 
 def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:
     """Return the clock of the bundle; raise unless walks, roads and bundle belong together."""
-    if bundle.clock is None:
-        raise _no_clock()
+    clock = bundle.needed_clock()
     if about.get("roads") != graph.identity:
         raise MismatchError(f"{walks} was matched to other roads. Give the roads that it was matched to.")
     places = choose_places(graph, spacing_m=about["spacing_m"])
@@ -189,16 +187,12 @@ def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: 
             f"{walks} has {len(places):,} places at {places.spacing_m:g} m on these roads, and the bundle is for "
             f"{len(bundle.places_e7):,} others. Match with the roads and the spacing that the bundle was built with."
         )
-    if about.get("interval_s") != bundle.clock.interval_s:
+    if about.get("interval_s") != clock.interval_s:
         raise MismatchError(
             f"{walks} has a step every {about.get('interval_s'):g} s, and the bundle is for one every "
-            f"{bundle.clock.interval_s:g} s. Match again with that interval."
+            f"{clock.interval_s:g} s. Match again with that interval."
         )
-    return bundle.clock
-
-
-def _no_clock() -> MismatchError:
-    return MismatchError("The bundle has no clock, so it does not say which regime is used when. Build it again.")
+    return clock
 
 
 class _Run:

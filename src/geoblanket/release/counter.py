@@ -1,8 +1,8 @@
-"""A number beside the ledger that only grows: a ledger that is behind it was put back to an earlier state.
+"""A number beside the ledger that only grows: a ledger that is behind it was rolled back.
 
-The ledger is written first, durably, and the counter after it, so that the counter is never ahead of a ledger that was
-left alone, whenever the power fails. Two copies are written in turn, each in its own sector with a check: at worst the
-last one is lost.
+The ledger is written first, durably, and the counter after it: whenever the power fails, the counter is not ahead of a
+ledger that nobody touched. Two copies are written in turn, each in its own sector with a checksum: at worst the last
+one is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Counter:
 
     @classmethod
     def create(cls, path: Path, ledger: bytes) -> Counter:
-        """Make the file of a counter at 1, that of the ledger's making; raise LedgerError if there is one."""
+        """Make a counter at 1, for the ledger's creation; raise LedgerError if the file exists."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -59,8 +59,8 @@ class Counter:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise LedgerError(
-                f"{path}: the counter of the ledger cannot be opened ({error.strerror}), so that nothing shows whether "
-                "the ledger was put back to an earlier state."
+                f"{path}: the counter of the ledger cannot be opened ({error.strerror}), so it is unknown whether "
+                "the ledger was rolled back."
             ) from None
         counter = cls(path, ledger, descriptor)
         try:
@@ -77,10 +77,10 @@ class Counter:
         except OSError as error:
             raise LedgerError(f"{self._path}: the counter cannot be read ({error.strerror}).") from None
         numbers = [self._number(content[start : start + _SECTOR]) for start in (0, _SECTOR)]
-        found = [number for number in numbers if number is not None]
-        if not found:
+        whole = [number for number in numbers if number is not None]
+        if not whole:
             raise LedgerError(f"{self._path}: is damaged, or is not the counter of this ledger.")
-        return max(found)
+        return max(whole)
 
     def _number(self, sector: bytes) -> int | None:
         content, check = sector[: _COPY.size], sector[_COPY.size : _COPY.size + _CHECK_BYTES]

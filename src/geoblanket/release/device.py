@@ -1,12 +1,12 @@
 """A vehicle's reports, within a durable budget.
 
-The order of things is the same for every location: the input is checked, the location becomes its nearest place, the
-ledger is asked for a stored answer and for the budget, the row is chosen by the public rule, one place is drawn, the
-answer and its cost are stored durably, and only then is it returned. What is refused is refused by times and costs.
-The budget is counted in the times that the caller gives and in the time that has really passed, unless it is a replay.
+Every location takes the same steps: check the input, snap to the nearest place, look for a stored answer, check the
+budget, choose the row by the public rule, draw a place, store the answer and its cost durably, and only then return it.
+Refusals depend on times and costs only. The budget counts both the caller's times and real elapsed time, unless this is
+a replay.
 
-True places are held in memory only, as many as the mechanisms look back. After a restart, a gap, a refusal or another
-bundle there is no history, and the next report is one of the regime of the start.
+True places are kept in memory only, and only as many as the mechanisms look back. After a restart, a gap, a refusal or
+a change of bundle there is no history, and the next report uses the start regime.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
@@ -50,7 +51,7 @@ _VEHICLE: Final = ""
 
 @dataclass(frozen=True)
 class Report:
-    """Where a vehicle is reported to be. Nothing in it but by the draw depends on where it is."""
+    """A reported location. It depends on the true location only through the random draw."""
 
     place: int
     """Number of the reported place in the bundle."""
@@ -59,13 +60,13 @@ class Report:
     lon: float
     """Longitude of that place, degrees."""
     slot: int
-    """Number of the slot of time: intervals of the bundle's clock since 1970."""
+    """Number of the time slot: intervals of the bundle's clock since 1970."""
     slot_ms: int
     """Start of the slot, milliseconds since 1970 in UTC."""
     left_micro: int
     """What is left of the budget of this window, in millionths per kilometre."""
     stored: bool
-    """Whether the answer was given before, to the same request or in the same slot: it cost nothing."""
+    """Whether this repeats an earlier answer, to the same request or in the same slot, at no cost."""
 
     @property
     def time(self) -> datetime:
@@ -93,7 +94,7 @@ class Report:
 class Device:
     """Reports of one vehicle by the mechanisms of a bundle. Make one with `Device.open`, and close it.
 
-    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    It is thread-safe. It refuses to work in a process forked from the one that opened it.
     """
 
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
@@ -103,7 +104,7 @@ class Device:
         self._rule = ReleaseRule(tables)
         self._nearest = NearestPlace(tables.places_e7)
         self._regimes = Regimes(clock)
-        self._costs = Costs.of(tables.tables, clock.start)
+        self._costs = tables.costs
         self._past = self._rule.past
         self._rule.prepare(sorted(clock.names))
         self._history: list[int] = []
@@ -120,42 +121,37 @@ class Device:
         budget: Budget | None = None,
         device_key: bytes | None = None,
         counter: str | Path | None = None,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        domain: str | None = None,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
     ) -> Device:
         """Open a bundle and a ledger.
 
-        A bundle is verified exactly before anything is released. The ledger remembers the hash of a file that was
-        verified, and the same file is then opened in a fraction of a second, by the same versions of the software.
+        The bundle is verified exactly before anything is released. The ledger remembers the hash of a verified file, so
+        that the same software opens it in a fraction of a second the next time.
 
         Parameters
         ----------
         bundle
             A file, or a bundle that was loaded.
         ledger
-            The file made by `Ledger.create` (or `geoblanket ledger create`). None: the budget is kept in memory, and
-            forgotten with it.
+            The file made by `Ledger.create` (or `geoblanket ledger create`). None: the budget is kept in memory only.
         budget
-            Without a ledger: the budget. With one: what it must say, if given.
+            Without a ledger: the budget. With one: the budget that it must have, if given.
         device_key
-            The key that the ledger was made with; None: that of this device.
+            The key that the ledger was made with; None: the key of this device.
         counter
             The file of the counter that the ledger was made with.
-        public_key, allow_unsigned, domain, minimum_version
-            As in `load_bundle`.
+        trust
+            Which files are accepted: signed by whom, for which domain, how new.
         policy
             The least that the bundle must promise.
         clock_tolerance_s
-            Times that are further from the system's clock than so many seconds, either way, are refused.
+            How far the time of a report may be from the system's clock, seconds, either way.
         replay
-            For simulations and tests: any time is accepted, and the budget is counted in the caller's time ONLY. An
-            hour of data that is replayed in a second spends the budget of an hour. A ledger is for replays or for real
-            reports, not for both.
+            For simulations and tests: any time is accepted, and the budget counts the caller's time ONLY. An hour of
+            data replayed in a second spends an hour's budget. A ledger is for replays or for real reports, never both.
 
         Raises
         ------
@@ -171,22 +167,13 @@ class Device:
         if book is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
         with closed_on_failure(book):
-            tables = open_tables(
-                bundle,
-                book,
-                public_key=public_key,
-                allow_unsigned=allow_unsigned,
-                domain=domain,
-                minimum_version=minimum_version,
-                policy=policy,
-            )
+            tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
 
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
         """Report a location: draw a place, store it and what it cost, and return it.
 
-        Every valid location has an answer. In a slot, or for a request, that was answered before, that answer is
-        returned again.
+        Every valid location gets an answer. A slot or request that was answered before gets the same answer again.
 
         Parameters
         ----------
@@ -195,7 +182,7 @@ class Device:
         time
             When: a datetime with a time zone, or seconds since 1970 in UTC.
         request
-            A name for the request, by which a repeated one is known.
+            A name for the request, so that a repeated one is recognised.
 
         Raises
         ------
@@ -209,7 +196,7 @@ class Device:
         try:
             return self._report(lat, lon, time, request)
         except BaseException as error:
-            # No frame that knows the location stays in the traceback, for those that print local variables.
+            # Tools that print local variables must not find the location in a frame of the traceback.
             failure = error.with_traceback(None)
             failure.__cause__ = failure.__context__ = None
         del lat, lon, time, request
@@ -231,7 +218,7 @@ class Device:
         account = self._ledger.account(_VEHICLE)
         now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
-            return self._told(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
+            return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
         follows = bool(self._history) and slot == self._history_slot + 1
         cost = self._costs.other if follows else self._costs.start
         left = account.checked_left_micro(slot_ms, now_ns, cost)
@@ -241,9 +228,9 @@ class Device:
         answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request, now_ns)
         self._ledger.write([(_VEHICLE, answer)])
         self._history, self._history_slot = history, slot
-        return self._told(answer, left, stored=False)
+        return self._report_of(answer, left, stored=False)
 
-    def _told(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
+    def _report_of(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
         return Report(
             place=answer.place,
             lat=answer.lat_e7 / _E7,
@@ -255,9 +242,9 @@ class Device:
         )
 
     def warning_for(self, lat: float, lon: float) -> str | None:
-        """Say what seems wrong with a location, if anything does: for a developer, before anything is reported.
+        """Return what seems wrong with a location, or None: for developers, before anything is reported.
 
-        `report` refuses no location, as a refusal would tell where the vehicle is. Neither may what is done about a
+        `report` refuses no location, because a refusal would reveal where the vehicle is. So would a reaction to this
         warning: do not let it decide whether a report is made.
 
         Raises
@@ -267,7 +254,7 @@ class Device:
         """
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         if lat_e7 == 0 == lon_e7:
-            return "The location is the one that receivers without a fix give."
+            return "This is the location that receivers give without a fix."
         if self._nearest.seems_exchanged(lat_e7, lon_e7):
             return "Latitude and longitude seem to be exchanged: the latitude comes first."
         return None

@@ -1,11 +1,11 @@
 """The key that seals a device's ledgers, and binds them to the device.
 
-It is made with the first ledger, in a place of its own: `$XDG_STATE_HOME/geoblanket/device.key`, or
+It is made with the first ledger, in its own place: `$XDG_STATE_HOME/geoblanket/device.key`, or
 `~/.local/state/geoblanket/device.key`. A ledger that is copied to another machine finds no key there, or another one,
 and is refused. If a whole home was copied, key and all, the machine's id (/etc/machine-id) tells them apart.
 
-Where the file is named by GEOBLANKET_DEVICE_KEY_FILE, as a container with a volume needs, it alone counts: containers
-get another machine id whenever they are made anew. The same holds for a key that is given.
+If GEOBLANKET_DEVICE_KEY_FILE names the file, as a container with a volume needs, only the key counts: containers get a
+new machine id whenever they are recreated. The same holds for a key that is given.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class SealingKey(NamedTuple):
         return cls("device", read_key_file(path), binds_machine=not named)
 
     def check(self, ledger: bytes) -> bytes:
-        """Return what shows that a ledger, known by its identity, is sealed by this key."""
+        """Return the digest that shows that a ledger, given its identity, is sealed by this key."""
         return hmac.digest(self.key, b"geoblanket key check" + ledger, "sha256")
 
     def machine(self) -> bytes:
-        """Return what stands for this machine, so that nobody learns its id; nothing if it has none."""
+        """Return a digest of this machine's id, which does not reveal it; empty if there is none."""
         machine = _machine_id()
         return hmac.digest(self.key, b"geoblanket machine" + machine, "sha256") if machine else b""
 

@@ -1,15 +1,15 @@
-"""Time that has really passed, which no setting of a clock hurries.
+"""Real elapsed time, which setting a clock forward does not speed up.
 
-The times of reports come from the caller, who may be wrong or may lie. The budget is therefore counted in this time as
-well. It only grows, and each reading of the system's clocks adds to it what has passed since the reading before:
+The times of reports come from the caller, who may be wrong or may lie, so the budget counts this time as well. It only
+grows. Each reading of the system's clocks adds what has passed since the previous reading:
 
 - in the same boot, the smaller of what the wall clock says and what the clock since boot says, which nobody can set;
 - across a reboot, by how much the wall clock is ahead of the latest time that it ever showed;
 - nothing, where that is less than nothing.
 
-So it never runs ahead of real time, and two reports that are less than a window apart in real time are less than a
-window apart here. The exception is a wall clock that was set forward after the last reading that was kept, before the
-machine rebooted: nothing on the machine can tell.
+So it never runs ahead of real time, and two reports less than a window apart in real time are less than a window apart
+here. There is one exception: a wall clock that was set forward after the last stored reading and before a reboot, which
+nothing on the machine can detect.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ClockState(NamedTuple):
 
 
 def _this_boot() -> str:
-    """Return the name of this boot of the machine; where the system has none, that of this process."""
+    """Return the id of this boot of the machine; where the system has none, an id of this process."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

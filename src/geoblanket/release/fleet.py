@@ -1,7 +1,7 @@
 """Reports of many vehicles in one process, many at a time: for servers, and for simulations.
 
-Each vehicle is treated as by a `Device` of its own: the same rules, the same costs, and an account of its own in one
-ledger. The reports of a call are one transaction.
+Each vehicle is treated as by its own `Device`: the same rules and costs, and its own account in a shared ledger. The
+reports of a call are one transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
     checked_clock,
@@ -48,7 +48,7 @@ _NEVER: Final = -(1 << 62)
 
 @dataclass(frozen=True, eq=False)
 class FleetReports:
-    """Where some vehicles are reported to be, one value for each, in the order in which they were asked for."""
+    """Reported locations of some vehicles, one value for each, in the order in which they were asked for."""
 
     place: Indices
     """Number of the reported place in the bundle; −1 where the report was refused."""
@@ -66,7 +66,7 @@ class FleetReports:
 class Fleet:
     """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it.
 
-    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    It is thread-safe. It refuses to work in a process forked from the one that opened it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Fleet:
         self._rule = ReleaseRule(tables)
         self._nearest = PlaceRaster(tables.places_e7)
         self._regimes = Regimes(clock)
-        self._costs = Costs.of(tables.tables, clock.start)
+        self._costs = tables.costs
         self._lat, self._lon = tables.places_e7.T / 1e7
         self._history = np.full((len(self.vehicles), self._rule.past), -1, np.int32)
         self._history_slot = np.full(len(self.vehicles), _NEVER, np.int64)
@@ -104,10 +104,7 @@ class Fleet:
         budget: Budget | None = None,
         device_key: bytes | None = None,
         counter: str | Path | None = None,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        domain: str | None = None,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
@@ -122,7 +119,7 @@ class Fleet:
             As in `Device.open`. None: budgets are kept in memory.
         budget
             Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
-        device_key, counter, public_key, allow_unsigned, domain, minimum_version, policy, clock_tolerance_s, replay
+        device_key, counter, trust, policy, clock_tolerance_s, replay
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
@@ -130,15 +127,7 @@ class Fleet:
         if ledger is not None or budget is not None:
             book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
         with closed_on_failure(book):
-            tables = open_tables(
-                bundle,
-                book,
-                public_key=public_key,
-                allow_unsigned=allow_unsigned,
-                domain=domain,
-                minimum_version=minimum_version,
-                policy=policy,
-            )
+            tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)
 
     def _last_answers(self) -> tuple[Ints, Indices]:
@@ -166,7 +155,7 @@ class Fleet:
         Raises
         ------
         ParameterError
-            Some of the input is no location or time; nothing was reported.
+            Some of the input is not a location or time; nothing was reported.
         LedgerError, RandomnessError
             Nothing could be stored, or drawn; nothing is released.
         """
@@ -235,7 +224,7 @@ class Fleet:
         return allowed
 
     def _charged(self, which: Ints, slot: Ints, follows: Bools, now_ns: Ints) -> Iterator[tuple[str, int, int, int]]:
-        """Yield vehicle, start of the slot, cost and time of making of some reports."""
+        """Yield the vehicle, start of the slot, cost and creation time of some reports."""
         cost = np.where(follows, self._costs.other, self._costs.start)
         slots_ms = (slot * self._regimes.interval_ms).tolist()
         for number, *charge in zip(which.tolist(), slots_ms, cost.tolist(), now_ns.tolist(), strict=True):

@@ -1,7 +1,7 @@
-"""Where a vehicle says that it is, and when: checked before anything else looks at it.
+"""Checks of locations and times, before anything else uses them.
 
-Whatever is a location at all is accepted, so that no refusal depends on which one it is. No message repeats what was
-got: errors end up in logs.
+Every valid location is accepted, so that no refusal depends on the location. No message repeats the input: errors end
+up in logs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 _E7: Final = 10**7
 _PLAIN: Final = (float, int)
-"""What needs no further look; a truth value is an int too, but of another type."""
+"""Types that need no further check. A bool is an int, too, but of another type."""
 _EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
 _LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
 _ANY_TIME: Final = (-math.inf, math.inf)
@@ -39,7 +39,7 @@ _LONGEST_REQUEST: Final = 200
 
 
 def checked_location_e7(lat: Any, lon: Any) -> tuple[int, int]:
-    """Return a location in whole 1e-7 degrees; longitudes run from −180 up to, and without, 180.
+    """Return a location in whole 1e-7 degrees, with a longitude of at least −180 and less than 180.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def checked_request(request: Any) -> str | None:
 
 
 def checked_locations_e7(lat: Any, lon: Any, *, count: int) -> tuple[Ints, Ints]:
-    """Return so many locations in whole 1e-7 degrees; see `checked_location_e7`."""
+    """Return `count` locations in whole 1e-7 degrees; see `checked_location_e7`."""
     both = []
     for value, name, largest in ((lat, "latitude", 90), (lon, "longitude", 180)):
         degrees = _numbers(value, f"{name}s")
@@ -137,7 +137,7 @@ def checked_locations_e7(lat: Any, lon: Any, *, count: int) -> tuple[Ints, Ints]
 
 
 def checked_times_ms(time: Any, *, count: int, accepted: tuple[float, float] = _ANY_TIME) -> Ints:
-    """Return so many times in whole milliseconds since 1970 in UTC; one time stands for all. See `checked_time_ms`."""
+    """Return `count` times in whole milliseconds since 1970 in UTC; a single time is for all. See `checked_time_ms`."""
     milliseconds = _numbers(time, "times") * 1000.0
     if milliseconds.shape not in {(), (count,)}:
         raise ParameterError(f"The times must be {count} numbers of seconds, or one for all.")

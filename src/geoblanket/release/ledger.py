@@ -1,14 +1,14 @@
 """The durable budget: what was spent and answered, in one file that fails closed.
 
-A report and its cost are one transaction, on disk before the answer is given. The process that opened the file holds it
-alone until it is closed, so that what it has in memory is what the file says. Seals (HMAC-SHA-256 by the device's key)
-chain the answers of each vehicle: what was changed, cut out or put back is noticed when the file is opened; that all of
-it was put back, by the counter beside it; that it was copied to another device, by the key. The file never holds where
-a vehicle was.
+A report and its cost are one transaction, on disk before the answer is given. The process that opened the file has
+exclusive access until it closes it, so that its memory agrees with the file. Seals (HMAC-SHA-256 by the device's key)
+chain the answers of each vehicle, so that opening the file reveals answers that were changed, removed or put back. The
+counter beside it reveals a rollback of the whole file, and the key a copy to another device. The file never contains
+true locations.
 
-What is spent is counted in the slots' own times and in the time that has really passed, of which the file keeps what
-the system's clocks last showed (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays
-only: it counts in the caller's time, and says nothing of real time.
+Spending is counted in the slots' own times and in real elapsed time, for which the file stores the last reading of the
+system's clocks (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays only: it counts
+the caller's time, and says nothing about real time.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Change = tuple[str, Answer]
 
 
 class MemoryLedger:
-    """A budget that is forgotten with the process.
+    """A budget in memory, lost when the process ends.
 
     Parameters
     ----------
     budget
         What each vehicle may spend.
     replay
-        Whether it is counted in the caller's time only, whatever time has really passed.
+        Whether only the caller's time counts, not real elapsed time.
     """
 
     def __init__(self, budget: Budget, *, replay: bool = False, clock: ClockState | None = None) -> None:
@@ -58,7 +58,7 @@ class MemoryLedger:
         self._accounts: dict[str, Account] = {}
 
     def now_ns(self, slot_ms: int) -> int:
-        """Return when a report in a slot is made: in the time that has really passed or, in a replay, in the slot's."""
+        """Return when a report in a slot is made: in real elapsed time or, in a replay, in the slot's time."""
         return slot_ms * _NS_PER_MS if self.replay else self._elapsed.now_ns()
 
     def account(self, vehicle: str) -> Account:
@@ -121,7 +121,7 @@ class Ledger(MemoryLedger):
     def create(
         path: str | Path, *, budget: Budget, device_key: bytes | None = None, counter: str | Path | None = None
     ) -> None:
-        """Make a new ledger, of which nothing is spent.
+        """Make a new ledger, with nothing spent.
 
         Parameters
         ----------
@@ -130,8 +130,8 @@ class Ledger(MemoryLedger):
         budget
             What each vehicle may spend.
         device_key
-            What seals it, 16 bytes or more: only who has it can open the ledger, or change it unnoticed. By default
-            the key of this device, which is made with its first ledger (`geoblanket.release.device_key`).
+            What seals it, 16 bytes or more: nobody can open the ledger, or change it unnoticed, without the key. By
+            default the key of this device, which is made with its first ledger (`geoblanket.release.device_key`).
         counter
             The file of the counter, best on other storage; by default beside the ledger, with `.count` added.
         """
@@ -160,21 +160,22 @@ class Ledger(MemoryLedger):
         counter: str | Path | None = None,
         replay: bool | None = None,
     ) -> Ledger:
-        """Open a ledger for this process alone, and check all of it. One of an earlier format is made into the present.
+        """Open a ledger exclusively, and check all of it. A file of an earlier format is upgraded.
 
         Parameters
         ----------
         device_key, counter
             Those that it was made with.
         replay
-            Whether to count in the caller's time only. A ledger keeps to what its first report was; None: to that.
+            Whether to count the caller's time only. The first report of a ledger decides for all later ones; None: as
+            it did.
 
         Raises
         ------
         LedgerError
             It is missing, damaged, changed, older than its counter, sealed by another key, or in use.
         MismatchError
-            It is for replays, and is not opened for one; or the other way round.
+            It is for replays and is opened for real reports, or the other way round.
         """
         path = Path(path)
         if device_key is not None:
@@ -191,7 +192,7 @@ class Ledger(MemoryLedger):
 
     @property
     def commits(self) -> int:
-        """How many transactions there ever were, with that of its making."""
+        """How many transactions there ever were, including its creation."""
         return self._row.commits
 
     @property
@@ -210,9 +211,10 @@ class Ledger(MemoryLedger):
         return tuple(sorted(self._chains))
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Store answers, at most one of each vehicle, and what they cost in one transaction; then they are on disk.
+        """Store answers, at most one per vehicle, with their costs, in one durable transaction.
 
-        After a failure the ledger refuses until it is opened again: only the file knows what became of the transaction.
+        After a failure the ledger refuses to work until it is reopened: only the file knows whether the transaction
+        succeeded.
         """
         self._refuse_if_unusable()
         self._broken = True
@@ -299,7 +301,7 @@ class Ledger(MemoryLedger):
         self._counter.close()
 
     def _save_clock(self) -> None:
-        """Write down what the clocks show: a wall clock that is set forward gets nothing for it after a reboot."""
+        """Store a reading of the clocks, so that a wall clock that was set forward gains nothing after a reboot."""
         self._elapsed.now_ns()
         self._row = self._row._replace(**self._elapsed.state._asdict())
         self._connection.execute(_UPDATE_ROW, (*self._row[_FIRST_CHANGING:], seal(self._key, *self._row)))
@@ -311,7 +313,7 @@ class Ledger(MemoryLedger):
             raise LedgerError(f"{self.path}: is closed, or could not be written before. Open it again.")
 
     def _read_row(self, device_key: bytes | None) -> tuple[LedgerRow, bytes]:
-        """Return what the ledger says of itself, and the key, once it is known to be this device's and sealed by it."""
+        """Return what the ledger says about itself, and its key, after checking device and seal."""
         rows = self._connection.execute(_SELECT_ROW).fetchall()
         if len(rows) != 1:
             self._refuse_changed()
@@ -333,13 +335,13 @@ class Ledger(MemoryLedger):
         answers = {
             vehicle: [Answer(*row[1:]) for row in some] for vehicle, some in groupby(rows, key=lambda row: str(row[0]))
         }
-        for *row, found in accounts:
+        for *row, stored_seal in accounts:
             vehicle, reports, spent, last_slot_ms, before, head = row
             chain = Chain(before)
             kept = answers.pop(vehicle, [])
             for answer in kept:
                 chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
-            if not is_sealed(found, self._key, self._identity, *row) or chain.head != head:
+            if not is_sealed(stored_seal, self._key, self._identity, *row) or chain.head != head:
                 self._refuse_changed()
             self._chains[vehicle] = chain
             self._accounts[vehicle] = Account(
@@ -350,8 +352,8 @@ class Ledger(MemoryLedger):
 
     def _load_verified(self) -> set[str]:
         bundles = set()
-        for bundle, verifier, found in self._connection.execute("SELECT bundle, verifier, seal FROM verified"):
-            if not is_sealed(found, self._key, self._identity, bundle, verifier):
+        for bundle, verifier, stored_seal in self._connection.execute("SELECT bundle, verifier, seal FROM verified"):
+            if not is_sealed(stored_seal, self._key, self._identity, bundle, verifier):
                 self._refuse_changed()
             if verifier == VERIFIER:
                 bundles.add(bundle)
@@ -362,7 +364,7 @@ class Ledger(MemoryLedger):
         if counter.read() > self.commits:
             counter.close()
             raise LedgerError(
-                f"{self.path}: was put back to an earlier state: its counter is further. What was spent is not known, "
+                f"{self.path}: was rolled back to an earlier state: its counter is ahead. What was spent is not known, "
                 "so nothing is released."
             )
         return counter
@@ -399,7 +401,7 @@ def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
 
 
 def _checked_use(path: Path, row: LedgerRow, replay: bool | None) -> bool:
-    """Return whether a ledger is used for replays; raise MismatchError if it was used otherwise before."""
+    """Return whether a ledger is for replays; raise MismatchError if it was used for the other kind before."""
     used = row.commits > 1
     if replay is not None and used and replay != bool(row.replay):
         problem = "has counted replays" if row.replay else "has counted reports in real time"

@@ -1,6 +1,6 @@
 """The place that a location belongs to: the nearest one, by the rule of `geoblanket.mechanism.history_rule.nearest`.
 
-All places are compared, whichever is the nearest: the time does not tell where it is.
+All places are compared, whichever is the nearest, so that the time it takes does not reveal the location.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from geoblanket.mechanism.history_rule.nearest import COSINE_UNIT, HALF_TURN_E7,
 __all__ = ["NearestPlace"]
 
 _SWAPPED_E7: Final = 100_000_000
-"""Ten degrees: no vehicle is so far from all places, and would be among them with latitude and longitude exchanged."""
+"""Ten degrees: no vehicle is that far from all places and yet among them once latitude and longitude are exchanged."""
 _AMONG_E7: Final = 1_000_000
 """A tenth of a degree from the outermost places still counts as among them."""
 
@@ -36,7 +36,7 @@ class NearestPlace:
         self._box = (float(lat.min()), float(lat.max()), float(lon.min()), float(lon.max()))
 
     def seems_exchanged(self, lat_e7: int, lon_e7: int) -> bool:
-        """Return whether latitude and longitude are exchanged, so clearly that no vehicle can be there."""
+        """Return whether latitude and longitude are clearly exchanged: no vehicle can be there."""
         return not self._within(lat_e7, lon_e7, _SWAPPED_E7) and self._within(lon_e7, lat_e7, _AMONG_E7)
 
     def of(self, lat_e7: int, lon_e7: int) -> int:

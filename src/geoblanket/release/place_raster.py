@@ -1,7 +1,7 @@
 """The nearest places of many locations at once, by the rule of `NearestPlace`.
 
-A raster of cells lists the places that can be the nearest to a location in each cell: one for most cells, some near the
-borders between places. What lies in crowded cells or beyond the raster is compared with all places.
+A raster lists, for each cell, the places that can be nearest to a location in it: one place for most cells, several
+near the borders between places. Locations in crowded cells or outside the raster are compared with all places.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _RIM: Final = 0.1
 _WIDEST_E7: Final = 20_000_000
 _LARGEST_LAT_E7: Final = 600_000_000
 _MARGIN: Final = 1.07
-"""One cosine stands for all while cells are made: within two degrees of latitude, up to 60 degrees from the equator, it
-is off by less than 3.1 % either way. Over wider areas there is no raster."""
+"""The raster is made with one cosine for all latitudes: within two degrees of latitude, up to 60 degrees from the
+equator, it is off by less than 3.1 % either way. Wider areas get no raster."""
 
 
 class PlaceRaster:
@@ -38,7 +38,7 @@ class PlaceRaster:
     """
 
     def __init__(self, places_e7: Indices) -> None:
-        self._one = NearestPlace(places_e7)
+        self._single_place = NearestPlace(places_e7)
         self._places = places_e7.astype(np.float64)
         rim = _RIM * (np.ptp(self._places, axis=0) + 1)
         self._south, self._west = self._places.min(axis=0) - rim
@@ -59,18 +59,18 @@ class PlaceRaster:
         if len(several):
             result[several] = self._compared(lat_e7[several], lon_e7[several], self._listed[cell[several]])
         for index in np.flatnonzero(result < 0).tolist():
-            result[index] = self._one.of(int(lat_e7[index]), int(lon_e7[index]))
+            result[index] = self._single_place.of(int(lat_e7[index]), int(lon_e7[index]))
         return result
 
     def _cell(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
-        """Return the number of the cell of each location; the last one stands for all that is beyond the raster."""
+        """Return the number of the cell of each location; the last cell stands for everything outside the raster."""
         row = np.floor((lat_e7 - self._south) / self._step).astype(np.int64)
         column = np.floor((lon_e7 - self._west) / self._step).astype(np.int64)
         within = (row >= 0) & (row < self._rows) & (column >= 0) & (column < self._columns)
         return np.where(within, row * self._columns + column, len(self._listed) - 1)
 
     def _compared(self, lat_e7: Ints, lon_e7: Ints, listed: Indices) -> Indices:
-        """Return the nearest of the places that are listed for each location: the same sums as `NearestPlace`."""
+        """Return the nearest of the places listed for each location, by the same arithmetic as `NearestPlace`."""
         east = (self._places[listed, 1] - lon_e7[:, None]) * cosine(lat_e7.astype(np.float64))[:, None]
         north = self._places[listed, 0] - lat_e7[:, None]
         squared = np.where(listed >= 0, east * east + north * north, np.inf)
@@ -78,7 +78,7 @@ class PlaceRaster:
         return nearest
 
     def _make(self) -> Indices:
-        """Return the places listed for each cell, ascending, −1 for no more; the last row is for what is beyond."""
+        """Return the places listed for each cell, ascending, padded with −1; the last row is for the outside."""
         if not self._rows:
             return np.full((1, _LISTED), -1, np.int32)
         from scipy.spatial import KDTree
@@ -89,8 +89,8 @@ class PlaceRaster:
         flat = float(cosine(np.array([self._places[:, 0].mean()]))[0])
         scale = np.array([1.0, flat])
         count = min(_LISTED + 1, len(self._places))
-        found = KDTree(self._places * scale).query(np.column_stack([middle_lat, middle_lon]) * scale, k=count)
-        distance, place = (np.asarray(part).reshape(-1, count) for part in found)
+        nearest = KDTree(self._places * scale).query(np.column_stack([middle_lat, middle_lon]) * scale, k=count)
+        distance, place = (np.asarray(part).reshape(-1, count) for part in nearest)
         # Whatever the location in the cell, its nearest place is at most half a diagonal further than the middle's.
         candidate = distance <= (distance[:, :1] + self._step * math.hypot(1.0, flat)) * _MARGIN
         listed = np.full((len(row) + 1, _LISTED), -1, np.int32)

@@ -1,4 +1,4 @@
-"""The regime of a time: the hours of a bundle's clock, told in its time zone."""
+"""The regime of a time, by the hours of a bundle's clock in its time zone."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from geoblanket.mechanism.bundle.clock import Clock
 __all__ = ["Regimes"]
 
 _QUARTER_MS: Final = 900_000
-"""All time zones of this century are whole quarters of an hour from UTC, and change at one."""
+"""All time zones of this century are whole quarter-hours from UTC, and change on a quarter-hour."""
 
 
 class Regimes:
-    """Tells regimes by times.
+    """Gives the regime of a time.
 
     Parameters
     ----------
     clock
-        That of a bundle.
+        The clock of a bundle.
 
     Raises
     ------
@@ -55,7 +55,7 @@ class Regimes:
         return self._last[1]
 
     def numbers_at(self, times_ms: Ints) -> Ints:
-        """Return the same for many times, as numbers into `names`."""
+        """Return the regimes of many times, as indices into `names`."""
         quarters, which = np.unique(times_ms // _QUARTER_MS, return_inverse=True)
         numbers = [self.names.index(self.at(quarter * _QUARTER_MS)) for quarter in quarters.tolist()]
         return np.array(numbers, np.int64)[which]

@@ -1,8 +1,8 @@
 """The public rule of a bundle: which mechanism and which row a history uses.
 
-The regime is public, and so is the zone. A present place that no zone of the regime has counts as the nearest one that
-some zone has; earlier places are anywhere, and the table of the mechanism knows what they count as. Nothing here
-depends on more than the history itself, so that the rule tells nothing that the report does not.
+The regime and the zone are public. A present place outside all zones of the regime counts as the nearest place in one;
+earlier places may be anywhere, and the mechanism's table says what they count as. Nothing here depends on more than the
+history itself, so the rule reveals nothing that the report does not.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class ReleaseRule:
     @property
     def past(self) -> int:
         """Γ: how many earlier places the mechanisms look at, at most."""
-        return max(len(one.history_weights_micro) for one in self._tables.tables)
+        return max(len(table.history_weights_micro) for table in self._tables.tables)
 
     def draw(self, histories: Indices, regime: str) -> Indices:
-        """Draw the place to report for each of many histories, exactly, by the operating system's randomness.
+        """Draw the place to report for each of many histories, exactly, with the operating system's randomness.
 
         Parameters
         ----------
@@ -69,18 +69,18 @@ class ReleaseRule:
         return self._regime(regime).draw_one(history)
 
     def outside(self, places: Indices, regime: str) -> Bools:
-        """Return which present places are in no zone of the regime, so that they count as another one."""
+        """Return which present places are outside all zones of the regime, and so count as another place."""
         result: Bools = self._regime(regime).stand_in[places] != places
         return result
 
     def prepare(self, regimes: Sequence[str]) -> None:
-        """Make the tables of regimes now, so that no report is slower than others."""
+        """Build the tables of regimes now, so that no report is slower than the others."""
         for name in regimes:
             self._regime(name).prepare()
 
     def _regime(self, name: str) -> _Regime:
         if name not in self._regimes:
-            tables = tuple(one for one in self._tables.tables if one.regime == name)
+            tables = tuple(table for table in self._tables.tables if table.regime == name)
             if not tables:
                 raise MismatchError(f"The bundle has no mechanism for the regime '{name}'.")
             self._regimes[name] = _Regime(tables, self._tables.places_e7)
@@ -102,10 +102,10 @@ class _Regime:
         order = np.argsort(zone, kind="stable")
         ends = np.searchsorted(zone[order], np.arange(len(self.tables) + 1))
         result = np.empty(len(histories), np.int32)
-        for number, (one, rows) in enumerate(zip(self.tables, self._rows, strict=True)):
+        for number, (table, rows) in enumerate(zip(self.tables, self._rows, strict=True)):
             some = order[ends[number] : ends[number + 1]]
-            drawn = sampling.draw_many(one.weights, rows.row_of(histories[some]).astype(np.int64))
-            result[some] = one.output_places[drawn]
+            drawn = sampling.draw_many(table.weights, rows.row_of(histories[some]).astype(np.int64))
+            result[some] = table.output_places[drawn]
         return result
 
     def draw_one(self, history: Sequence[int]) -> int:
@@ -122,7 +122,7 @@ class _Regime:
 
     @cached_property
     def stand_in(self) -> Indices:
-        """The place that each one counts as, shape (P,): itself, or the nearest in a zone (of equals, the first)."""
+        """The place that each place counts as, shape (P,): itself, or the nearest in a zone (the first of equals)."""
         result = np.arange(len(self.places_e7), dtype=np.int32)
         inside, outside = np.flatnonzero(self._zone >= 0), np.flatnonzero(self._zone < 0)
         lat, lon = self.places_e7.astype(np.float64).T
@@ -134,26 +134,26 @@ class _Regime:
 
     @cached_property
     def _stand_ins(self) -> list[int]:
-        """The same for one place at a time: a list answers sooner."""
+        """The same as a list, which is faster for one place at a time."""
         return [int(place) for place in self.stand_in]
 
     @cached_property
     def _zone(self) -> Indices:
-        """The number of the table that has each place as a present one, −1 for none, shape (P,)."""
+        """The number of the table with each place as a present place, −1 for none, shape (P,)."""
         result = np.full(len(self.places_e7), -1, np.int32)
-        for number, one in enumerate(self.tables):
-            result[one.histories[:, 0]] = number
+        for number, table in enumerate(self.tables):
+            result[table.histories[:, 0]] = number
         return result
 
     @cached_property
     def _zones(self) -> list[int]:
-        """The same for one place at a time: a list answers sooner."""
+        """The same as a list, which is faster for one place at a time."""
         return [int(zone) for zone in self._zone]
 
     @cached_property
     def _cumulative(self) -> list[Ints]:
-        return [one.weights.cumsum(axis=1) for one in self.tables]
+        return [table.weights.cumsum(axis=1) for table in self.tables]
 
     @cached_property
     def _rows(self) -> list[HistoryTable]:
-        return [HistoryTable(self.places_e7, one.histories, one.history_rows) for one in self.tables]
+        return [HistoryTable(self.places_e7, table.histories, table.history_rows) for table in self.tables]

@@ -1,8 +1,8 @@
-"""Reports from lines of JSON to lines of JSON, one for one: what a process beside the device's own can use.
+"""Reports as a stream of JSON lines, one answer per line: for use by another process.
 
-A line asks: `{"lat": 41.15, "lon": -8.61, "time": "2026-05-04T07:00:00Z"}`, with a name of the request if it may be
-repeated (`"request"`). The answer is a report, or `{"error": ..., "message": ...}`, in which nothing of the line
-appears. A bad line does not end the stream; a ledger that cannot be used does.
+A line asks: `{"lat": 41.15, "lon": -8.61, "time": "2026-05-04T07:00:00Z"}`, with a name (`"request"`) if the request
+may be repeated. The answer is a report, or `{"error": ..., "message": ...}`, which never repeats any of the line. A bad
+line does not end the stream; a ledger that cannot be used does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from geoblanket.release.device import Device
 __all__ = ["LARGEST_LINE", "answers"]
 
 LARGEST_LINE: Final = 4096
-"""Bytes of a line that is read; of a longer one, nothing is."""
+"""Bytes of a line; longer lines are skipped."""
 
 _NEEDED: Final = frozenset({"lat", "lon", "time"})
 _KNOWN: Final = _NEEDED | {"request"}
@@ -35,17 +35,17 @@ def answers(device: Device, lines: BinaryIO) -> Iterator[dict[str, Any]]:
     while line := lines.readline(LARGEST_LINE + 1):
         if not line.endswith(b"\n") and len(line) > LARGEST_LINE:
             _skip_rest(lines)
-            yield _told(ParameterError(f"The line is longer than {LARGEST_LINE} bytes."))
+            yield _error_answer(ParameterError(f"The line is longer than {LARGEST_LINE} bytes."))
             continue
         if not line.strip():
             continue
         try:
             answer = device.report(**_request(line)).as_dict()
         except LedgerError as error:
-            yield _told(error)
+            yield _error_answer(error)
             raise
         except GeoblanketError as error:
-            answer = _told(error)
+            answer = _error_answer(error)
         yield answer
 
 
@@ -70,7 +70,7 @@ def _request(line: bytes) -> dict[str, Any]:
     return values
 
 
-def _told(error: GeoblanketError) -> dict[str, Any]:
+def _error_answer(error: GeoblanketError) -> dict[str, Any]:
     kind = {ParameterError: "input", LedgerError: "ledger", RandomnessError: "randomness"}
     code = error.reason if isinstance(error, RefusedError) else kind.get(type(error), "other")
     return {"error": code, "message": str(error)}

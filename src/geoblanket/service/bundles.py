@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Path
@@ -10,11 +11,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from geoblanket import __version__
+from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 from geoblanket.service.entity_tags import KnownTags, is_known
 from geoblanket.service.refusals import NO_BUNDLE, NO_COORDINATES, NO_SIGNATURE, Refused, documented
 from geoblanket.service.store import BundleStore, ServedBundle
 
-__all__ = ["BundleFacts", "BundleList", "router"]
+__all__ = ["BundleList", "router"]
 
 _CHUNK_BYTES: Final = 1 << 18
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
@@ -23,61 +25,10 @@ _ASK_AGAIN: Final = "public, no-cache"
 _Hash = Annotated[str, Path(description="SHA-256 of the bundle's file, 64 lower-case hexadecimal digits.")]
 
 
-class ClockFacts(BaseModel):
-    """When which regime is used."""
-
-    interval_s: float = Field(description="Seconds from one place of a history to the next.")
-    time_zone: str = Field(description="IANA name of the time zone of the hours.")
-    regimes: dict[str, list[int]] = Field(description="The hours (0 to 23) of each regime.")
-    start: str = Field(description="The regime of a report without history.")
-
-
-class BundleFacts(BaseModel):
-    """What is told about a bundle; null stands for infinity."""
-
-    sha256: str = Field(description="Hash of the file, by which it is asked for.")
-    name: str = Field(description="Name of the file.")
-    version: int = Field(description="The publisher's number, which only grows.")
-    bytes: int = Field(description="Size of the file.")
-    domain: str = Field(description="Hash of places, histories, zones and regimes.")
-    signed: bool = Field(description="Whether the service was given a key, and the signature is right.")
-    disclosed: str = Field(description="What a report tells besides its output, in words.")
-    epsilon_per_km: list[float] = Field(description="Each ε that its mechanisms have, per km.")
-    eta_km: list[float | None] = Field(description="Each η: how far apart rows are compared, km.")
-    history_weights: list[list[float | None]] = Field(description="What earlier places count in distances.")
-    epsilon_per_location_per_km: float = Field(description="What one report costs a location at most.")
-    zones: list[str]
-    regimes: list[str]
-    places: int = Field(description="How many places have coordinates.")
-    snapping_radius_m: float | None = Field(
-        description="How far a coordinate amid the places lies from its place at most, computed from them, m."
-    )
-    clock: ClockFacts | None
-
-
 class BundleList(BaseModel):
     """All bundles that are served."""
 
     bundles: list[BundleFacts]
-
-
-class MechanismFacts(BaseModel):
-    """What one mechanism promises, and how it was verified; null stands for infinity."""
-
-    zone: str
-    regime: str
-    epsilon_per_km: float
-    epsilon_effective_per_km: float = Field(description="The largest ε found between two rows.")
-    epsilon_per_location_per_km: float = Field(description="What a report by it costs a location at most.")
-    eta_km: float | None
-    history_weights: list[float | None]
-    rows: int
-    outputs: int
-    outputs_used: int
-    pairs: int = Field(description="Pairs of rows within η.")
-    pairs_beyond_eta: int
-    inequalities: int = Field(description="Checked, in exact arithmetic.")
-    parts: int = Field(description="Parts that no chain of pairs joins; 1 if all rows hang together.")
 
 
 class Guarantee(BaseModel):
@@ -101,7 +52,7 @@ def router(store: BundleStore) -> APIRouter:
     @routes.get("", response_model=BundleList, summary="List the bundles")
     async def list_bundles() -> Response:
         """List all bundles that are served. Each was verified in exact arithmetic."""
-        facts = {"bundles": [served.facts for served in store.bundles]}
+        facts = {"bundles": [asdict(served.facts) for served in store.bundles]}
         return JSONResponse(facts, headers={"Cache-Control": _ASK_AGAIN})
 
     @routes.get(

@@ -13,5 +13,5 @@ KnownTags = Annotated[str | None, Header(alias="If-None-Match", description="ETa
 
 def is_known(tag: str, known: str | None) -> bool:
     """Return whether an If-None-Match header names a tag; weak ones count."""
-    tags = [one.strip().removeprefix("W/") for one in (known or "").split(",")]
+    tags = [name.strip().removeprefix("W/") for name in (known or "").split(",")]
     return "*" in tags or f'"{tag}"' in tags

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import numpy as np
 from fastapi import APIRouter, Header
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
@@ -21,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from geoblanket.errors import InputError
 from geoblanket.release.budget import Budget
 from geoblanket.service.entity_tags import KnownTags, is_known
-from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
+from geoblanket.service.explore_bundle import Conclusion, ExploredBundle, Outlook, ZoneView
 from geoblanket.service.explore_replay import replay
 from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.refusals import NO_BUNDLE, NOT_FOUND, Refusal, Refused
@@ -137,18 +138,7 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
             output = int(view.bundled.output_places[column])
         if not (prior * view.likelihood(output, asked.previous)).sum() > 0:
             raise Refused(NO_REPORT)
-        found = view.conclude(output, asked.previous, prior)
-        return JSONResponse(
-            {
-                "output": output,
-                "places": found.places.tolist(),
-                "before": found.before.tolist(),
-                "after": found.after.tolist(),
-                "guess": found.guess,
-                "error_m": found.error_m,
-                "error_before_m": found.error_before_m,
-            }
-        )
+        return JSONResponse({"output": output, **_json(view.conclude(output, asked.previous, prior))})
 
     @routes.post("/explore/choices")
     def choices(asked: Everywhere) -> Response:
@@ -166,7 +156,7 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
         if trip is None or explorer.places is None or explorer.traffic is None:
             raise Refused(NO_TRIP)
         budget = Budget(asked.budget, _WINDOW_S)
-        if budget.micro < max(explored.costs):
+        if budget.micro < max(explored.bundle.costs):
             raise Refused(NO_BUDGET)
         steps = replay(trip, explored, explorer.places, explorer.traffic, budget=budget)
         times = [time.isoformat(timespec="seconds") for time in trip.times]
@@ -174,15 +164,13 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
 
 
 def _outlook(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked: Everywhere) -> dict[str, Any]:
-    found = view.outlook(asked.place, asked.previous)
-    return {
-        "outputs": found.outputs.tolist(),
-        "probability": found.probability.tolist(),
-        "median_error_m": found.median_error_m,
-        "exact": found.exact,
-        "places": len(view.places),
-        **_figures(explorer, explored, view, asked),
-    }
+    outlook = _json(view.outlook(asked.place, asked.previous))
+    return {**outlook, "places": len(view.places), **_figures(explorer, explored, view, asked)}
+
+
+def _json(values: Outlook | Conclusion) -> dict[str, Any]:
+    """Return the fields as JSON values, arrays as lists."""
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(values).items()}
 
 
 def _figures(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked: Everywhere) -> dict[str, Any]:
@@ -198,10 +186,10 @@ def _figures(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked
 
 
 def _bundle(explorer: Explorer, sha256: str) -> ExploredBundle:
-    found = explorer.bundles.get(sha256)
-    if found is None:
+    explored = explorer.bundles.get(sha256)
+    if explored is None:
         raise Refused(NO_BUNDLE)
-    return found
+    return explored
 
 
 def _view(explored: ExploredBundle, place: int, regime: str, previous: int | None) -> ZoneView:
@@ -250,8 +238,9 @@ def _hash(content: bytes) -> str:
 @cache
 def _page_files() -> dict[str, bytes]:
     """Return every file of the page by its name: nothing else can be asked for, whatever the name."""
-    found = {file.name: file.read_bytes() for file in files("geoblanket.service").joinpath("page").iterdir()}
-    return {**{name: content for name, content in found.items() if Path(name).suffix in _KINDS}, **_library()}
+    folder = files("geoblanket.service").joinpath("page")
+    own = {file.name: file.read_bytes() for file in folder.iterdir() if Path(file.name).suffix in _KINDS}
+    return {**own, **_library()}
 
 
 def _library() -> dict[str, bytes]:

@@ -1,6 +1,6 @@
-"""What one bundle does at a place: what would be reported, how far off that is, and what a recipient could conclude.
+"""What a bundle does at a place: what would be reported, how far off that is, and what a recipient could infer.
 
-All of this is about places that somebody asks about, on a map: nobody's location is in it, and nothing is released.
+All of this concerns places that somebody picks on a map: nobody's location is involved, and nothing is released.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
-from geoblanket.errors import MismatchError
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
+from geoblanket.service.store import ServedBundle
 
 __all__ = ["Conclusion", "ExploredBundle", "Outlook", "ZoneView"]
 
@@ -41,14 +39,14 @@ class Outlook:
 
 @dataclass(frozen=True, eq=False)
 class Conclusion:
-    """What a recipient who knows zone, regime and previous place can make of a report."""
+    """What a recipient who knows zone, regime and previous place can infer from a report."""
 
     places: Indices
     """The places of the zone, shape (n,)."""
     before: Floats
-    """What he held for probable before the report, shape (n,)."""
+    """Their probability before the report, shape (n,)."""
     after: Floats
-    """What he does after it, shape (n,)."""
+    """Their probability after the report, shape (n,)."""
     guess: int
     """The place with the least expected distance from the true one."""
     error_m: float
@@ -83,7 +81,7 @@ class ZoneView:
     def rows_after(self, previous: int | None) -> Indices:
         """Return the row of each place of the zone after a previous one, shape (n,).
 
-        Places before that one, where the mechanism looks at them too, count as the same.
+        If the mechanism looks further back, even earlier places count as the same one.
         """
         key = -1 if previous is None else previous
         if key not in self._after:
@@ -126,7 +124,7 @@ class ZoneView:
         previous
             The place before, which the recipient knows; None: there is no history.
         prior
-            What he held for probable, shape (n,), with some of it where the report can come from.
+            The probability of each place before the report, shape (n,); some of it where the report can come from.
         """
         joint = prior * self.likelihood(output, previous)
         after = joint / joint.sum()
@@ -144,7 +142,7 @@ class ZoneView:
     def recipient_error_m(self, previous: int | None, prior: Floats) -> float:
         """Return how far off the best guess of a recipient is after a report, on average, metres.
 
-        On average over the places that he holds for probable, and over what is reported from them.
+        On average over the prior, and over what is reported from each place.
         """
         joint = prior[:, None] * (self.bundled.mechanism.weights[self.rows_after(previous)] / 2.0**62)
         return float((self._between_m @ joint).min(axis=0).sum())
@@ -153,8 +151,8 @@ class ZoneView:
     def _between_m(self) -> Floats:
         return self._distance_m(self.places, self.places)
 
-    def _distance_m(self, one: npt.NDArray[np.integer], other: npt.NDArray[np.integer]) -> Floats:
-        (lat, lon), (other_lat, other_lon) = self._degrees[one].T, self._degrees[other].T
+    def _distance_m(self, places: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Floats:
+        (lat, lon), (other_lat, other_lon) = self._degrees[places].T, self._degrees[others].T
         return haversine_m(lat[:, None], lon[:, None], other_lat, other_lon)
 
 
@@ -163,70 +161,37 @@ class ExploredBundle:
 
     Parameters
     ----------
-    bundle
+    served
         The bundle.
     record
         Of its build, for losses; None: it is not there.
     """
 
-    def __init__(self, bundle: Bundle, record: BuildRecord | None) -> None:
-        self.bundle = bundle
-        self.record = record
-        self._views = {(one.zone, one.regime): ZoneView(one, bundle.places_e7) for one in bundle}
-
-    @property
-    def clock(self) -> Clock:
-        """When which regime is used.
-
-        Raises
-        ------
-        MismatchError
-            If the bundle does not say.
-        """
-        if self.bundle.clock is None:
-            raise MismatchError("The bundle has no clock, so it does not say which regime is used when.")
-        return self.bundle.clock
+    def __init__(self, served: ServedBundle, record: BuildRecord | None) -> None:
+        self.bundle = bundle = served.bundle
+        self.facts, self.guarantee, self.record = served.facts, served.guarantee, record
+        self._views = {(bundled.zone, bundled.regime): ZoneView(bundled, bundle.places_e7) for bundled in bundle}
 
     @property
     def start(self) -> str | None:
         """The regime of reports without history; None: the bundle does not say."""
         return None if self.bundle.clock is None else self.bundle.clock.start
 
-    @property
-    def epsilon(self) -> float:
-        """The largest ε of its mechanisms, per km."""
-        return max(one.mechanism.epsilon for one in self.bundle)
-
-    @property
-    def longest_past(self) -> BundledMechanism:
-        """The mechanism that looks back furthest."""
-        return max(self.bundle, key=lambda one: len(one.history_weights_micro))
-
-    @cached_property
-    def costs(self) -> Costs:
-        """What reports cost, in millionths per km."""
-        return self.bundle.costs
-
-    @cached_property
-    def zone_names(self) -> tuple[str, ...]:
-        """The names of zones, in order."""
-        return tuple(sorted({one.zone for one in self.bundle}))
-
     @cached_property
     def zone(self) -> Indices:
-        """The number of the zone of each place among `zone_names`, −1 for none, shape (P,)."""
+        """The number of the zone of each place among `facts.zones`, −1 for none, shape (P,)."""
         result = np.full(len(self.bundle.places_e7), -1, np.int32)
         for (name, _), view in self._views.items():
-            result[view.places] = self.zone_names.index(name)
+            result[view.places] = self.facts.zones.index(name)
         return result
 
     def view(self, place: int, regime: str) -> ZoneView | None:
         """Return the mechanism of a place that is in a zone; None: it has none in that regime."""
         number = int(self.zone[place])
-        return None if number < 0 else self._views.get((self.zone_names[number], regime))
+        return None if number < 0 else self._views.get((self.facts.zones[number], regime))
 
     def zone_record(self, view: ZoneView) -> ZoneRecord | None:
         """Return what the build says of a mechanism."""
         zones = () if self.record is None else self.record.zones
         asked = (view.bundled.zone, view.bundled.regime)
-        return next((one for one in zones if (one.zone, one.regime) == asked), None)
+        return next((zone for zone in zones if (zone.zone, zone.regime) == asked), None)

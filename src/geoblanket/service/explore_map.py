@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 from scipy.spatial import KDTree, Voronoi
 
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import local_degrees, local_metres
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.service.geojson import encoded, feature
 
 __all__ = ["PlaceCells", "roads_geojson"]
 
@@ -27,10 +24,10 @@ def roads_geojson(graph: RoadGraph) -> bytes:
     points = np.round(np.column_stack([lon, lat]), _DIGITS)
     rank = _rank_of_class()[graph.road_class]
     features = (
-        _feature("LineString", points[offsets[edge] : offsets[edge + 1]].tolist(), rank=int(rank[edge]))
+        feature("LineString", points[offsets[edge] : offsets[edge + 1]].tolist(), rank=int(rank[edge]))
         for edge in graph.one_of_each_road().tolist()
     )
-    return _encoded(features)
+    return encoded(features)
 
 
 def _rank_of_class() -> Ints:
@@ -39,9 +36,9 @@ def _rank_of_class() -> Ints:
 
 
 class PlaceCells:
-    """The part of the map that belongs to each place: what is nearer to it than to any other, and not far away.
+    """The map cell of each place: what is nearer to it than to any other, and not far away.
 
-    Sites without a place, on a grid around and between the places, bound the cells: beyond them there is nothing.
+    Extra sites on a grid around and between the places bound the cells.
 
     Parameters
     ----------
@@ -61,11 +58,11 @@ class PlaceCells:
         corners = self._corners()
         regions = (self._diagram.regions[region] for region in self._diagram.point_region[: self._count])
         features = (
-            _feature("Polygon", [corners[[*region, region[0]]].tolist()], number=place)
+            feature("Polygon", [corners[[*region, region[0]]].tolist()], number=place)
             for place, region in enumerate(regions)
             if region and -1 not in region
         )
-        return _encoded(features)
+        return encoded(features)
 
     def borders(self, zone: Indices) -> bytes:
         """Return where zones end, as lines.
@@ -81,10 +78,10 @@ class PlaceCells:
         corners = self._corners()
         lines = [
             corners[ridge].tolist()
-            for ridge, (one, other) in zip(self._diagram.ridge_vertices, sides.tolist(), strict=True)
-            if one != other and -1 not in ridge
+            for ridge, (zone_of_left, zone_of_right) in zip(self._diagram.ridge_vertices, sides.tolist(), strict=True)
+            if zone_of_left != zone_of_right and -1 not in ridge
         ]
-        return _encoded(iter([_feature("MultiLineString", lines)]))
+        return encoded([feature("MultiLineString", lines)])
 
     def _corners(self) -> Floats:
         lat, lon = local_degrees(*self._diagram.vertices.T, **self._origin)
@@ -100,13 +97,3 @@ def _empty_sites(places: Floats) -> Floats:
     x, y = (np.arange(start - 4 * pitch, end + 4 * pitch, pitch) for start, end in zip(low, high, strict=True))
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     return grid[np.asarray(tree.query(grid)[0]) > 1.4 * pitch]
-
-
-def _feature(kind: str, coordinates: Any, *, number: int | None = None, **properties: Any) -> dict[str, Any]:
-    feature = {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
-    return feature if number is None else {**feature, "id": number}
-
-
-def _encoded(features: Iterator[dict[str, Any]]) -> bytes:
-    text = json.dumps({"type": "FeatureCollection", "features": list(features)}, separators=(",", ":"))
-    return text.encode("ascii")

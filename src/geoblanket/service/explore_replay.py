@@ -1,7 +1,7 @@
-"""Replays of trips that were held out: the true way beside what a device would have reported of it.
+"""Replays of held-out trips: the true path beside what a device would have reported.
 
-Walks are given to the service by somebody who has them and wants to see. They are true ways of vehicles, so the service
-takes them on an address of this machine alone, and the page says what they are.
+Whoever has walks may give them to the service. They are true paths of vehicles, so the service accepts them only on a
+loopback address, and the page says what they are.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class ReplayStep:
     error_m: float | None
     """From the true place to the reported one, metres."""
     guess: int
-    """Where a recipient who follows the vehicle thinks it is."""
+    """Where a recipient who follows the vehicle guesses it to be."""
     guess_error_m: float
     """From the true place to that, metres."""
     zone_only_error_m: float
-    """What that would be for one who is told the zones of reports only, metres."""
+    """The same for a recipient who learns the zones of reports only, metres."""
     left: float
     """Of the budget in the window that ends with the last report, per km."""
 
@@ -83,12 +83,12 @@ def held_out_trips(path: str | Path, places: Places, *, split: Split) -> list[Tr
 
 
 def _trip(rows: pl.DataFrame, places: Places) -> Trip:
-    found = rows["place"].to_numpy()
-    lat, lon = places.lat[found], places.lon[found]
+    way = rows["place"].to_numpy()
+    lat, lon = places.lat[way], places.lon[way]
     return Trip(
         number=int(rows["walk"][0]),
         times=rows["time"].to_list(),
-        places=found,
+        places=way,
         length_km=float(haversine_m(lat[:-1], lon[:-1], lat[1:], lon[1:]).sum() / 1000),
     )
 
@@ -129,11 +129,11 @@ def _step(true: int, report: Report | None, following: _Following, left: float) 
 
 
 class _Following:
-    """Two recipients of the same reports: one makes use of all that they tell, the other of their zones only."""
+    """Two recipients of the same reports: one uses all that they disclose, the other their zones only."""
 
     def __init__(self, explored: ExploredBundle, places: Places, traffic: Traffic) -> None:
         self._explored, self._places = explored, places
-        self._regimes = Regimes(explored.clock)
+        self._regimes = Regimes(explored.bundle.needed_clock())
         self._last_slot = -1
         self.reports, self.zones = Tracker(traffic, places), Tracker(traffic, places)
 
@@ -152,7 +152,7 @@ class _Following:
         self.reports.see(view, report.place, follows=follows)
         self.zones.see_zone(view)
 
-    def apart_m(self, one: int, other: int) -> float:
+    def apart_m(self, place: int, other: int) -> float:
         """Return how far two places are apart, metres."""
         lat, lon = self._places.lat, self._places.lon
-        return float(haversine_m(lat[one], lon[one], lat[other], lon[other]))
+        return float(haversine_m(lat[place], lon[place], lat[other], lon[other]))

@@ -1,7 +1,7 @@
-"""How vehicles move, as everyone may know it: from walks that were given for training, and a filter that follows one.
+"""How vehicles move, as anyone may know from training walks, and a filter that follows one vehicle.
 
-The recipient of reports is taken to know this. He follows a vehicle by Bayes' rule: from where he holds it for
-probable, to where vehicles go from there, to what the report says of that.
+The recipient of reports is assumed to know this, and follows a vehicle by Bayes' rule: from the belief about its place,
+to where vehicles go from there, to what the report says about that.
 """
 
 from __future__ import annotations

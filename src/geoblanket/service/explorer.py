@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,6 @@ from geoblanket._arrays import Floats
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
 from geoblanket.errors import InputError, MismatchError
-from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
@@ -29,7 +27,7 @@ from geoblanket.service.store import BundleStore, ServedBundle
 __all__ = ["Explorer", "Prior"]
 
 Prior = Literal["equal", "traffic"]
-"""What a recipient knows beforehand: all places of the zone are alike, or vehicles move as in the walks."""
+"""A recipient's prior: all places of the zone equally probable, or vehicles move as in the walks."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +66,8 @@ class Explorer:
     def bundles(self) -> dict[str, ExploredBundle]:
         """What can be explored, by hash: bundles with the same places as the first that has places."""
         located = [served for served in self._store.bundles if served.bundle.located]
-        same = [one for one in located if np.array_equal(one.bundle.places_e7, located[0].bundle.places_e7)]
-        self._explored = {one.sha256: self._explored.get(one.sha256) or _explored(one) for one in same}
+        same = [served for served in located if np.array_equal(served.bundle.places_e7, located[0].bundle.places_e7)]
+        self._explored = {served.sha256: self._explored.get(served.sha256) or _explored(served) for served in same}
         return self._explored
 
     @cached_property
@@ -84,7 +82,7 @@ class Explorer:
         return None if first is None else PlaceCells(first.bundle.places_e7)
 
     def prior(self, kind: Prior, view: ZoneView, previous: int | None) -> Floats:
-        """Return what a recipient holds for probable in a zone, shape (n,); without walks, all places alike."""
+        """Return a recipient's prior over the places of a zone, shape (n,); uniform without walks."""
         if kind == "equal" or self.traffic is None:
             return np.full(len(view.places), 1 / len(view.places))
         return self.traffic.prior(view, previous)
@@ -101,9 +99,7 @@ class Explorer:
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
             "left_out": len(self._store.bundles) - len(bundles),
             "bundles": [
-                _bundle_facts(bundles[served.sha256], served.path.name)
-                for served in self._store.bundles
-                if served.sha256 in bundles
+                _bundle_facts(bundles[served.sha256]) for served in self._store.bundles if served.sha256 in bundles
             ],
         }
 
@@ -140,15 +136,15 @@ def _explored(served: ServedBundle) -> ExploredBundle:
         if record is not None and record.bundle_sha256 != served.sha256:
             _log.warning("%s is the record of another bundle; the page shows no losses.", path)
             record = None
-    return ExploredBundle(served.bundle, record)
+    return ExploredBundle(served, record)
 
 
 def _split(record: BuildRecord | None) -> Split:
     """Return how the build split its walks, or the usual way."""
     if record is None:
         return Split()
-    found = record.config["held_out"]
-    return Split(by=found["split"], held_out=found["held_out"], seed=found["seed"])
+    options = record.config["held_out"]
+    return Split(by=options["split"], held_out=options["held_out"], seed=options["seed"])
 
 
 def _trip_facts(trip: Trip) -> dict[str, Any]:
@@ -162,34 +158,27 @@ def _trip_facts(trip: Trip) -> dict[str, Any]:
     }
 
 
-def _bundle_facts(explored: ExploredBundle, name: str) -> dict[str, Any]:
-    bundle, record = explored.bundle, explored.record
-    past = explored.longest_past
-    clock = bundle.clock
-    regimes = sorted({one.regime for one in bundle} - {explored.start})
+def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
+    facts, costs, record = explored.facts, explored.bundle.costs, explored.record
+    pasts = [mechanism["history_weights"] for mechanism in explored.guarantee["mechanisms"]]
     return {
-        "sha256": bundle.sha256,
-        "name": name,
-        "epsilon": explored.epsilon,
-        "eta_km": _json_number(max(one.mechanism.eta_km for one in bundle)),
-        "history_weights": [None if weight == NEVER_MM else weight / 1e6 for weight in past.history_weights_micro],
-        "cost": explored.costs.other / 1e6,
-        "first_cost": explored.costs.start / 1e6,
-        "interval_s": None if clock is None else clock.interval_s,
-        "regimes": regimes or [explored.start],
+        "sha256": facts.sha256,
+        "name": facts.name,
+        "epsilon": facts.epsilon_per_km[-1],
+        "eta_km": facts.eta_km[-1],
+        "history_weights": max(pasts, key=len),
+        "cost": costs.other / 1e6,
+        "first_cost": costs.start / 1e6,
+        "interval_s": None if facts.clock is None else facts.clock.interval_s,
+        "regimes": [regime for regime in facts.regimes if regime != explored.start] or [explored.start],
         "start": explored.start,
         "zone": explored.zone.tolist(),
-        "zones": list(explored.zone_names),
+        "zones": facts.zones,
         "loss": None if record is None else {"words": record.loss, "unit": record.unit, "total": record.totals.loss},
-        "guarantee": bundle.guarantee.split("\n"),
-        "disclosed": bundle.disclosed,
+        "guarantee": explored.guarantee["words"],
+        "disclosed": facts.disclosed,
         "promise": [] if record is None else promise(record),
         "limits": limits(),
         "factors": [] if record is None else factor_table(record),
         "costs": [] if record is None else cost_table(record),
     }
-
-
-def _json_number(value: float) -> float | None:
-    """Return a number as JSON has it: None stands for infinity."""
-    return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Headers that every answer has, unless it says otherwise: what a browser may do with it."""
+"""Default headers of every answer: what a browser may do with it."""
 
 from __future__ import annotations
 

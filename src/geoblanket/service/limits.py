@@ -1,7 +1,7 @@
-"""What a request may take: how large, how long, how many at once, and under which name it may ask.
+"""Limits of requests: how large, how long, how many at once, and to which host name.
 
-Plain ASGI, so that nothing of a request is read before it was weighed. The limits on connections, and on the time that
-headers and answers take, lie one layer lower, in `protocol`.
+Plain ASGI, so that limits apply before anything is read from a request. The limits on connections, and on the time for
+headers and answers, are one layer below, in `protocol`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from geoblanket.service.refusals import BAD_HOST, OVERLOADED, TOO_LARGE, TOO_SLO
 __all__ = ["LOOPBACK_NAMES", "Limits", "LimitsMiddleware", "host_name"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""The names by which a machine asks itself. A page elsewhere whose name was pointed at this machine sends another."""
+"""Host names of the machine itself. A page elsewhere whose name was pointed at this machine (DNS rebinding) sends
+another."""
 
 _ALWAYS_ANSWERED = frozenset({"/healthz"})
 _DRAIN_S = 0.2
@@ -27,20 +28,20 @@ _DRAIN_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class Limits:
-    """What the service bears before it refuses."""
+    """How much load the service accepts."""
 
     requests: int = 128
-    """Requests that are worked on at once, all of which has arrived; more are shed with 503."""
+    """Requests processed at once, of those that have fully arrived; more are refused with 503."""
     reports: int = 96
-    """Reports that wait for the ledger at once; more are shed with 503."""
+    """Reports that wait for the ledger at once; more are refused with 503."""
     connections: int = 512
-    """Open connections; beyond, the one whose request has been awaited longest is closed."""
+    """Open connections; beyond that, the one that has been waiting longest for its request is closed."""
     body_bytes: int = 4096
     """Of the body of any request."""
     header_bytes: int = 16_384
     """Of a request line with its headers."""
     arrival_s: float = 5.0
-    """Seconds in which the headers, and then the body, of a request must have arrived; and those between requests."""
+    """Seconds for the headers of a request to arrive, then for its body, and between requests."""
     report_s: float = 4.0
     """Seconds that a report may wait for the ledger."""
     stall_s: float = 20.0
@@ -141,7 +142,7 @@ def host_name(headers: Headers) -> str:
 
 
 async def _drain(receive: Receive) -> None:
-    """Throw away some of what still arrives: a client that is cut off while it sends may miss the answer."""
+    """Discard some of what still arrives: a client that is cut off while sending may miss the answer."""
     left = _DRAIN_BYTES
     try:
         async with asyncio.timeout(_DRAIN_S):
@@ -155,7 +156,7 @@ async def _drain(receive: Receive) -> None:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body once, and then what the server has to say."""
+    """Return a `receive` that gives the body once, then the server's own messages."""
     given = False
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""The service's log, on stderr: one line an event, and of an error only its type and where it was."""
+"""The service's log, on stderr: one line per event, and only the type and position of an error."""
 
 from __future__ import annotations
 

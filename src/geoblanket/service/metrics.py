@@ -1,4 +1,4 @@
-"""What the service counts, and what it logs of a request: route, status and time, and nothing that was sent.
+"""Metrics and access log: route, status and time of a request, and nothing that was sent.
 
 Routes stand for paths (`/v1/bundles/{sha256}`), so that neither a metric nor a line of the log holds anything that a
 client chose.
@@ -63,10 +63,10 @@ class ServiceMetrics:
 
 
 class ObserveMiddleware:
-    """Counts and logs every request, and answers for whatever goes wrong further in.
+    """Counts and logs every request, and answers when an inner layer fails.
 
-    An error that nobody foresaw is logged by its type and the lines it passed through. Its message and the values of
-    variables are not: they may hold what was sent.
+    An unexpected error is logged by its type and the lines of code it passed through, without its message or any
+    values, which may contain what was sent.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics) -> None:

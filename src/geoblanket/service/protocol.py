@@ -1,8 +1,9 @@
-"""HTTP/1.1 on a connection, with an end to patience: Uvicorn's protocol, and limits that it does not have.
+"""HTTP/1.1 on a connection: Uvicorn's protocol, with limits that it lacks.
 
-Uvicorn waits for ever for the headers of a request, and for a client to read its answer. Here both have a deadline.
-When there are too many connections, the one whose request has been awaited longest is closed, so that a crowd that is
-idle, or never finishes a body, cannot keep others out. Headers are weighed whole, in however many parts they arrive.
+Uvicorn waits forever for the headers of a request, and for a client to read its answer. Here both have a deadline. When
+there are too many connections, the one that has been waiting longest for its request is closed, so that clients that
+are idle, or never finish a body, cannot keep others out. The limit on headers applies to their total size, in however
+many parts they arrive.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["BoundedProtocol", "bounded_protocol"]
 class _BoundedConnection(h11.Connection):
     """HTTP on a connection, with a limit on headers.
 
-    h11 itself weighs only what it cannot parse yet: headers that arrive in one piece pass, however long they are.
+    h11 itself limits only what it cannot parse yet: headers that arrive in one piece pass, whatever their size.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the signature is theirs
-        """Answer to what is not HTTP in the same shape as to any error, and hang up."""
+        """Answer invalid HTTP in the same form as any error, and close the connection."""
         answer = BAD_REQUEST.response()
         headers = [*answer.raw_headers, (b"connection", b"close")]
         try:
@@ -142,7 +143,7 @@ class BoundedProtocol(H11Protocol):
         self._push()
 
     def _push(self) -> None:
-        """Close the connection at once unless the client goes on reading: closing in order waits for it, for ever."""
+        """Abort the connection unless the client keeps reading: an orderly close would wait for it forever."""
         self._stop_pushing()
         self._pushing = self.loop.call_later(self.limits.stall_s, self.transport.abort)
 
@@ -152,7 +153,7 @@ class BoundedProtocol(H11Protocol):
             self._pushing = None
 
     def _make_room(self) -> None:
-        """Close the connection whose request has been awaited longest; if all have theirs, this one."""
+        """Close the connection that has been waiting longest for its request; if none is waiting, this one."""
         waiting = [
             (connection.waiting_since, id(connection), connection)
             for connection in self.connections

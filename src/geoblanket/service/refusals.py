@@ -69,11 +69,11 @@ _BY_STATUS = {404: NOT_FOUND, 405: WRONG_METHOD, 400: BAD_REQUEST, 413: TOO_LARG
 
 def documented(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
     """Return the part of a route's description that says how it may refuse."""
-    return {one.status: {"model": ErrorBody, "description": one.message} for one in refusals}
+    return {refusal.status: {"model": ErrorBody, "description": refusal.message} for refusal in refusals}
 
 
 def answer_with_refusals(app: FastAPI) -> None:
-    """Make every error that a route or the framework raises one of ours; theirs would repeat what was sent."""
+    """Turn every error of a route or the framework into a refusal; the framework's own would repeat what was sent."""
 
     async def refused(_request: Request, error: Exception) -> JSONResponse:
         return error.refusal.response() if isinstance(error, Refused) else INTERNAL.response()

@@ -1,8 +1,8 @@
 """The device-local part: one vehicle's reports, perturbed within its ledger.
 
-A true location comes in the body of a request from the same machine, and goes nowhere: not into an answer, a log, a
-metric or the text of an error. One thread owns the ledger, so that reports are made one after the other, each wholly or
-not at all, whatever becomes of the request.
+A true location arrives in the body of a request from the same machine, and goes no further: not into an answer, a log,
+a metric or the text of an error. One thread owns the ledger, so that reports are made one after another, each
+completely or not at all, whatever happens to the request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOT_LOCAL: Final = Refusal(
     403, "not_local", "Reports are taken from programs of this machine only: through no proxy, and from no other page."
 )
 _NOT_NOW: Final = Refusal(409, "not_now", "The time is not the present. Nothing was released.")
-_TOO_OLD: Final = Refusal(409, "too_old", "A report of a later time was made already. Nothing was released.")
+_TOO_OLD: Final = Refusal(409, "too_old", "A later report exists already. Nothing was released.")
 _SPENT: Final = Refusal(
     429, "budget_spent", "The privacy budget of this window of time is spent. Nothing was released.", retry_after_s=30
 )

@@ -1,4 +1,4 @@
-"""Listening: the socket, the server around the application, and its end."""
+"""The listening socket, the server around the application, and its shutdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 def is_loopback(host: str) -> bool:
     """Return whether every address of a host is one that only this machine can reach."""
-    return all(ipaddress.ip_address(found[4][0]).is_loopback for found in _addresses(host, 0))
+    return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in _addresses(host, 0))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(app: ASGIApp, listener: socket.socket, *, limits: Limits, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C: no new requests then, those that run may finish, and all is closed.
+    """Serve until SIGTERM or Ctrl-C; then accept no new requests, let running ones finish, and close everything.
 
     Parameters
     ----------

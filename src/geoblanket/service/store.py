@@ -1,13 +1,12 @@
 """The bundles that are served: verified when the service starts, and again when a file is replaced.
 
-The bytes of a file are read once. What is verified, hashed and handed out is these bytes, so that a file that changes
-meanwhile is served wholly as it was or wholly as it is. A new file that does not verify, or is an older version, is not
-taken: the one before stays.
+The bytes of a file are read once, and these bytes are verified, hashed and served: a file that changes meanwhile is
+served entirely as it was or entirely as it is. A new file that does not verify, or is an older version, is refused: the
+previous one stays.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -18,10 +17,12 @@ from types import MappingProxyType
 from typing import Any
 
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
+from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.signing import signature_path
 from geoblanket.mechanism.bundle.storage import LARGEST_BYTES, Bundle, load_bundle
-from geoblanket.service.facts import bundle_facts, guarantee_facts, places_geojson, zones_geojson
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
+from geoblanket.service.facts import guarantee_facts, places_geojson, zones_geojson
 
 __all__ = ["BundleStore", "ServedBundle"]
 
@@ -36,7 +37,7 @@ _Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class ServedBundle:
-    """A verified bundle with all that is told about it, ready to be sent."""
+    """A verified bundle with everything that is published about it, ready to be sent."""
 
     path: Path
     content: bytes
@@ -44,7 +45,7 @@ class ServedBundle:
     bundle: Bundle
     signature: bytes | None
     """The detached signature that lay beside the file."""
-    facts: dict[str, Any]
+    facts: BundleFacts
     guarantee: dict[str, Any]
     zones: bytes | None
     """GeoJSON; None where the bundle has no coordinates."""
@@ -56,16 +57,6 @@ class ServedBundle:
         return self.bundle.sha256
 
 
-@dataclass(frozen=True)
-class _Trust:
-    """What a bundle must be, besides right."""
-
-    public_key: Path | None = None
-    allow_unsigned: bool = False
-    minimum_version: int = 0
-    policy: Policy = DEFAULT_POLICY
-
-
 @dataclass
 class _Slot:
     """A file, and what is served of it."""
@@ -73,7 +64,7 @@ class _Slot:
     path: Path
     served: ServedBundle
     stamp: _Stamp | None
-    """Of the file when it was last looked at, right or not."""
+    """Of the file when it was last checked, accepted or not."""
     problem: str | None = field(default=None)
 
 
@@ -84,10 +75,10 @@ class BundleStore:
     ----------
     paths
         The files, at least one.
-    public_key, allow_unsigned, minimum_version
-        As for `load_bundle`.
+    trust
+        Which files are accepted.
     policy
-        The least that a bundle with coordinates must promise; no device takes one without.
+        The least that a bundle with coordinates must promise; no device accepts one without coordinates.
 
     Raises
     ------
@@ -99,13 +90,11 @@ class BundleStore:
         self,
         paths: Iterable[str | Path],
         *,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
     ) -> None:
-        self._trust = _Trust(None if public_key is None else Path(public_key), allow_unsigned, minimum_version, policy)
-        self._slots = _load_all([Path(path) for path in paths], self._trust)
+        self._trust, self._policy = trust, policy
+        self._slots = self._load_all([Path(path) for path in paths])
         self._by_hash = self._index()
 
     @property
@@ -115,7 +104,7 @@ class BundleStore:
 
     @property
     def refused(self) -> int:
-        """How many files were replaced by something that is not served; the bundle before is."""
+        """How many files were replaced by something that is refused; the previous bundle is served."""
         return sum(slot.problem is not None for slot in self._slots)
 
     def get(self, sha256: str) -> ServedBundle | None:
@@ -123,7 +112,7 @@ class BundleStore:
         return self._by_hash.get(sha256)
 
     def refresh(self) -> int:
-        """Look at the files, take those that were replaced and verify, and return how many."""
+        """Check the files, load those that were replaced and verify, and return how many."""
         return sum(self._refresh(slot) for slot in self._slots)
 
     def _refresh(self, slot: _Slot) -> bool:
@@ -132,7 +121,7 @@ class BundleStore:
             return False
         slot.stamp = stamp
         try:
-            served = _load(slot.path, self._trust)
+            served = self._load(slot.path)
             if served.bundle.version < slot.served.bundle.version:
                 raise InputError(
                     f"is version {served.bundle.version}, older than the {slot.served.bundle.version} that is served",
@@ -140,7 +129,7 @@ class BundleStore:
                 )
         except GeoblanketError as error:
             slot.problem = str(error)
-            _log.error("The bundle that was served stays, for the new one is refused: %s", error)
+            _log.error("The new bundle is refused, so the previous one stays: %s", error)
             return False
         slot.problem = None
         if served.sha256 == slot.served.sha256 and served.signature == slot.served.signature:
@@ -151,55 +140,43 @@ class BundleStore:
         return True
 
     def _index(self) -> Mapping[str, ServedBundle]:
-        found: dict[str, ServedBundle] = {}
+        by_hash: dict[str, ServedBundle] = {}
         for slot in self._slots:
-            found.setdefault(slot.served.sha256, slot.served)
-        return MappingProxyType(found)
+            by_hash.setdefault(slot.served.sha256, slot.served)
+        return MappingProxyType(by_hash)
 
+    def _load_all(self, paths: Sequence[Path]) -> list[_Slot]:
+        if not paths:
+            raise ParameterError("Give at least one bundle to serve.")
+        slots, problems = [], []
+        for path in paths:
+            stamp = _stamp(path)
+            try:
+                slots.append(_Slot(path, self._load(path), stamp))
+            except GeoblanketError as error:
+                problems.append(str(error))
+        if problems:
+            raise InputError(
+                f"{len(problems)} of {len(paths)} bundle(s) cannot be served, so nothing is: "
+                + " ".join(problems).rstrip(".")
+            )
+        return slots
 
-def _load_all(paths: Sequence[Path], trust: _Trust) -> list[_Slot]:
-    if not paths:
-        raise ParameterError("Give at least one bundle to serve.")
-    slots, problems = [], []
-    for path in paths:
-        stamp = _stamp(path)
-        try:
-            slots.append(_Slot(path, _load(path, trust), stamp))
-        except GeoblanketError as error:
-            problems.append(str(error))
-    if problems:
-        raise InputError(
-            f"{len(problems)} of {len(paths)} bundle(s) cannot be served, so nothing is: "
-            + " ".join(problems).rstrip(".")
+    def _load(self, path: Path) -> ServedBundle:
+        content = _read(path)
+        bundle = load_bundle(path, trust=self._trust, content=content)
+        if bundle.located:
+            self._policy.check(bundle, bundle.places_e7, bundle.clock)
+        return ServedBundle(
+            path=path,
+            content=content,
+            bundle=bundle,
+            signature=_signature(path),
+            facts=BundleFacts.of(bundle, name=path.name, size=len(content)),
+            guarantee=guarantee_facts(bundle),
+            zones=zones_geojson(bundle) if bundle.located else None,
+            places=places_geojson(bundle) if bundle.located else None,
         )
-    return slots
-
-
-def _load(path: Path, trust: _Trust) -> ServedBundle:
-    content = _read(path)
-    bundle = load_bundle(
-        path,
-        public_key=trust.public_key,
-        allow_unsigned=trust.allow_unsigned,
-        minimum_version=trust.minimum_version,
-        content=content,
-    )
-    if bundle.located:
-        trust.policy.check(bundle, bundle.places_e7, bundle.clock)
-    return ServedBundle(
-        path=path,
-        content=content,
-        bundle=bundle,
-        signature=_signature(path),
-        facts=bundle_facts(bundle, name=path.name, size=len(content)),
-        guarantee=guarantee_facts(bundle),
-        zones=_as_json(zones_geojson(bundle)) if bundle.located else None,
-        places=_as_json(places_geojson(bundle)) if bundle.located else None,
-    )
-
-
-def _as_json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _read(path: Path) -> bytes:
@@ -233,11 +210,11 @@ def _signature(path: Path) -> bytes | None:
 def _stamp(path: Path) -> _Stamp | None:
     """Return what changes when a file or its signature is replaced or written to; None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
     try:
         beside = signature_path(path).stat().st_mtime_ns
     except OSError:
         beside = 0
-    return found.st_ino, found.st_size, found.st_mtime_ns, beside
+    return status.st_ino, status.st_size, status.st_mtime_ns, beside

@@ -33,7 +33,7 @@ from tests.mechanism.bundles import (
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     bundle = load_bundle(save_located(tmp_path / "a.bundle"))
-    assert [(one.zone, one.regime) for one in bundle] == [("centre", "day"), ("centre", "night")]
+    assert [(bundled.zone, bundled.regime) for bundled in bundle] == [("centre", "day"), ("centre", "night")]
     assert (bundle.version, bundle.snapping_radius_mm, bundle.signed, len(bundle)) == (3, 50_000, False, 2)
     np.testing.assert_array_equal(bundle.places_e7, PLACES_E7)
     day = bundle.get("centre", "day")
@@ -225,8 +225,8 @@ def test_a_header_that_could_not_be_read_again_is_not_written(tmp_path: Path) ->
     mechanism = Mechanism.verified(
         np.full((1, 1), 2**62), distance_mm=np.zeros((1, 1), np.int64), epsilon_micro=1, eta_mm=1
     )
-    one = BundledMechanism.of(mechanism, zone="z" * 200, regime="r")
-    parts = [BundledMechanism(**{**vars(one), "regime": f"{i:0200d}"}) for i in range(2500)]
+    bundled = BundledMechanism.of(mechanism, zone="z" * 200, regime="r")
+    parts = [BundledMechanism(**{**vars(bundled), "regime": f"{i:0200d}"}) for i in range(2500)]
     with pytest.raises(OutputError, match="header"):
         save_bundle(tmp_path / "a.bundle", parts, version=1, domain=DOMAIN)
 

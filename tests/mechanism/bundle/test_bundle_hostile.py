@@ -17,6 +17,7 @@ import pytest
 
 from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import load_bundle, save_bundle
+from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.mechanism.exponential_bounds import exp_lower
 from geoblanket.mechanism.mechanism import Mechanism
 from tests.mechanism.bundles import (
@@ -350,9 +351,9 @@ def test_rows_in_one_place_must_be_equal(tmp_path: Path, plain: Path) -> None:
 
 def test_another_domain_or_order_of_context(on_map: Path) -> None:
     domain = load_bundle(on_map).domain
-    load_bundle(on_map, domain=domain)
+    load_bundle(on_map, trust=Trust(domain=domain))
     with pytest.raises(MismatchError, match="another domain"):
-        load_bundle(on_map, domain="0" * 64)
+        load_bundle(on_map, trust=Trust(domain="0" * 64))
 
     def reorder(_: Fields, arrays: Arrays) -> None:
         arrays["histories"][:5] = arrays["histories"][:5][::-1].copy()
@@ -363,9 +364,9 @@ def test_another_domain_or_order_of_context(on_map: Path) -> None:
 
 
 def test_an_older_version_than_pinned(plain: Path) -> None:
-    load_bundle(plain, minimum_version=3)
+    load_bundle(plain, trust=Trust(minimum_version=3))
     with pytest.raises(InputError, match="is version 3, older than the 4"):
-        load_bundle(plain, minimum_version=4)
+        load_bundle(plain, trust=Trust(minimum_version=4))
 
 
 def test_exponentials_beyond_any_float(tmp_path: Path) -> None:
@@ -381,15 +382,15 @@ def test_exponentials_beyond_any_float(tmp_path: Path) -> None:
 
 
 def test_errors_never_tell_a_coordinate(on_map: Path) -> None:
-    told = []
+    messages = []
     for change in (inflate, lambda _, arrays: arrays["places_e7"].put(0, 911_111_111)):
         save_located(on_map)
         forge(on_map, change)
         with pytest.raises(InputError) as caught:
             load_bundle(on_map)
-        told.append(str(caught.value))
+        messages.append(str(caught.value))
     canaries = {str(value) for value in PLACES_E7.ravel()} | {f"{value / 1e7:.4f}" for value in PLACES_E7.ravel()}
-    assert not [text for text in told if any(canary in text for canary in canaries)]
+    assert not [text for text in messages if any(canary in text for canary in canaries)]
 
 
 def test_random_changes_give_an_error_or_a_verified_bundle(on_map: Path) -> None:
@@ -456,13 +457,13 @@ def test_random_forgeries_with_right_hashes_give_an_error_or_a_verified_bundle(o
         except (InputError, GuaranteeViolation):
             continue
         accepted += 1
-        for one in bundle:  # an independent look, in fractions of whole numbers
-            table, far = one.mechanism.weights.tolist(), one.mechanism.distance_mm.tolist()
+        for bundled in bundle:  # an independent look, in fractions of whole numbers
+            table, far = bundled.mechanism.weights.tolist(), bundled.mechanism.distance_mm.tolist()
             for s, row in enumerate(table):
                 assert sum(row) == ONE
                 for t, other in enumerate(table):
-                    bound = exp_lower(one.mechanism.epsilon_micro, far[s][t])
-                    if far[s][t] <= one.mechanism.eta_mm:
+                    bound = exp_lower(bundled.mechanism.epsilon_micro, far[s][t])
+                    if far[s][t] <= bundled.mechanism.eta_mm:
                         assert all(a << 96 <= bound * b for a, b in zip(row, other, strict=True))
     assert 0 < accepted < 300
 

@@ -21,24 +21,24 @@ def test_a_known_file_has_the_tables_that_it_had_when_it_was_verified(tmp_path: 
         asked.append(sha256)
         return True
 
-    for found in (ReleaseTables.read(path, is_known=known), ReleaseTables.read(path), ReleaseTables.of(bundle)):
-        assert (found.version, found.domain, found.sha256) == (bundle.version, bundle.domain, bundle.sha256)
-        assert (found.clock, found.disclosed) == (bundle.clock, bundle.disclosed)
-        assert np.array_equal(found.places_e7, bundle.places_e7)
-        assert len(found.tables) == len(bundle)
-        for table, one in zip(found.tables, bundle, strict=True):
-            assert (table.zone, table.regime) == (one.zone, one.regime)
-            assert table.epsilon_micro == one.mechanism.epsilon_micro
-            assert table.history_weights_micro == one.history_weights_micro
+    for tables in (ReleaseTables.read(path, is_known=known), ReleaseTables.read(path), ReleaseTables.of(bundle)):
+        assert (tables.version, tables.domain, tables.sha256) == (bundle.version, bundle.domain, bundle.sha256)
+        assert (tables.clock, tables.disclosed) == (bundle.clock, bundle.disclosed)
+        assert np.array_equal(tables.places_e7, bundle.places_e7)
+        assert len(tables.tables) == len(bundle)
+        for table, bundled in zip(tables.tables, bundle, strict=True):
+            assert (table.zone, table.regime) == (bundled.zone, bundled.regime)
+            assert table.epsilon_micro == bundled.mechanism.epsilon_micro
+            assert table.history_weights_micro == bundled.history_weights_micro
             for mine, theirs in (
-                (table.weights, one.mechanism.weights),
-                (table.histories, one.histories),
-                (table.history_rows, one.history_rows),
-                (table.output_places, one.output_places),
+                (table.weights, bundled.mechanism.weights),
+                (table.histories, bundled.histories),
+                (table.history_rows, bundled.history_rows),
+                (table.output_places, bundled.output_places),
             ):
                 assert np.array_equal(mine, theirs)
         with pytest.raises(ValueError, match="WRITEABLE"):
-            found.tables[0].weights.flags.writeable = True
+            tables.tables[0].weights.flags.writeable = True
     assert asked == [bundle.sha256]
 
 

@@ -169,8 +169,8 @@ def test_inequalities_that_floats_cannot_decide_are_not_decided_for_ever(monkeyp
     other = (ONE << 96) // (exp_lower(10**6, 10**6) + (11 << 96)) + 1
     weights = np.full((12, 12), other, np.int64)
     np.fill_diagonal(weights, ONE - 11 * other)
-    found = verifier.verify(weights, distance_mm=distance_mm, epsilon_micro=10**6, eta_mm=10**7)
-    assert found.exact_checks > 100
+    certificate = verifier.verify(weights, distance_mm=distance_mm, epsilon_micro=10**6, eta_mm=10**7)
+    assert certificate.exact_checks > 100
     monkeypatch.setattr(verifier, "_MOST_EXACT_CHECKS", 100)
     with pytest.raises(MechanismError, match="too close for floats"):
         verifier.verify(weights, distance_mm=distance_mm, epsilon_micro=10**6, eta_mm=10**7)

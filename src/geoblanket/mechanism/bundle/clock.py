@@ -8,22 +8,22 @@ from typing import Final
 
 from geoblanket.errors import ParameterError
 
-__all__ = ["Clock"]
+__all__ = ["HOURS", "LARGEST_INTERVAL_MS", "Clock"]
 
-_HOURS: Final = 24
-_LARGEST_INTERVAL_MS: Final = 86_400_000
+HOURS: Final = 24
+LARGEST_INTERVAL_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True)
 class Clock:
-    """What a device must know of time to choose a mechanism. All of it is public.
+    """What a device must know about time to choose a mechanism; all of it is public.
 
     Parameters
     ----------
     interval_ms
         Milliseconds from one place of a history to the next.
     time_zone
-        IANA name of the time zone in which hours are told.
+        IANA name of the time zone of the hours.
     regimes
         Name and hours (0 to 23, ascending) of each regime, in order of names; every hour in exactly one.
     start
@@ -42,7 +42,7 @@ class Clock:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all regimes, that of reports without history among them."""
+        """The names of all regimes, including that of reports without history."""
         return frozenset({self.start, *(name for name, _ in self.regimes)})
 
     @property
@@ -58,15 +58,15 @@ class Clock:
         raise ParameterError("The hour must be a whole number from 0 to 23.")
 
     def _problem(self) -> str | None:
-        if not 1 <= self.interval_ms <= _LARGEST_INTERVAL_MS:
-            return f"the interval must be from 1 to {_LARGEST_INTERVAL_MS} ms"
+        if not 1 <= self.interval_ms <= LARGEST_INTERVAL_MS:
+            return f"the interval must be from 1 to {LARGEST_INTERVAL_MS} ms"
         listed = [hour for _, hours in self.regimes for hour in hours]
-        if sorted(listed) != list(range(_HOURS)):
+        if sorted(listed) != list(range(HOURS)):
             return "every hour from 0 to 23 must be in exactly one regime"
         if any(first >= second for _, hours in self.regimes for first, second in pairwise(hours)):
             return "the hours of a regime must ascend"
         if any(first >= second for first, second in pairwise(name for name, _ in self.regimes)):
-            return "regimes must be in order of their names, none of them twice"
+            return "regimes must be in order of their names, without duplicates"
         if any(name == self.start or not hours for name, hours in self.regimes):
             return f"a regime must have hours, and another name than '{self.start}', that of reports without history"
         return None

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.domain import Rows
-from geoblanket.mechanism.bundle.header import MechanismHeader
+from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.mechanism import Mechanism
@@ -128,18 +126,6 @@ class BundledMechanism:
         """Draw an output for each of many rows, shape (N,), in the same way."""
         return self.outputs[self.mechanism.sample_many(rows)]
 
-    def rows(self) -> Rows:
-        """Return what its rows and columns stand for."""
-        return Rows(
-            zone=self.zone,
-            regime=self.regime,
-            distance_mm=self.mechanism.distance_mm,
-            history_weights_micro=self.history_weights_micro,
-            histories=self.histories,
-            history_rows=self.history_rows,
-            output_places=self.output_places,
-        )
-
     def header(self) -> MechanismHeader:
         """Return what the file's header says of it."""
         return MechanismHeader(
@@ -155,28 +141,12 @@ class BundledMechanism:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Bundle:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bundle(ReadBundle):
     """Verified mechanisms, by zone and regime. Read one with `load_bundle`."""
 
     mechanisms: tuple[BundledMechanism, ...]
     """In order of zone and regime."""
-    version: int
-    """The publisher's own number, which only grows: a device refuses to go back."""
-    domain: str
-    """Hash of the domain: places, histories, zones and regimes (hexadecimal)."""
-    disclosed: str
-    """What a report tells besides its output, in words."""
-    snapping_radius_mm: int
-    """How far a point of the roads can lie from the place that stands for it, millimetres, as the builder says."""
-    clock: Clock | None
-    """When which regime is used; None: whoever uses the bundle says which."""
-    places_e7: Indices
-    """Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates."""
-    sha256: str
-    """Hash of the file."""
-    signed: bool
-    """Whether a signature was asked for, and found right."""
 
     def __iter__(self) -> Iterator[BundledMechanism]:
         return iter(self.mechanisms)
@@ -185,15 +155,14 @@ class Bundle:
         return len(self.mechanisms)
 
     @property
-    def located(self) -> bool:
-        """Whether the file has coordinates, from which the distances were computed again."""
-        return len(self.places_e7) > 0
-
-    @property
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
-        found = [one.mechanism.certificate for one in self]
-        promises = sorted({(one.mechanism.epsilon, one.mechanism.eta_km) for one in self})
+        certificates = [bundled.mechanism.certificate for bundled in self]
+
+        def total(count: str) -> int:
+            return sum(getattr(certificate, count) for certificate in certificates)
+
+        promises = sorted({(bundled.mechanism.epsilon, bundled.mechanism.eta_km) for bundled in self})
         stated = "; ".join(
             f"ε = {epsilon:.9g} per km for " + ("any d" if eta == np.inf else f"d ≤ η = {eta:.9g} km")
             for epsilon, eta in promises[:_LISTED]
@@ -203,19 +172,19 @@ class Bundle:
             f"Disclosed by every report: {self.disclosed}. {self._zones_in_words()}",
             "Within a zone and regime, whatever is reported is at most e^(ε·d) times as probable from one history as "
             f"from another at distance d km: {stated}{more}.",
-            f"Verified exactly, in integers: {len(self):,} mechanism(s), {sum(one.rows for one in found):,} rows, "
-            f"{sum(one.pairs for one in found):,} pairs of rows, {sum(one.checks for one in found):,} inequalities. "
-            f"The largest ε found is {max(one.epsilon_effective for one in found):.6g} per km.",
+            f"Verified exactly, in integers: {len(self):,} mechanism(s), {total('rows'):,} rows, {total('pairs'):,} "
+            f"pairs of rows, {total('checks'):,} inequalities. The largest ε found is "
+            f"{max(certificate.epsilon_effective for certificate in certificates):.6g} per km.",
         ]
-        if pasts := sorted({one.history_weights_micro for one in self if one.history_weights_micro}):
+        if pasts := sorted({bundled.history_weights_micro for bundled in self if bundled.history_weights_micro}):
             counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED])
             lines.append(f"Earlier places count in d, the latest first, times {counted}.")
-        if beyond := sum(one.pairs_beyond for one in found):
+        if beyond := total("pairs_beyond"):
             lines.append(
                 f"Only for d ≤ η: {beyond:,} pairs of rows are further apart. Along a chain of pairs within η the "
                 "bounds multiply."
             )
-        if parted := sum(not one.connected for one in found):
+        if parted := sum(not certificate.connected for certificate in certificates):
             lines.append(f"In {parted:,} mechanism(s) no chain joins all rows: between the parts nothing is promised.")
         lines.append(
             "Row distances were checked on the map, between all histories of the zone's present places with any past "
@@ -232,14 +201,14 @@ class Bundle:
 
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:
-        """What each zone is like and tells by itself, computed from the places; empty without coordinates."""
+        """Size of each zone and what it discloses by itself, computed from the places; empty without coordinates."""
         return zone_facts(self.mechanisms, self.places_e7) if self.located else []
 
     @cached_property
     def snapping_radius_m(self) -> float | None:
-        """How far a coordinate amid the places lies from the one it counts as, at most, metres; computed from them.
+        """The largest distance from a coordinate among the places to the place it snaps to, metres.
 
-        None without coordinates.
+        Computed from the places; None without coordinates.
         """
         return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
 
@@ -263,11 +232,6 @@ class Bundle:
             f"{2 * self.snapping_radius_m:,.0f} m to d: twice the largest distance from a place, computed from the "
             f"places themselves (on the roads, says the builder, {self.snapping_radius_mm / 1000:,.0f} m at most)."
         )
-
-    @property
-    def costs(self) -> Costs:
-        """What a report costs the location that it protects, in millionths per kilometre."""
-        return Costs.of(self, "" if self.clock is None else self.clock.start)
 
     def get(self, zone: str, regime: str) -> BundledMechanism:
         """Return the mechanism of a zone and regime."""

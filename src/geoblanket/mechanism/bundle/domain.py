@@ -1,13 +1,12 @@
-"""What the rows of a bundle stand for: histories of places, from whose coordinates row distances are computed again.
+"""What the rows of a bundle stand for: histories of places, from which row distances are recomputed.
 
-A file whose distances are too large passes every other check and protects nothing, so a device computes them itself,
-between all histories that it could ever be asked about.
+A file whose distances are too large would pass every other check and protect nothing. So a device recomputes them
+itself, between all histories that it could ever be asked about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from geoblanket.mechanism.problem import NEVER_MM
 __all__ = [
     "LARGEST_WORK",
     "DomainCheck",
-    "Rows",
     "domain_hash",
     "fits_32_bits",
     "pack",
@@ -41,7 +39,7 @@ _STEPS_PER_PAIR = 20
 
 
 def triangle_size(rows: int) -> int:
-    """Return how many pairs there are of so many rows."""
+    """Return the number of pairs of rows."""
     return rows * (rows - 1) // 2
 
 
@@ -51,7 +49,7 @@ def fits_32_bits(distance_mm: Ints) -> bool:
 
 
 def pack(distance_mm: Ints, *, bits: int) -> npt.NDArray[np.uint32] | Ints:
-    """Return the distances above the diagonal, row by row: the rest says nothing new."""
+    """Return the distances above the diagonal, row by row; the rest is redundant."""
     packed = distance_mm[_above_diagonal(len(distance_mm))]
     if bits == 64:
         return packed
@@ -73,9 +71,9 @@ def unpack(packed: npt.NDArray[Any], rows: int) -> Ints:
 
 
 def triangle_breaks(distance_mm: Ints) -> int:
-    """Return how many pairs of rows are further apart than by way of a third (by more than rounding), in S³ steps.
+    """Return how many pairs of rows break the triangle inequality by more than rounding, in S³ steps.
 
-    The promise holds pair by pair and needs no triangle inequality; but a metric has it.
+    The promise holds pair by pair and does not need it; but a metric has it.
     """
     distance = distance_mm.astype(np.float64)
     broken = sum(int(np.count_nonzero(row > (row[:, None] + distance).min(axis=0) + 2)) for row in distance)
@@ -86,36 +84,25 @@ def _above_diagonal(rows: int) -> Bools:
     return ~np.tri(rows, dtype=bool)
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What the rows and columns of one mechanism stand for, and how far apart the rows are said to be."""
-
-    zone: str
-    regime: str
-    distance_mm: Ints
-    """Shape (S, S)."""
-    history_weights_micro: tuple[int, ...]
-    histories: Indices
-    history_rows: Indices
-    output_places: Indices
-
-
-def domain_hash(header: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def domain_hash(headers: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     """Return the identity of what rows stand for, from the file's parts; a new ε or new weights do not change it."""
-    described = [[one.zone, one.regime, one.rows, one.histories, len(one.history_weights_micro)] for one in header]
+    described = [
+        [header.zone, header.regime, header.rows, header.histories, len(header.history_weights_micro)]
+        for header in headers
+    ]
     parts = {name: arrays[name] for name in ("places_e7", "histories", "history_rows")}
     return content_hash({"mechanisms": described}, parts)
 
 
 class DomainCheck:
-    """Whether the rows of a whole bundle stand for what its file says; made before anything is computed from it.
+    """Checks that the rows of a bundle stand for what the file says, before anything is computed from them.
 
     Parameters
     ----------
-    header
+    headers
         Of all mechanisms.
-    arrays
-        The parts of the file.
+    histories
+        Of each mechanism: the places of its histories, shape (N, 1 + Γ), and the row of each, shape (N,).
     places_e7
         Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates.
     largest_work
@@ -129,13 +116,14 @@ class DomainCheck:
 
     def __init__(
         self,
-        header: Sequence[MechanismHeader],
+        headers: Sequence[MechanismHeader],
         histories: Sequence[tuple[Indices, Indices]],
         places_e7: Indices,
         *,
         largest_work: int,
     ) -> None:
-        work = sum(one.rows * one.rows * (one.columns + _STEPS_PER_PAIR) for one in header)
+        self._headers = headers
+        work = sum(header.rows * header.rows * (header.columns + _STEPS_PER_PAIR) for header in headers)
         _check_work(work, largest_work)
         if not len(places_e7):
             return
@@ -143,29 +131,29 @@ class DomainCheck:
             raise ValueError("places must be latitudes and longitudes in 1e-7 degrees")
         self._city = PlacesOfCity(places_e7)
         self._trees = [
-            _tree(one, *listed, place_count=len(places_e7)) for one, listed in zip(header, histories, strict=True)
+            _tree(header, *listed, place_count=len(places_e7))
+            for header, listed in zip(headers, histories, strict=True)
         ]
+        zones = list(zip(headers, self._trees, strict=True))
         self._stand_in = {
-            regime: self._stand_ins(
-                [(one, tree) for one, tree in zip(header, self._trees, strict=True) if one.regime == regime]
-            )
-            for regime in sorted({one.regime for one in header})
+            regime: self._stand_ins([(header, tree) for header, tree in zones if header.regime == regime])
+            for regime in sorted({header.regime for header in headers})
         }
-        for one, tree in zip(header, self._trees, strict=True):
-            work += tree.work(int(np.isin(self._stand_in[one.regime], tree.present).sum()))
+        for header, tree in zones:
+            work += tree.work(int(np.isin(self._stand_in[header.regime], tree.present).sum()))
             _check_work(work, largest_work)
-        if any(one.history_weights_micro for one in header):
+        if any(header.history_weights_micro for header in headers):
             work += len(places_e7) ** 2
         _check_work(work, largest_work)
 
-    def _stand_ins(self, regime: list[tuple[MechanismHeader, RuleTree]]) -> Indices:
-        """Return the place that each one counts as at present: itself, or the nearest in a zone."""
+    def _stand_ins(self, zones: list[tuple[MechanismHeader, RuleTree]]) -> Indices:
+        """Return the place that each place counts as at present: itself, or the nearest in a zone of the regime."""
         zone_of = np.full(self._city.count, -1)
-        for number, (one, tree) in enumerate(regime):
+        for number, (header, tree) in enumerate(zones):
             if (shared := tree.present[zone_of[tree.present] >= 0]).size:
                 raise ValueError(
-                    f"the zones '{regime[zone_of[shared[0]]][0].zone}' and '{one.zone}' share {shared.size} place(s) "
-                    f"in the regime '{one.regime}', so that it does not say which to use"
+                    f"the zones '{zones[zone_of[shared[0]]][0].zone}' and '{header.zone}' share {shared.size} place(s) "
+                    f"in the regime '{header.regime}', so that it does not say which to use"
                 )
             zone_of[tree.present] = number
         inside, outside = np.flatnonzero(zone_of >= 0), np.flatnonzero(zone_of < 0)
@@ -174,38 +162,47 @@ class DomainCheck:
             result[outside] = inside[self._city.nearest_of(inside, outside)]
         return result
 
-    def check(self, number: int, rows: Rows) -> None:
-        """Raise ValueError if a mechanism's rows are stated to be further apart than some two histories of theirs."""
-        if not len(rows.histories):
+    def check(self, number: int, distance_mm: Ints, output_places: Indices) -> None:
+        """Raise ValueError if a stated distance of two rows exceeds that of some two histories that use them.
+
+        Parameters
+        ----------
+        number
+            The mechanism's place in the file.
+        distance_mm
+            The stated distances of its rows, shape (S, S).
+        output_places
+            The place of each of its columns, shape (C,).
+        """
+        header = self._headers[number]
+        if not header.histories:
             return
-        where = f"zone '{rows.zone}', regime '{rows.regime}'"
-        if not _is_within(rows.output_places, 0, self._city.count):
-            raise ValueError(f"{where}: the places of its outputs are wrong")
+        if not _is_within(output_places, 0, self._city.count):
+            raise ValueError(f"{header.where}: the places of its outputs are wrong")
         too_far = first_too_far(
             self._trees[number],
             self._city,
-            weights_micro=rows.history_weights_micro,
-            stated_mm=rows.distance_mm,
-            stand_in=self._stand_in[rows.regime],
+            weights_micro=header.history_weights_micro,
+            stated_mm=distance_mm,
+            stand_in=self._stand_in[header.regime],
         )
         if too_far is not None:
             raise ValueError(
-                f"{where}: rows {too_far[0]} and {too_far[1]} are said to be further apart than some two histories "
-                "that use them, so that these would be protected less than promised (what versions before 0.2 built "
-                "with a past must be built again)"
+                f"{header.where}: rows {too_far[0]} and {too_far[1]} are said to be further apart than some two "
+                "histories that use them, so that these would be protected less than promised (what versions before "
+                "0.2 built with a past must be built again)"
             )
 
 
 def _tree(header: MechanismHeader, histories: Indices, rows: Indices, *, place_count: int) -> RuleTree:
-    where = f"zone '{header.zone}', regime '{header.regime}'"
     if not _is_within(histories, -1, place_count):
-        raise ValueError(f"{where}: the places of its histories are wrong")
+        raise ValueError(f"{header.where}: the places of its histories are wrong")
     if len(rows) != len(histories) or not np.array_equal(np.unique(rows), np.arange(header.rows)):
-        raise ValueError(f"{where}: the rows of its histories are wrong")
+        raise ValueError(f"{header.where}: the rows of its histories are wrong")
     try:
         return RuleTree(histories, rows, place_count)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise ValueError(f"{header.where}: {error}") from error
 
 
 def _check_work(work: int, largest_work: int) -> None:

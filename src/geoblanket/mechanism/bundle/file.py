@@ -1,15 +1,14 @@
 """The file of a bundle, read: its header and parts checked, and its mechanisms verified one by one.
 
-Reading goes from what costs little to what costs most, and nothing is interpreted before it was checked: size,
-signature, hashes, header, distances, and at last the exact verifier.
+Cheap checks come first, and nothing is interpreted before it was checked: size, signature, hashes, header, distances,
+and finally the exact verifier.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,18 +17,11 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays
 from geoblanket._arrays import Indices, Octets
-from geoblanket.errors import GuaranteeViolation, InputError, MechanismError, MismatchError
+from geoblanket.errors import GuaranteeViolation, InputError, MechanismError
 from geoblanket.mechanism.bundle.contents import BundledMechanism
-from geoblanket.mechanism.bundle.domain import (
-    LARGEST_WORK,
-    DomainCheck,
-    Rows,
-    domain_hash,
-    triangle_size,
-    unpack,
-)
-from geoblanket.mechanism.bundle.header import BundleHeader, MechanismHeader
-from geoblanket.mechanism.bundle.signing import check_signature
+from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, triangle_size, unpack
+from geoblanket.mechanism.bundle.header import BundleHeader, MechanismHeader, ReadBundle
+from geoblanket.mechanism.bundle.trust import ANY_FILE, HINT, Trust
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["LARGEST_BYTES", "MAGIC", "BundleFile", "check_layout"]
@@ -39,7 +31,6 @@ LARGEST_BYTES: Final = 1 << 30
 MAGIC: Final = b"GBBUNDL2"
 
 _KIND = "a bundle of mechanisms"
-_HINT = "Get it again from where it came from"
 _DTYPES: Mapping[str, tuple[str, ...]] = {
     "distances_mm": ("<u4", "<i8"), "weights": ("<i8",), "outputs": ("<i4",), "places_e7": ("<i4",),
     "histories": ("<i4",), "history_rows": ("<i4",), "output_places": ("<i4",),
@@ -48,69 +39,54 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
 Parts = Mapping[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class BundleFile:
-    """A bundle that was read and is whole, and of which nothing was verified yet."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BundleFile(ReadBundle):
+    """A complete bundle that was read, but not yet verified."""
 
     path: Path
-    header: BundleHeader
     arrays: Parts
-    """Views of the file."""
-    places_e7: Indices
-    """A copy."""
-    sha256: str
-    signed: bool
+    """Views of the file; `places_e7` is a copy."""
 
     @classmethod
     def read(
         cls,
         path: str | Path,
         *,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        domain: str | None = None,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         largest_bytes: int = LARGEST_BYTES,
         content: bytes | None = None,
     ) -> BundleFile:
         """Read a file; see `load_bundle` for parameters and errors."""
-        found: dict[str, Any] = {"signed": False}
+        sha256, signed = "", False
 
         def check(data: Octets) -> None:
+            nonlocal sha256, signed
             digest = hashlib.sha256(data.data)
-            found["sha256"] = digest.hexdigest()
-            if public_key is not None:
-                found["signed"] = _is_signed(path, digest.digest(), public_key, allow_unsigned=allow_unsigned)
+            sha256, signed = digest.hexdigest(), trust.is_signed(path, digest.digest())
 
         fields, arrays = read_arrays(
-            path, magic=MAGIC, kind=_KIND, hint=_HINT, largest_bytes=largest_bytes, check=check, content=content
+            path, magic=MAGIC, kind=_KIND, hint=HINT, largest_bytes=largest_bytes, check=check, content=content
         )
         try:
             header = BundleHeader.parsed(fields)
             check_layout(header, arrays)
         except ValueError as error:
-            raise InputError(f"is not {_KIND} that can be used: {error}", path=path, hint=_HINT) from error
-        if domain is not None and header.domain != domain:
-            raise MismatchError(f"{path}: is for another domain. Get the bundle of the domain that is asked for.")
-        if header.version < minimum_version:
-            raise InputError(
-                f"is version {header.version}, older than the {minimum_version} that is asked for",
-                path=path,
-                hint=_HINT,
-            )
+            raise _unusable(path, error) from error
+        trust.check_header(path, header)
         if len(arrays["places_e7"]) and domain_hash(header.mechanisms, arrays) != header.domain:
-            raise InputError("its domain is not the one that its header says", path=path, hint=_HINT)
-        return cls(Path(path), header, arrays, np.array(arrays["places_e7"]), found["sha256"], found["signed"])
+            raise InputError("its domain is not the one that its header says", path=path, hint=HINT)
+        places_e7 = np.array(arrays["places_e7"])
+        return cls(path=Path(path), header=header, arrays=arrays, places_e7=places_e7, sha256=sha256, signed=signed)
 
     def parts(self) -> Iterator[tuple[MechanismHeader, Parts]]:
         """Yield each mechanism's header and its part of the arrays, views of the file."""
         start = dict.fromkeys(_DTYPES, 0)
-        for one in self.header.mechanisms:
+        for header in self.header.mechanisms:
             parts = {}
-            for name, size in _sizes(one).items():
+            for name, size in _sizes(header).items():
                 parts[name] = self.arrays[name][start[name] : start[name] + size]
                 start[name] += size
-            yield one, parts
+            yield header, parts
 
     def verified(self, *, largest_work: int = LARGEST_WORK) -> Iterator[BundledMechanism]:
         """Yield each mechanism, its distances checked on the map and its promise exactly."""
@@ -122,19 +98,13 @@ class BundleFile:
                 largest_work=largest_work,
             )
         except ValueError as error:
-            raise InputError(f"is not {_KIND} that can be used: {error}", path=self.path, hint=_HINT) from error
+            raise _unusable(self.path, error) from error
         for number, (header, parts) in enumerate(self.parts()):
-            yield _verified(self.path, header, parts, partial(domain.check, number))
+            yield _verified(self.path, header, parts, domain, number)
 
 
-def _is_signed(path: str | Path, digest: bytes, public_key: str | Path, *, allow_unsigned: bool) -> bool:
-    try:
-        check_signature(path, digest, public_key)
-    except InputError as error:
-        if not allow_unsigned or error.path == Path(public_key):
-            raise
-        return False
-    return True
+def _unusable(path: str | Path, problem: ValueError) -> InputError:
+    return InputError(f"is not {_KIND} that can be used: {problem}", path=path, hint=HINT)
 
 
 def check_layout(header: BundleHeader, arrays: Parts) -> None:
@@ -144,12 +114,12 @@ def check_layout(header: BundleHeader, arrays: Parts) -> None:
     for name, array in arrays.items():
         if array.dtype.str not in _DTYPES[name] or array.ndim != (2 if name == "places_e7" else 1):
             raise ValueError(f"its part '{name}' has another type")
-    sizes = [_sizes(one) for one in header.mechanisms]
+    sizes = [_sizes(mechanism) for mechanism in header.mechanisms]
     for name in sizes[0]:
         if len(arrays[name]) != sum(size[name] for size in sizes):
             raise ValueError(f"the size of its part '{name}' does not follow from its header")
     located = len(arrays["places_e7"]) > 0
-    if any((one.histories > 0) != located for one in header.mechanisms):
+    if any((mechanism.histories > 0) != located for mechanism in header.mechanisms):
         raise ValueError("histories need coordinates, and coordinates histories")
 
 
@@ -166,46 +136,34 @@ def _sizes(header: MechanismHeader) -> dict[str, int]:
 
 def _histories(header: MechanismHeader, parts: Parts) -> tuple[Indices, Indices]:
     """Return the table of a mechanism's histories and the row of each, copies."""
-    return np.array(parts["histories"]).reshape(-1, 1 + len(header.history_weights_micro)), np.array(
-        parts["history_rows"]
-    )
+    table = np.array(parts["histories"]).reshape(-1, 1 + len(header.history_weights_micro))
+    return table, np.array(parts["history_rows"])
 
 
-def _verified(
-    path: Path, header: MechanismHeader, parts: Parts, check_rows: Callable[[Rows], None]
-) -> BundledMechanism:
+def _verified(path: Path, header: MechanismHeader, parts: Parts, domain: DomainCheck, number: int) -> BundledMechanism:
     """Return a mechanism of the file, its distances checked on the map and its promise exactly."""
-    where = f"zone '{header.zone}', regime '{header.regime}'"
-    outputs = np.array(parts["outputs"])
+    outputs, output_places = np.array(parts["outputs"]), np.array(parts["output_places"])
     if outputs[0] < 0 or outputs[-1] >= header.outputs or (np.diff(outputs) <= 0).any():
-        raise InputError(f"{where}: the numbers of its outputs are wrong", path=path, hint=_HINT)
-    histories, history_rows = _histories(header, parts)
-    rows = Rows(
-        zone=header.zone,
-        regime=header.regime,
-        distance_mm=unpack(parts["distances_mm"], header.rows),
-        history_weights_micro=header.history_weights_micro,
-        histories=histories,
-        history_rows=history_rows,
-        output_places=np.array(parts["output_places"]),
-    )
+        raise InputError(f"{header.where}: the numbers of its outputs are wrong", path=path, hint=HINT)
+    distance_mm = unpack(parts["distances_mm"], header.rows)
     try:
-        check_rows(rows)
+        domain.check(number, distance_mm, output_places)
         mechanism = Mechanism.verified(
             parts["weights"].reshape(header.rows, header.columns),
-            distance_mm=rows.distance_mm,
+            distance_mm=distance_mm,
             epsilon_micro=header.epsilon_micro,
             eta_mm=header.eta_mm,
         )
     except ValueError as error:
-        raise InputError(str(error), path=path, hint=_HINT) from error
+        raise InputError(str(error), path=path, hint=HINT) from error
     except GuaranteeViolation as error:
         output = None if error.output is None else int(outputs[error.output])
         column = "" if output is None else f" (column {error.output} is output {output})"
-        problem = f"{path}: {where}: {error.problem}{column}"
+        problem = f"{path}: {header.where}: {error.problem}{column}"
         raise GuaranteeViolation(error.row, error.other_row, output, error.excess, problem) from error
     except MechanismError as error:
-        raise InputError(f"{where}: {error}", path=path, hint=_HINT) from error
+        raise InputError(f"{header.where}: {error}", path=path, hint=HINT) from error
+    histories, history_rows = _histories(header, parts)
     return BundledMechanism(
         zone=header.zone,
         regime=header.regime,
@@ -213,7 +171,7 @@ def _verified(
         outputs=outputs,
         output_count=header.outputs,
         history_weights_micro=header.history_weights_micro,
-        histories=rows.histories,
-        history_rows=rows.history_rows,
-        output_places=rows.output_places,
+        histories=histories,
+        history_rows=history_rows,
+        output_places=output_places,
     )

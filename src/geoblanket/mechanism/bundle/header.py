@@ -1,4 +1,4 @@
-"""The header of a bundle, read strictly: known keys only, whole numbers that are whole numbers, bounded text."""
+"""The header of a bundle, parsed strictly: only known keys, integers that are integers, bounded text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
-from geoblanket.errors import ParameterError
-from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket._arrays import Indices
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism.bundle.clock import HOURS, LARGEST_INTERVAL_MS, Clock
+from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 
-__all__ = ["DISCLOSED", "LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader"]
+__all__ = ["DISCLOSED", "LARGEST_HISTORIES", "LARGEST_ROWS", "BundleHeader", "MechanismHeader", "ReadBundle"]
 
 DISCLOSED: Final = "the zone, the regime, and when a report was made"
 """What a report tells besides its output."""
@@ -29,8 +31,6 @@ _LONGEST_NAME: Final = 200
 _LONGEST_HISTORY: Final = 8
 _LARGEST_VERSION: Final = 1 << 53
 _LARGEST_RADIUS_MM: Final = 10**9
-_LARGEST_INTERVAL_MS: Final = 86_400_000
-_HOURS: Final = 24
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ class MechanismHeader:
     history_weights_micro: tuple[int, ...]
     histories: int
     """Histories whose places are in the file; 0 without coordinates."""
+
+    @property
+    def where(self) -> str:
+        """Which mechanism it is, for messages."""
+        return f"zone '{self.zone}', regime '{self.regime}'"
 
     @classmethod
     def parsed(cls, values: Any) -> MechanismHeader:
@@ -78,12 +83,17 @@ class BundleHeader:
     """What the header says of the whole bundle."""
 
     version: int
+    """The publisher's own number, which only grows: a device refuses to go back."""
     domain: str
+    """Hash of the domain: places, histories, zones and regimes (hexadecimal)."""
     disclosed: str
+    """What a report tells besides its output, in words."""
     snapping_radius_mm: int
+    """How far a point of the roads can lie from the place that stands for it, millimetres, as the builder says."""
     clock: Clock | None
-    """When which regime is used; None where the file does not say."""
+    """When which regime is used; None: whoever uses the bundle says which."""
     mechanisms: tuple[MechanismHeader, ...]
+    """In order of zone and regime."""
 
     @classmethod
     def parsed(cls, values: Any) -> BundleHeader:
@@ -121,8 +131,62 @@ class BundleHeader:
         return result
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReadBundle:
+    """A bundle as a whole, once its file was read: what `BundleFile`, `Bundle` and `ReleaseTables` share."""
+
+    header: BundleHeader
+    places_e7: Indices
+    """Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates."""
+    sha256: str
+    """Hash of the file."""
+    signed: bool
+    """Whether a signature was asked for, and is valid."""
+
+    @property
+    def version(self) -> int:
+        """The publisher's own number, which only grows."""
+        return self.header.version
+
+    @property
+    def domain(self) -> str:
+        """Hash of the domain (hexadecimal)."""
+        return self.header.domain
+
+    @property
+    def disclosed(self) -> str:
+        """What a report tells besides its output, in words."""
+        return self.header.disclosed
+
+    @property
+    def snapping_radius_mm(self) -> int:
+        """How far a point of the roads can lie from its place, millimetres, as the builder says."""
+        return self.header.snapping_radius_mm
+
+    @property
+    def clock(self) -> Clock | None:
+        """When which regime is used; None: whoever uses the bundle says which."""
+        return self.header.clock
+
+    def needed_clock(self) -> Clock:
+        """Return the clock; raise MismatchError if there is none."""
+        if self.clock is None:
+            raise MismatchError("The bundle has no clock: it does not say which regime is used when. Build it again.")
+        return self.clock
+
+    @property
+    def located(self) -> bool:
+        """Whether the file has coordinates, from which the distances were computed again."""
+        return len(self.places_e7) > 0
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs the location that it protects, in millionths per kilometre."""
+        return Costs.of(self.header.mechanisms, "" if self.clock is None else self.clock.start)
+
+
 def _disclosed(text: Any) -> str:
-    """Return what is disclosed; raise ValueError if a file says so in words of its own, which nobody has checked."""
+    """Return what is disclosed; raise ValueError if a file uses other words, which nobody has checked."""
     if text not in (DISCLOSED, _DISCLOSED_BEFORE):
         raise ValueError(f"'disclosed' must be '{DISCLOSED}'")
     return DISCLOSED
@@ -131,18 +195,18 @@ def _disclosed(text: Any) -> str:
 def _clock(values: Any) -> Clock:
     _check_keys(values, {field.name for field in fields(Clock)})
     regimes = values["regimes"]
-    if type(regimes) is not list or not all(type(one) is list and len(one) == 2 for one in regimes):
+    if type(regimes) is not list or not all(type(regime) is list and len(regime) == 2 for regime in regimes):
         raise ValueError("'regimes' must be a list of names with their hours")
-    if not all(type(hours) is list and len(hours) <= _HOURS for _, hours in regimes):
-        raise ValueError(f"the hours of a regime must be a list of at most {_HOURS}")
+    if not all(type(hours) is list and len(hours) <= HOURS for _, hours in regimes):
+        raise ValueError(f"the hours of a regime must be a list of at most {HOURS}")
     try:
         return Clock(
-            interval_ms=_integer(values, "interval_ms", 1, _LARGEST_INTERVAL_MS),
+            interval_ms=_integer(values, "interval_ms", 1, LARGEST_INTERVAL_MS),
             time_zone=_text(values, "time_zone", _LONGEST_NAME),
             regimes=tuple(
                 (
                     _text({"regime": name}, "regime", _LONGEST_NAME),
-                    tuple(_integer({"hour": hour}, "hour", 0, _HOURS - 1) for hour in hours),
+                    tuple(_integer({"hour": hour}, "hour", 0, HOURS - 1) for hour in hours),
                 )
                 for name, hours in regimes
             ),

@@ -29,13 +29,14 @@ def draw_bundle(bundle: Bundle) -> Figure:
     lines = math.ceil(len(shown) / columns)
     figure = new_figure(width_in=3.4 * columns + 0.4, height_in=3.4 * lines + 0.6)
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for panel, one in zip(panels, shown, strict=False):
+    for panel, bundled in zip(panels, shown, strict=False):
         if bundle.located:
-            _draw_map(panel, bundle, one)
+            _draw_map(panel, bundle, bundled)
         else:
-            _draw_table(panel, one)
+            _draw_table(panel, bundled)
         # A dollar sign would start a formula.
-        title = f"{one.zone}, {one.regime}\nε = {one.mechanism.epsilon:g} /km, {len(one.outputs)} outputs used"
+        used = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
+        title = f"{bundled.zone}, {bundled.regime}\n{used}"
         panel.tick_params(labelsize=6)
         panel.set_title(title.replace("$", r"\$"), fontsize=9)
     for panel in panels[len(shown) :]:
@@ -50,15 +51,15 @@ def draw_bundle(bundle: Bundle) -> Figure:
     return figure
 
 
-def _draw_map(panel: Axes, bundle: Bundle, one: BundledMechanism) -> None:
+def _draw_map(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> None:
     lat, lon = bundle.places_e7.T / 1e7
-    share = one.mechanism.probabilities.mean(axis=0)
-    used = np.unique(one.histories[:, 0])
+    share = bundled.mechanism.probabilities.mean(axis=0)
+    used = np.unique(bundled.histories[:, 0])
     inside = used[used >= 0]
     panel.scatter(lon, lat, s=2, color="0.85", linewidths=0)
     panel.scatter(
-        lon[one.output_places],
-        lat[one.output_places],
+        lon[bundled.output_places],
+        lat[bundled.output_places],
         s=2 + 120 * share / share.max(),
         color="tab:blue",
         alpha=0.45,
@@ -72,8 +73,8 @@ def _draw_map(panel: Axes, bundle: Bundle, one: BundledMechanism) -> None:
     panel.set_ylabel("latitude", fontsize=7)
 
 
-def _draw_table(panel: Axes, one: BundledMechanism) -> None:
-    image = panel.imshow(one.mechanism.probabilities, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+def _draw_table(panel: Axes, bundled: BundledMechanism) -> None:
+    image = panel.imshow(bundled.mechanism.probabilities, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
     bar = panel.figure.colorbar(image, ax=panel, shrink=0.8)
     bar.ax.tick_params(labelsize=6)
     for axis in (panel.xaxis, panel.yaxis):

@@ -1,14 +1,14 @@
 """What a device accepts of a bundle.
 
-A bundle can keep its promise to the letter and still give a vehicle away: a zone of one place, an ε of a million, an η
-of 0 beyond which nothing is promised. So a device states what it accepts, and refuses a file that promises less,
-whoever made it. All of it is computed from the file; none of the author's words count.
+A bundle can keep its promise and still give a vehicle away: a zone of one place, an ε of a million, an η of 0 beyond
+which nothing is promised. So a device states the least that it accepts, and refuses a file that promises less, whoever
+made it. Everything is computed from the file; the author's statements do not count.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.costs import Costs, Counted
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["ANYTHING", "DEFAULT_POLICY", "Policy"]
@@ -28,14 +28,8 @@ _MICRO: Final = 10**6
 _LISTED: Final = 3
 
 
-class _Table(ZoneTable, Protocol):
-    @property
-    def epsilon_micro(self) -> int:
-        """ε in millionths per kilometre."""
-
-    @property
-    def history_weights_micro(self) -> Sequence[int]:
-        """What earlier places count, in millionths."""
+class _Table(ZoneTable, Counted, Protocol):
+    """What a policy looks at in a mechanism."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +45,12 @@ class Policy:
     smallest_eta_km
         The smallest η, kilometres.
     fewest_places
-        How many places must share a zone, at least, joined by chains of steps of at most η.
+        How many places of a zone must at least be joined by chains of steps of at most η.
     smallest_extent_m
-        How wide they must be spread, at least: the largest distance between two of them, metres.
+        The least that the largest distance between two of these places must be, metres.
     largest_weight
-        The most that an earlier place may count in distances; infinite weights, for a past that is taken as known, are
-        allowed only with `inf`.
+        The largest weight of an earlier place in distances; infinite weights, for a past that is taken as known, need
+        `inf`.
     """
 
     largest_epsilon: float = 20.0
@@ -107,14 +101,15 @@ class Policy:
         tables
             The mechanisms of all zones and regimes.
         places_e7
-            Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); without them nothing is known of zones.
+            Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); without them nothing is known about
+            zones.
         clock
             When which regime is used.
         """
         tables = list(tables)
         problems = [problem for table in tables for problem in self._of_table(table)]
         if not len(places_e7):
-            problems.append("it has no places, so that nothing is known of its zones")
+            problems.append("it has no places, so that nothing is known about its zones")
         else:
             problems += [problem for facts in zone_facts(tables, places_e7) for problem in self._of_zone(facts)]
         costs = Costs.of(tables, "" if clock is None else clock.start)

@@ -1,14 +1,14 @@
 """What a device needs of a bundle: weights, histories and places, without the distances that were verified.
 
-Distances take most of a bundle's memory, and to verify it takes seconds for a city. A device that remembers the hash of
-a file that it verified need not do so again: it hashes the file at each start, and reads exactly the bytes that the
-verifier accepted. Nothing else is taken on trust.
+Distances take most of a bundle's memory, and verification takes seconds for a city. A device that remembers the hash of
+a file that it verified need not verify it again: it hashes the file at each start, and reads exactly the bytes that the
+verifier accepted. It trusts nothing else.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from geoblanket import __version__
 from geoblanket._arrays import Indices, Ints
-from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
 from geoblanket.mechanism.bundle.file import LARGEST_BYTES, BundleFile
+from geoblanket.mechanism.bundle.header import ReadBundle
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 
 __all__ = ["VERIFIER", "ReleaseTable", "ReleaseTables"]
 
@@ -48,48 +49,31 @@ class ReleaseTable:
     """The place of each column, shape (C,)."""
 
     @classmethod
-    def of(cls, one: BundledMechanism) -> ReleaseTable:
+    def of(cls, bundled: BundledMechanism) -> ReleaseTable:
         """Return that of a verified mechanism."""
         return cls(
-            zone=one.zone,
-            regime=one.regime,
-            epsilon_micro=one.mechanism.epsilon_micro,
-            eta_mm=one.mechanism.eta_mm,
-            history_weights_micro=one.history_weights_micro,
-            weights=one.mechanism.weights,
-            histories=one.histories,
-            history_rows=one.history_rows,
-            output_places=one.output_places,
+            zone=bundled.zone,
+            regime=bundled.regime,
+            epsilon_micro=bundled.epsilon_micro,
+            eta_mm=bundled.eta_mm,
+            history_weights_micro=bundled.history_weights_micro,
+            weights=bundled.mechanism.weights,
+            histories=bundled.histories,
+            history_rows=bundled.history_rows,
+            output_places=bundled.output_places,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ReleaseTables:
-    """All tables of a bundle that was verified on this device. Make them by `of` or `read`."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReleaseTables(ReadBundle):
+    """All tables of a bundle that was verified on this device. Make them with `of` or `read`."""
 
     tables: tuple[ReleaseTable, ...]
-    version: int
-    domain: str
-    disclosed: str
-    snapping_radius_mm: int
-    clock: Clock | None
-    places_e7: Indices
-    sha256: str
-    """Hash of the file."""
 
     @classmethod
     def of(cls, bundle: Bundle) -> ReleaseTables:
         """Return those of a bundle that was loaded, and so verified."""
-        return cls(
-            tables=tuple(ReleaseTable.of(one) for one in bundle),
-            version=bundle.version,
-            domain=bundle.domain,
-            disclosed=bundle.disclosed,
-            snapping_radius_mm=bundle.snapping_radius_mm,
-            clock=bundle.clock,
-            places_e7=bundle.places_e7,
-            sha256=bundle.sha256,
-        )
+        return cls._of(bundle, map(ReleaseTable.of, bundle))
 
     @classmethod
     def read(
@@ -97,10 +81,7 @@ class ReleaseTables:
         path: str | Path,
         *,
         is_known: Callable[[str], bool] = lambda _: False,
-        public_key: str | Path | None = None,
-        allow_unsigned: bool = False,
-        domain: str | None = None,
-        minimum_version: int = 0,
+        trust: Trust = ANY_FILE,
         largest_bytes: int = LARGEST_BYTES,
     ) -> ReleaseTables:
         """Read a file; verify it exactly unless its hash is known.
@@ -112,33 +93,26 @@ class ReleaseTables:
 
         See `load_bundle` for the other parameters and the errors.
         """
-        file = BundleFile.read(
-            path,
-            public_key=public_key,
-            allow_unsigned=allow_unsigned,
-            domain=domain,
-            minimum_version=minimum_version,
-            largest_bytes=largest_bytes,
-        )
+        file = BundleFile.read(path, trust=trust, largest_bytes=largest_bytes)
         # The hash is of the bytes in memory: a file that changes on the way cannot be another one than was hashed.
         known = is_known(file.sha256)
         # One mechanism after the other, so that only one of them has its distances in memory.
-        tables = _known(file) if known else [ReleaseTable.of(one) for one in file.verified()]
+        return cls._of(file, _known(file) if known else map(ReleaseTable.of, file.verified()))
+
+    @classmethod
+    def _of(cls, bundle: ReadBundle, tables: Iterable[ReleaseTable]) -> ReleaseTables:
         return cls(
             tables=tuple(tables),
-            version=file.header.version,
-            domain=file.header.domain,
-            disclosed=file.header.disclosed,
-            snapping_radius_mm=file.header.snapping_radius_mm,
-            clock=file.header.clock,
-            places_e7=file.places_e7,
-            sha256=file.sha256,
+            header=bundle.header,
+            places_e7=bundle.places_e7,
+            sha256=bundle.sha256,
+            signed=bundle.signed,
         )
 
 
-def _known(file: BundleFile) -> Sequence[ReleaseTable]:
-    return [
-        ReleaseTable(
+def _known(file: BundleFile) -> Iterator[ReleaseTable]:
+    for header, parts in file.parts():
+        yield ReleaseTable(
             zone=header.zone,
             regime=header.regime,
             epsilon_micro=header.epsilon_micro,
@@ -149,8 +123,6 @@ def _known(file: BundleFile) -> Sequence[ReleaseTable]:
             history_rows=_copy(parts["history_rows"]),
             output_places=_copy(parts["output_places"]),
         )
-        for header, parts in file.parts()
-    ]
 
 
 def _copy(part: npt.NDArray[Any]) -> npt.NDArray[Any]:

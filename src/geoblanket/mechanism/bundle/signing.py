@@ -1,4 +1,4 @@
-"""Detached Ed25519 signatures of bundles: who made it. What it promises is verified in any case.
+"""Detached Ed25519 signatures, which show who made a bundle. What it promises is verified in any case.
 
 The signature of `city.bundle` is `city.bundle.sig`, 64 bytes over a fixed prefix and the SHA-256 of the file. Keys are
 PEM files; `openssl genpkey -algorithm ed25519` makes one.
@@ -46,7 +46,7 @@ def sign_bundle(path: str | Path, private_key: str | Path) -> Path:
 
 
 def check_signature(path: str | Path, digest: bytes, public_key: str | Path) -> None:
-    """Raise InputError unless the signature beside a bundle is one of its SHA-256 by this key.
+    """Raise InputError unless the signature beside a bundle is valid for its SHA-256 and this key.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """A bundle: verified mechanisms for the zones and regimes of a city, in one file.
 
 The file is a strict container (`_arrayfile`) of whole numbers only. It holds, for each mechanism, the columns of
-outputs that are used, and each row distance once. Where it has coordinates, row distances are computed from them again,
-for a file with distances that are too large verifies and protects nothing. What was read is a copy: nothing that is
-done to the file afterwards changes it.
+outputs that are used, and each row distance once. If it has coordinates, row distances are recomputed from them: a file
+whose distances are too large would verify and protect nothing. What was read is a copy: later changes to the file do
+not affect it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, whole
 from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, fits_32_bits, pack
 from geoblanket.mechanism.bundle.file import LARGEST_BYTES, MAGIC, BundleFile, check_layout
 from geoblanket.mechanism.bundle.header import DISCLOSED, BundleHeader
+from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 
 __all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle", "stored_bytes"]
 
@@ -78,7 +79,7 @@ def save_bundle(
         listed = [(mechanism.histories, mechanism.history_rows) for mechanism in ordered]
         domain_check = DomainCheck(described, listed, places, largest_work=LARGEST_WORK)
         for number, mechanism in enumerate(ordered):
-            domain_check.check(number, mechanism.rows())
+            domain_check.check(number, mechanism.mechanism.distance_mm, mechanism.output_places)
     except ValueError as error:
         raise ParameterError(f"This is not a bundle that can be written: {error}.") from error
     write_arrays(path, magic=MAGIC, fields=header.as_fields(), arrays=arrays)
@@ -88,10 +89,7 @@ def save_bundle(
 def load_bundle(
     path: str | Path,
     *,
-    public_key: str | Path | None = None,
-    allow_unsigned: bool = False,
-    domain: str | None = None,
-    minimum_version: int = 0,
+    trust: Trust = ANY_FILE,
     largest_bytes: int = LARGEST_BYTES,
     largest_work: int = LARGEST_WORK,
     content: bytes | None = None,
@@ -100,48 +98,28 @@ def load_bundle(
 
     Parameters
     ----------
-    public_key
-        A PEM file with an Ed25519 public key: the signature beside the file (`.sig`) must be by this key. None: no
-        signature is looked for. What is promised never rests on it.
-    allow_unsigned
-        With a public key: take a file without a right signature too; `Bundle.signed` tells.
-    domain
-        The hash of the domain that is expected; another one is refused.
-    minimum_version
-        Older bundles are refused.
+    trust
+        Which files are accepted: signed by whom, for which domain, how new; by default any.
     largest_bytes
         Larger files are refused before they are read.
     largest_work
-        Files that would take more elementary steps to verify, by estimate, are refused before it begins.
+        Files whose verification would take more elementary steps, by estimate, are refused before it starts.
     content
-        The bytes of the file, where it was read already: what is verified is then these bytes, whatever becomes of the
-        file.
+        The bytes of the file, if it was read already: these are verified, whatever happens to the file.
 
     Raises
     ------
     GuaranteeViolation
         A mechanism does not keep its promise.
     InputError
-        The file is damaged, hostile, too old, not rightly signed, or its distances are larger than on the map.
+        The file is damaged, hostile, too old, without a valid signature, or its distances are larger than on the map.
     MismatchError
         It is for another domain.
     """
-    file = BundleFile.read(
-        path,
-        public_key=public_key,
-        allow_unsigned=allow_unsigned,
-        domain=domain,
-        minimum_version=minimum_version,
-        largest_bytes=largest_bytes,
-        content=content,
-    )
+    file = BundleFile.read(path, trust=trust, largest_bytes=largest_bytes, content=content)
     return Bundle(
         mechanisms=tuple(file.verified(largest_work=largest_work)),
-        version=file.header.version,
-        domain=file.header.domain,
-        disclosed=file.header.disclosed,
-        snapping_radius_mm=file.header.snapping_radius_mm,
-        clock=file.header.clock,
+        header=file.header,
         places_e7=file.places_e7,
         sha256=file.sha256,
         signed=file.signed,
@@ -155,14 +133,14 @@ def stored_bytes(mechanisms: Sequence[BundledMechanism], places_e7: Indices) -> 
 
 def _arrays(mechanisms: Sequence[BundledMechanism], places: Indices) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of the file: those of all mechanisms one after the other."""
-    small = all(fits_32_bits(one.mechanism.distance_mm) for one in mechanisms)
-    packed = [pack(one.mechanism.distance_mm, bits=32 if small else 64) for one in mechanisms]
+    distances = [bundled.mechanism.distance_mm for bundled in mechanisms]
+    bits = 32 if all(map(fits_32_bits, distances)) else 64
     return {
         "places_e7": places,
-        "distances_mm": np.concatenate(packed),
-        "weights": np.concatenate([one.mechanism.weights.ravel() for one in mechanisms]),
-        "outputs": np.concatenate([one.outputs for one in mechanisms]),
-        "histories": np.concatenate([one.histories.ravel() for one in mechanisms]),
-        "history_rows": np.concatenate([one.history_rows for one in mechanisms]),
-        "output_places": np.concatenate([one.output_places for one in mechanisms]),
+        "distances_mm": np.concatenate([pack(distance_mm, bits=bits) for distance_mm in distances]),
+        "weights": np.concatenate([bundled.mechanism.weights.ravel() for bundled in mechanisms]),
+        "outputs": np.concatenate([bundled.outputs for bundled in mechanisms]),
+        "histories": np.concatenate([bundled.histories.ravel() for bundled in mechanisms]),
+        "history_rows": np.concatenate([bundled.history_rows for bundled in mechanisms]),
+        "output_places": np.concatenate([bundled.output_places for bundled in mechanisms]),
     }

@@ -1,6 +1,6 @@
-"""What the zones of a bundle are like: what a zone tells by itself, and how far a coordinate lies from its place.
+"""Facts about the zones of a bundle: what a zone discloses by itself, and how far a coordinate lies from its place.
 
-All of it is computed from places. Nothing is taken from what the author of a file says.
+All of it is computed from the places. The statements of a file's author are not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK: Final = 1 << 21
 
 
 class ZoneTable(Protocol):
-    """What of a mechanism its zone's facts depend on."""
+    """The part of a mechanism that its zone's facts depend on."""
 
     @property
     def zone(self) -> str:
@@ -54,12 +54,12 @@ class ZoneFacts:
     extent_m: float
     """The largest distance between two of them, metres."""
     fewest_sharing: int
-    """How many places the smallest part has whose places are joined by chains of steps of at most η: between two parts
-    nothing is promised."""
+    """Places in the smallest part. Chains of steps of at most η join the places of a part; between parts nothing is
+    promised."""
     smallest_part_m: float
     """The largest distance between two places of the narrowest such part, metres."""
     error_m: float
-    """How far off who knows the zone alone is on average, guessing the best of its places, if all are equally probable,
+    """Mean error of the best guess of someone who knows only the zone, if all its places are equally probable,
     metres."""
 
 
@@ -98,9 +98,9 @@ def _parts(joined: Bools) -> list[list[int]]:
 
 
 def snapping_radius_m(tables: Iterable[ZoneTable], places_e7: Indices) -> float:
-    """Return how far a coordinate amid the places lies from the present place that it counts as, at most, metres.
+    """Return the largest distance from a coordinate among the places to the present place it snaps to, metres.
 
-    Amid the places: within the convex hull of all of them. Rounded up, by at most a few metres.
+    Among the places: within their convex hull. Rounded up, by at most a few metres.
     """
     used = np.unique(np.concatenate([table.histories[:, 0] for table in tables]))
     lat, lon = places_e7.astype(np.float64).T * 1e-7
@@ -147,7 +147,7 @@ def _nearest_m(some: Floats, points: Floats) -> Floats:
 
 
 def _outside_m(some: Floats, hull: Floats) -> Floats:
-    """Return how far points lie outside of a convex hull (counter-clockwise), at least; negative within."""
+    """Return a lower bound of how far points lie outside a convex hull (counter-clockwise); negative within."""
     edge = np.roll(hull, -1, axis=0) - hull
     length = np.maximum(np.hypot(*edge.T), 1e-9)
     result = np.full(len(some), -np.inf)

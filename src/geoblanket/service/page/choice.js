@@ -24,9 +24,9 @@ export class Choice {
   constructor(container, name, bundles, chosen) {
     this.bundles = bundles;
     this.chosen = chosen;
-    this.epsilons = [...new Set(bundles.map((bundle) => bundle.epsilon))].sort((one, other) => one - other);
+    this.epsilons = [...new Set(bundles.map((bundle) => bundle.epsilon))].sort((a, b) => a - b);
     const byKey = new Map(bundles.map((bundle) => [weightKey(bundle), bundle]));
-    this.weights = [...byKey.values()].sort((one, other) => weightSize(one) - weightSize(other)).map(weightKey);
+    this.weights = [...byKey.values()].sort((a, b) => weightSize(a) - weightSize(b)).map(weightKey);
     this.epsilon = this.slider(name, "epsilon", "Privacy parameter ε", this.epsilons.length);
     this.weight = this.slider(name, "weight", "Weight of the past w", this.weights.length);
     this.variant = element("select", { id: `variant-${name}`, onchange: () => chosen(this.variant.value) });
@@ -62,12 +62,12 @@ export class Choice {
       const weightOff = Math.abs(this.weights.indexOf(weightKey(bundle)) - this.weights.indexOf(weight));
       return moved === "epsilon" ? 1000 * epsilonOff + weightOff : epsilonOff + 1000 * weightOff;
     };
-    this.chosen([...this.bundles].sort((one, other) => distance(one) - distance(other))[0].sha256);
+    this.chosen([...this.bundles].sort((a, b) => distance(a) - distance(b))[0].sha256);
   }
 
   /** Show which bundle is chosen. */
   show(sha256) {
-    const bundle = this.bundles.find((one) => one.sha256 === sha256);
+    const bundle = this.bundles.find((candidate) => candidate.sha256 === sha256);
     this.epsilon.input.value = this.epsilons.indexOf(bundle.epsilon);
     this.epsilon.output.textContent = `${bundle.epsilon} per km`;
     this.epsilon.input.setAttribute("aria-valuetext", `${bundle.epsilon} per kilometre`);
@@ -83,10 +83,10 @@ export class Choice {
 
   showVariants(bundle) {
     const alike = this.bundles.filter(
-      (one) => one.epsilon === bundle.epsilon && weightKey(one) === weightKey(bundle),
+      (candidate) => candidate.epsilon === bundle.epsilon && weightKey(candidate) === weightKey(bundle),
     );
     this.variantField.hidden = alike.length < 2;
-    this.variant.replaceChildren(...alike.map((one) => element("option", { value: one.sha256 }, one.name)));
+    this.variant.replaceChildren(...alike.map(({ sha256, name }) => element("option", { value: sha256 }, name)));
     this.variant.value = bundle.sha256;
   }
 }

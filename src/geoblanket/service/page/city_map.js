@@ -160,7 +160,7 @@ export class CityMap {
    */
   async showBorders(sha256) {
     await this.ready;
-    await this.loadBorders((found) => this.map.getSource("borders").setData(found), sha256);
+    await this.loadBorders((borders) => this.map.getSource("borders").setData(borders), sha256);
   }
 
   /** Colour the cells of places by their probability. @param {number[]} places @param {number[]} probability */
@@ -193,8 +193,8 @@ export class CityMap {
   }
 }
 
-/** Keep two maps at the same part of the city. @param {CityMap} one @param {CityMap} other */
-export function moveTogether(one, other) {
+/** Keep two maps at the same part of the city. @param {CityMap} first @param {CityMap} second */
+export function moveTogether(first, second) {
   let moving = false;
   const follow = (leader, follower) =>
     leader.map.on("move", () => {
@@ -203,6 +203,6 @@ export function moveTogether(one, other) {
       follower.map.jumpTo({ center: leader.map.getCenter(), zoom: leader.map.getZoom() });
       moving = false;
     });
-  follow(one, other);
-  follow(other, one);
+  follow(first, second);
+  follow(second, first);
 }

@@ -49,12 +49,12 @@ export function figuresTable(columns) {
  * @param {object[]} choices What the service said of each.
  */
 export function choicesTable(bundles, choices, chosen, choose) {
-  const found = new Map(choices.map((choice) => [choice.bundle, choice]));
+  const figuresOf = new Map(choices.map((choice) => [choice.bundle, choice]));
   const rows = bundles
-    .filter((bundle) => found.has(bundle.sha256))
-    .sort((one, other) => one.epsilon - other.epsilon)
+    .filter((bundle) => figuresOf.has(bundle.sha256))
+    .sort((a, b) => a.epsilon - b.epsilon)
     .map((bundle) => {
-      const figures = found.get(bundle.sha256);
+      const figures = figuresOf.get(bundle.sha256);
       const pick = element("button", { class: "link", type: "button", onclick: () => choose(bundle.sha256) });
       pick.textContent = `ε = ${bundle.epsilon}`;
       pick.setAttribute("aria-label", `Show ${bundleInWords(bundle)}`);

@@ -31,11 +31,12 @@ function tellLeftOut({ left_out: count }) {
 
 /** Where to begin: in the middle of the city, with the mechanism of middle ε that looks at the past. */
 function beginning(overview) {
-  const bundles = [...overview.bundles].sort((one, other) => one.epsilon - other.epsilon);
+  const bundles = [...overview.bundles].sort((a, b) => a.epsilon - b.epsilon);
   const withPast = bundles.filter((bundle) => bundle.history_weights.some((weight) => weight !== 0));
   const usual = withPast.length ? withPast : bundles;
   const first = usual[Math.floor((usual.length - 1) / 2)];
-  const second = usual.find((bundle) => bundle.epsilon > first.epsilon) ?? bundles.find((one) => one !== first) ?? first;
+  const higher = usual.find((bundle) => bundle.epsilon > first.epsilon);
+  const second = higher ?? bundles.find((bundle) => bundle !== first) ?? first;
   const inside = first.zone.flatMap((zone, place) => (zone < 0 ? [] : [place]));
   const middle = [0, 1].map((axis) => inside.reduce((sum, place) => sum + overview.places[place][axis], 0) / inside.length);
   const place = nearestPlace(overview.places, inside, middle);

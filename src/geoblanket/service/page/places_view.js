@@ -17,9 +17,9 @@ const byId = (id) => document.getElementById(id);
 
 /** All places of a zone with the probability that each is reported: many are never. */
 function overZone(zone, place, { outputs, probability }) {
-  const found = new Map(outputs.map((output, index) => [output, probability[index]]));
+  const probabilityOf = new Map(outputs.map((output, index) => [output, probability[index]]));
   const places = zone.flatMap((number, other) => (number === zone[place] ? [other] : []));
-  return [places, places.map((other) => found.get(other) ?? 0)];
+  return [places, places.map((other) => probabilityOf.get(other) ?? 0)];
 }
 
 export class PlacesView {
@@ -128,7 +128,7 @@ export class PlacesView {
 
   async ask() {
     const { layer, output } = this.state.values;
-    const found = [];
+    const sides = [];
     let reported = output;
     for (const name of this.shown) {
       const figures = await service.outlook(this.question(name));
@@ -137,15 +137,15 @@ export class PlacesView {
         conclusion = await service.conclusion({ ...this.question(name), output: reported });
         reported = conclusion.output; // the same report on both sides, so that conclusions can be compared
       }
-      found.push({ name, bundle: this.bundle(name), figures, conclusion });
+      sides.push({ name, bundle: this.bundle(name), figures, conclusion });
     }
-    return found;
+    return sides;
   }
 
   async refresh() {
     if (!this.active) return;
     try {
-      await this.load((found) => this.show(found));
+      await this.load((sides) => this.show(sides));
       this.report(null);
     } catch (error) {
       this.report(error);
@@ -162,9 +162,9 @@ export class PlacesView {
     }).catch(this.report);
   }
 
-  show(found) {
+  show(sides) {
     const { place, previous, layer } = this.state.values;
-    for (const { name, bundle, figures, conclusion } of found) {
+    for (const { name, bundle, figures, conclusion } of sides) {
       const { map, markers } = this.panels[name];
       map.showWays(previous === null ? [] : [{ kind: "true", places: [previous, place] }], []);
       if (conclusion) map.showHeat(conclusion.places, conclusion.after);
@@ -176,10 +176,10 @@ export class PlacesView {
       byId(`title-${name}`).textContent =
         this.shown.length > 1 ? `${name.toUpperCase()}: ${bundleInWords(bundle)}` : bundleInWords(bundle);
     }
-    byId("figures").replaceChildren(figuresTable(found));
-    const told = layer === "conclusion" ? found.map((side) => this.concluded(side, found.length)) : [];
-    byId("layer-hint").replaceChildren(...[HINTS[layer], ...told].map((words) => element("p", {}, words)));
-    this.showControls(found[0]);
+    byId("figures").replaceChildren(figuresTable(sides));
+    const conclusions = layer === "conclusion" ? sides.map((side) => this.concluded(side, sides.length)) : [];
+    byId("layer-hint").replaceChildren(...[HINTS[layer], ...conclusions].map((words) => element("p", {}, words)));
+    this.showControls(sides[0]);
   }
 
   /** What the report changed, in words. */

@@ -18,7 +18,7 @@ export class ReplayView {
     this.overview = overview;
     this.map = map;
     this.report = report;
-    this.found = null;
+    this.replay = null;
     this.timer = null;
     this.load = service.latestOnly((question) => service.replay(question));
     this.markers = [
@@ -84,30 +84,30 @@ export class ReplayView {
     this.map.showHeat([], []);
     const question = { bundle: this.bundle.sha256, trip: Number(byId("trip").value), budget: budget.epsilon };
     try {
-      await this.load((found) => this.take(found, budget), question);
+      await this.load((replay) => this.take(replay, budget), question);
       this.report(null);
     } catch (error) {
       this.report(error);
     }
   }
 
-  take(found, budget) {
-    const another = this.found?.trip !== byId("trip").value;
-    this.found = { ...found, budget, trip: byId("trip").value };
-    byId("step").max = found.steps.length - 1;
+  take(replay, budget) {
+    const another = this.replay?.trip !== byId("trip").value;
+    this.replay = { ...replay, budget, trip: byId("trip").value };
+    byId("step").max = replay.steps.length - 1;
     if (another) {
-      this.map.fit(found.steps.map((step) => step.true));
+      this.map.fit(replay.steps.map((step) => step.true));
       byId("step").value = 0;
-      this.show(found.steps.length - 1);
+      this.show(replay.steps.length - 1);
     } else {
       this.show(Number(byId("step").value));
     }
   }
 
   play() {
-    if (!this.found) return;
+    if (!this.replay) return;
     byId("play").textContent = "Pause";
-    const last = this.found.steps.length - 1;
+    const last = this.replay.steps.length - 1;
     let now = Number(byId("step").value) >= last ? 0 : Number(byId("step").value);
     this.show(now);
     this.timer = setInterval(() => {
@@ -125,7 +125,7 @@ export class ReplayView {
 
   /** Show the trip up to an interval. */
   show(now) {
-    const { steps, times, budget } = this.found;
+    const { steps, times, budget } = this.replay;
     const past = steps.slice(0, now + 1);
     const step = steps[now];
     byId("step").value = now;
@@ -137,9 +137,9 @@ export class ReplayView {
     this.map.showWays(
       [
         { kind: "released", places: reported.slice(-TAIL).map(({ place }) => place) },
-        { kind: "older", places: past.slice(0, 1 - TAIL).map((one) => one.true) },
-        { kind: "true", places: past.slice(-TAIL).map((one) => one.true) },
-        { kind: "guess", places: past.slice(-TAIL).map((one) => one.guess) },
+        { kind: "older", places: past.slice(0, 1 - TAIL).map((step) => step.true) },
+        { kind: "true", places: past.slice(-TAIL).map((step) => step.true) },
+        { kind: "guess", places: past.slice(-TAIL).map((step) => step.guess) },
       ],
       reported,
     );
@@ -149,7 +149,7 @@ export class ReplayView {
     report.put(step.released);
     this.showBudget(step, budget);
     byId("replay-figures").replaceChildren(this.figures(past));
-    const errors = { report: steps.map((one) => one.error_m), guess: steps.map((one) => one.guess_error_m) };
+    const errors = { report: steps.map((step) => step.error_m), guess: steps.map((step) => step.guess_error_m) };
     byId("chart").replaceChildren(...errorChart(errors, now));
   }
 
