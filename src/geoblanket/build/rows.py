@@ -128,7 +128,7 @@ def make_rows(
     counts: HistoryCounts,
     *,
     reach_m: float,
-    context: str = "blanket",
+    context: Context | str = "blanket",
     lengths: Lengths | None = None,
     history_weights: Sequence[float] = DEFAULT_HISTORY_WEIGHTS,
     max_rows: int = MAX_ROWS,
@@ -160,10 +160,10 @@ def make_rows(
     min_count
         How often a history must have been seen to be told apart from others by its places at t − 2 and before.
     """
-    found = Context.parsed(context)
+    context = Context.of(context)
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows, min_count)
-    largest = _largest(found, history_weights, counts)
+    largest = _largest(context, history_weights, counts)
     coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
@@ -171,13 +171,13 @@ def make_rows(
     before = _reachable(zone, reach, largest)
     branches = (
         _unreduced(reach, before)
-        if found.kind == "full"
+        if context.kind == "full"
         else choose_branches(
             zone,
             seen,
             reach,
             largest=largest,
-            lengths=_lengths(found, lengths, largest),
+            lengths=_lengths(context, lengths, largest),
             max_rows=max_rows,
             min_count=min_count,
         )
@@ -194,7 +194,7 @@ def make_rows(
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
         distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, weights_in_micro(weights))),
-        report=_report(found, zone, seen, before, listed),
+        report=_report(context, zone, seen, before, listed),
     )
 
 
@@ -215,7 +215,7 @@ def _largest(context: Context, history_weights: Sequence[float], counts: History
     if context.kind == "none":
         return 0
     largest = min(len(history_weights), counts.largest)
-    needed = context.order if context.kind == "markov" else 1
+    needed = context.least_weights
     if largest < needed:
         raise ParameterError(
             f"The context {context} needs {needed} history weight(s), and histories with as many earlier places. "

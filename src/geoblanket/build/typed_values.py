@@ -1,4 +1,4 @@
-"""Dataclasses from JSON or TOML values and back, by their annotations: no key, type or number is taken on trust."""
+"""Stored dataclasses from JSON values and back, by their annotations: no key, type or number is taken on trust."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["as_json", "of_type", "read_dataclass"]
+__all__ = ["as_json", "of_type", "read_dataclass", "type_in_words"]
 
 Made = TypeVar("Made")
 
@@ -30,14 +30,14 @@ def read_dataclass(cls: type[Made], values: Any) -> Made:
 
 
 def of_type(value: Any, hint: Any) -> Any:
-    """Return a JSON or TOML value as an annotation wants it; raise ValueError, in words, if it is something else.
+    """Return a JSON value as an annotation wants it; raise ValueError, in words, if it is something else.
 
     A list becomes a tuple and a whole number a float where these are wanted; "inf" and "-inf" stand for infinity, since
     JSON has none. True is not a number, and NaN is never one.
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return _one_of(value, arguments)
+        return _first_fit(value, arguments)
     if origin in (tuple, dict):
         return _tuple(value, arguments) if origin is tuple else _table(value, arguments[1])
     if is_dataclass(hint) and isinstance(hint, type):
@@ -52,27 +52,32 @@ def as_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): as_json(one) for key, one in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def type_in_words(value: Any) -> str:
+    """Return what a JSON or TOML value is."""
+    return _WORDS.get(type(value), "a table or a list")
 
 
 def _plain(value: Any, hint: Any) -> Any:
     if hint is float and (value in ("inf", "-inf") or (type(value) is int and abs(value) < 1 << 53)):
         value = float(value)
     if type(value) is not hint or (hint is float and math.isnan(value)):
-        raise ValueError(f"must be {_WORDS[hint]}, not {_WORDS.get(type(value), 'a table or a list')}")
+        raise ValueError(f"must be {_WORDS[hint]}, not {type_in_words(value)}")
     return value
 
 
 def _table(value: Any, hint: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
         raise ValueError("must be a table of names and values")
-    return {key: of_type(one, hint) for key, one in value.items()}
+    return {key: of_type(item, hint) for key, item in value.items()}
 
 
-def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
+def _first_fit(value: Any, hints: tuple[Any, ...]) -> Any:
     problems = []
     for hint in hints:
         try:
@@ -86,10 +91,10 @@ def _tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError("must be a list")
     if len(hints) == 2 and hints[1] is Ellipsis:
-        return tuple(of_type(one, hints[0]) for one in value)
+        return tuple(of_type(item, hints[0]) for item in value)
     if len(value) != len(hints):
         raise ValueError(f"must have {len(hints)} values")
-    return tuple(of_type(one, hint) for one, hint in zip(value, hints, strict=True))
+    return tuple(of_type(item, hint) for item, hint in zip(value, hints, strict=True))
 
 
 def _listed(values: tuple[Any, ...]) -> str:
