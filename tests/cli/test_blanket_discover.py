@@ -89,7 +89,7 @@ def test_ctrl_c_keeps_what_is_finished(files: list[str], tmp_path: Path) -> None
         process.send_signal(signal.SIGINT)
         _, talk = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "go on with --resume" in talk
+    assert "continue with --resume" in talk
     assert "Traceback" not in talk
     kept = side.read_bytes().count(b"\n") - 1
     assert kept >= 5

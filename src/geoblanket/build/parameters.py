@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from geoblanket.build.typed_values import type_in_words
 from geoblanket.errors import InputError, ParameterError
 
 __all__ = ["Number", "Parameters", "WrongParametersError", "read_toml", "unknown_name"]
@@ -29,6 +28,7 @@ _EXPECTED: Final = {
     "tuple_type": "a list",
 }
 """What pydantic's errors of type mean."""
+_WORDS: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def _number(value: Any) -> Any:
@@ -119,7 +119,7 @@ def _in_words(model: type[BaseModel], detail: Any) -> tuple[str, str]:
         case "too_long":
             words = f"must have at most {context['max_length']} value(s), got {context['actual_length']}"
         case kind if kind in _EXPECTED:
-            words = f"must be {_EXPECTED[kind]}, not {type_in_words(value)}"
+            words = f"must be {_EXPECTED[kind]}, not {_WORDS.get(type(value), 'a table or a list')}"
         case _:
             words = f"must be {_range(model.model_fields[name], context)}, got {value:g}"
     return name, words
