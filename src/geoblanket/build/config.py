@@ -119,7 +119,9 @@ class BuildConfig(Parameters):
         least=1,
         most=8192,
     )
-    time_zone: str = _regimes("IANA name of the time zone of the hours, such as Europe/Lisbon.", "UTC")
+    time_zone: Annotated[str, Field(max_length=80)] = _regimes(
+        "IANA name of the time zone of the hours, such as Europe/Lisbon.", "UTC"
+    )
     hours: dict[str, Annotated[tuple[int, ...], Field(strict=False)]] = _regimes(
         "Hours (0 to 23) of each regime, which has mechanisms of its own; every hour belongs to exactly one.",
         {"all day": tuple(range(24))},

@@ -23,12 +23,19 @@ _EXPECTED: Final = {
     "dict_type": "a table of names and values",
     "float_type": "a number",
     "int_type": "a whole number",
-    "path_type": "text",
+    "is_instance_of": "a path",
     "string_type": "text",
     "tuple_type": "a list",
 }
 """What pydantic's errors of type mean."""
-_WORDS: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_WORDS: Final = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+}
 
 
 def _number(value: Any) -> Any:
@@ -81,9 +88,10 @@ class Parameters(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            details = error.errors(include_url=False)
-            problems = [_in_words(type(self), detail) for detail in details]
-            wrong = {detail["loc"][0] for detail in details}
+            wrong: dict[Any, Any] = {}
+            for detail in error.errors(include_url=False):
+                wrong.setdefault(detail["loc"][0], detail)
+            problems = [_in_words(type(self), detail) for detail in wrong.values()]
             try:  # what the others contradict is reported too
                 super().__init__(**{name: value for name, value in values.items() if name not in wrong})
             except ValidationError:
@@ -118,10 +126,15 @@ def _in_words(model: type[BaseModel], detail: Any) -> tuple[str, str]:
             words = f"must have at least {context['min_length']} value(s), got {context['actual_length']}"
         case "too_long":
             words = f"must have at most {context['max_length']} value(s), got {context['actual_length']}"
+        case "string_too_long":
+            words = f"must have at most {context['max_length']} characters"
         case kind if kind in _EXPECTED:
-            words = f"must be {_EXPECTED[kind]}, not {_WORDS.get(type(value), 'a table or a list')}"
+            words = f"must be {_EXPECTED[kind]}, not {_WORDS.get(type(value), 'something else')}"
+        case "greater_than" | "greater_than_equal" | "less_than_equal":
+            got = f"{value:g}" if isinstance(value, float) else str(value)[:30]
+            words = f"must be {_range(model.model_fields[name], context)}, got {got}"
         case _:
-            words = f"must be {_range(model.model_fields[name], context)}, got {value:g}"
+            words = "is of another type"
     return name, words
 
 

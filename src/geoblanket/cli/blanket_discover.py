@@ -141,7 +141,7 @@ def _note(discovery: Discovery, regions: str | None) -> None:
     """Say what a reader should know about the samples."""
     if discovery.about["regions"] is not None:
         if regions is None:
-            say("Regions are 4 × 4 cells over the box of the roads; choose others with --regions.")
+            say("Regions are 4 × 4 cells over the bounding box of the roads; choose others with --regions.")
         used = discovery.findings.filter(discovery.findings["available"] > 0)["region"].drop_nulls()
         if used.n_unique() == 1:
             say("All samples lie in one region: grouping by region makes no difference.")

@@ -13,7 +13,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
@@ -33,6 +33,8 @@ _LISTS_OF_LISTS = ("history_weights",)
 
 class Experiment(Parameters):
     """What is compared, and how exactly."""
+
+    title_of_errors: ClassVar[str] = "The experiment is wrong"
 
     name: str
     title: str
