@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 _TITLE = "Mechanisms compared"
-_NOT_IN_FULL_RUN = ("paper", "quick")
+_NOT_BEYOND_PAPER = ("paper", "quick")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
@@ -134,7 +134,7 @@ def paper(
             prepare_city(PAPER_CITIES[name], data, out / name, workers=workers, progress=progress) for name in names
         ]
     chosen = (
-        ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_IN_FULL_RUN)]
+        ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER)]
     )
     experiments = [read_experiment(name, quick=quick) for name in chosen]
     _run(cities, experiments, out, workers, resume=resume, report=report, json=json)
