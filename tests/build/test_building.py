@@ -19,6 +19,7 @@ from geoblanket._unfinished import unfinished_path
 from geoblanket.build import building, zone_task
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import Context
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
 from geoblanket.errors import InputError, MismatchError, OutputError
@@ -247,8 +248,8 @@ def test_zones_without_data_are_built_and_told(town: Town, tmp_path: Path) -> No
 
 def test_an_infinite_eta_and_a_known_past_are_kept(town: Town, tmp_path: Path) -> None:
     config = BuildConfig(
-        eta_km=math.inf, history_weights=(math.inf,), context="markov:1", max_places=25, max_rows=40, gap=0.2,
-        loss="straight",
+        eta_km=math.inf, history_weights=(math.inf,), context=Context.of("markov:1"), max_places=25, max_rows=40,
+        gap=0.2, loss="straight",
     )  # fmt: skip
     record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
     assert read_record(record_path(tmp_path / "a.bundle")) == record

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import Context
 from geoblanket.build.record import BuildRecord, Measured, read_record, record_path, write_record
 from geoblanket.build.report import write_build_report
 from geoblanket.build.report_words import cost_table, factor_table, measured, promise, summary
@@ -45,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eta_km=2.0,
         history_weights=(1.0, 0.5),
         loss="straight",
-        context="markov:2",
+        context=Context.of("markov:2"),
         max_places=12,
         max_rows=60,
         gap=0.1,

@@ -125,7 +125,7 @@ def make_rows(
     counts: HistoryCounts,
     *,
     reach_m: float,
-    context: str = "blanket",
+    context: Context | str = "blanket",
     lengths: Lengths | None = None,
     history_weights: Sequence[float] = DEFAULT_HISTORY_WEIGHTS,
     max_rows: int = MAX_ROWS,
@@ -157,10 +157,10 @@ def make_rows(
     min_count
         How often a history must have been seen to be told apart from others by its places at t − 2 and before.
     """
-    parsed = Context.parsed(context)
+    context = Context.of(context)
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows, min_count)
-    largest = _largest(parsed, history_weights, counts)
+    largest = _largest(context, history_weights, counts)
     coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
@@ -168,13 +168,13 @@ def make_rows(
     before = _reachable(zone, reach, largest)
     branches = (
         _unreduced(reach, before)
-        if parsed.kind == "full"
+        if context.kind == "full"
         else choose_branches(
             zone,
             seen,
             reach,
             largest=largest,
-            lengths=_lengths(parsed, lengths, largest),
+            lengths=_lengths(context, lengths, largest),
             max_rows=max_rows,
             min_count=min_count,
         )
@@ -191,7 +191,7 @@ def make_rows(
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
         distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
-        report=_report(parsed, zone, seen, before, listed),
+        report=_report(context, zone, seen, before, listed),
     )
 
 

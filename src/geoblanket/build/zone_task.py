@@ -18,6 +18,7 @@ import numpy as np
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import NO_CONTEXT, Context
 from geoblanket.build.disclosure import zone_disclosure
 from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
 from geoblanket.build.problems import make_problem
@@ -44,8 +45,8 @@ class ZoneTask:
     """The zone's name in the bundle."""
     number: int
     regime: str
-    context: str
-    """`none` for reports without history, whatever the build's context is."""
+    context: Context
+    """None for reports without history, whatever the build's context is."""
     members: Indices
     """The places of the zone, ascending."""
     zone_of: Indices
@@ -68,7 +69,7 @@ class ZoneTask:
     @property
     def work(self) -> float:
         """Estimated effort, without a unit: for the progress and the time that is left."""
-        rows = len(self.members) if self.context == "none" else self.config.max_rows
+        rows = len(self.members) if self.context == NO_CONTEXT else self.config.max_rows
         return math.pow(rows, 1.5) * len(self.members)
 
     @property
@@ -93,7 +94,7 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     started = time.perf_counter()
     config = task.config
     rows = _rows(task, task.context)
-    plain = _rows(task, "none") if config.compare and task.context != "none" else None
+    plain = _rows(task, NO_CONTEXT) if config.compare and task.context != NO_CONTEXT else None
     loss = _known_loss(task, [rows] if plain is None else [rows, plain])
     result = _optimised(rows, loss, config)
     losses = vehicle_losses(result.mechanism, rows, task.steps, loss)
@@ -144,7 +145,7 @@ def peak_memory_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)
 
 
-def _rows(task: ZoneTask, context: str) -> ZoneRows:
+def _rows(task: ZoneTask, context: Context) -> ZoneRows:
     return make_rows(
         task.places,
         task.members,

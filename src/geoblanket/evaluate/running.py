@@ -164,7 +164,7 @@ def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Pro
                 if not chosen:
                     continue
                 yield ZoneTask(
-                    name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting}",
+                    name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting!r}",
                     data=data,
                     setting=setting,
                     methods=chosen,
