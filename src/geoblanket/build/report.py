@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from geoblanket import __version__
+from geoblanket._numbers import UNKNOWN, share, text
 from geoblanket._page import Page
-from geoblanket._picture import save_figure
+from geoblanket._report_folder import ReportFolder
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle
 from geoblanket.build.report_words import cost_table, disclosure, factor_table, limits, measured, promise, summary
@@ -59,32 +59,29 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     if not np.array_equal(places.coordinates_e7, loaded.places_e7):
         raise MismatchError(f"{bundle} was built with other roads than {roads}. Give the roads that it was built with.")
     zones = zones_of_bundle(loaded, record, places)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    figures = {
-        "zones": zones_map(graph, places, zones),
-        "loss-map": loss_map(graph, places, zones, record),
-        "losses": loss_figure(record),
-    }
-    for name, figure in figures.items():
-        for ending in ("png", "svg"):
-            save_figure(figure, folder / f"{name}.{ending}", dpi=130)
-    write_record(record, folder / record.bundle)
-    page = _page(record, loaded, folder, title or f"The build of {record.bundle}")
-    page.save(folder / "report.html", footer=f"Made by geoblanket {__version__}.")
-    return folder / "report.html"
-
-
-def _page(record: BuildRecord, bundle: Bundle, folder: Path, title: str) -> Page:
-    page = Page(title, lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
+    folder = ReportFolder(out)
+    folder.draw([
+        ("zones", zones_map(graph, places, zones)),
+        ("loss-map", loss_map(graph, places, zones, record)),
+        ("losses", loss_figure(record)),
+    ])  # fmt: skip
+    write_record(record, folder.path / record.bundle)
+    page = Page(title or f"The build of {record.bundle}", lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
     page.heading("In short")
     page.bullets(summary(record))
-    _add_promise(page, record, bundle)
-    _add_map(page, folder)
+    _add_promise(page, record, loaded)
+    page.heading("Zones and places")
+    folder.show(
+        page,
+        "zones",
+        "The public zones, one colour each, and the places as dots. A report names a place of the zone.",
+        alt="A map of the roads with the zones in colours, their numbers, and all places.",
+        ending="png",
+    )
     _add_losses(page, record, folder)
     _add_sizes(page, record)
     _add_making(page, record)
-    return page
+    return folder.write_page(page)
 
 
 def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
@@ -117,36 +114,28 @@ def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
         page.paragraph(line)
 
 
-def _add_map(page: Page, folder: Path) -> None:
-    page.heading("Zones and places")
-    page.figure(
-        folder / "zones.png",
-        caption="The public zones, one colour each, and the places as dots. A report names a place of the zone.",
-        alt="A map of the roads with the zones in colours, their numbers, and all places.",
-    )
-
-
-def _add_losses(page: Page, record: BuildRecord, folder: Path) -> None:
+def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
     page.heading("Loss and gap")
     page.paragraph(
         f"The loss is {record.loss}, in {record.unit}. In design, vehicles move as in the training walks; held-out "
         "walks are of other vehicles, or of a later time, and were not looked at before. The gap says by how much the "
-        "loss can be above the least possible one of the same rows, at most; it is proven, not estimated."
+        "loss can at most be above the least possible one of the same rows; it is proven, not estimated."
     )
-    page.figure(
-        folder / "losses.png",
-        caption="The loss of each zone, by regime."
-        + (
-            f" The {MOST_ZONES} zones with the most steps are shown."
-            if len({zone.number for zone in record.zones}) > MOST_ZONES
-            else ""
-        ),
+    many = len({zone.number for zone in record.zones}) > MOST_ZONES
+    folder.show(
+        page,
+        "losses",
+        "The loss of each zone, by regime."
+        + (f" The {MOST_ZONES} zones with the most steps are shown." if many else ""),
         alt="For each zone: the proven bound, the loss in design, on held-out walks, and without context.",
+        ending="png",
     )
-    page.figure(
-        folder / "loss-map.png",
-        caption="Where the loss is large: places by the expected loss of their zone.",
+    folder.show(
+        page,
+        "loss-map",
+        "Where the loss is large: places by the expected loss of their zone.",
         alt="A map of the places, coloured by the loss of their zone.",
+        ending="png",
     )
     header: tuple[str, ...] = ("zone", "regime", "share of steps", "loss", "gap", "held out", "outputs used")
     if record.totals.context_free_loss is not None:
@@ -164,7 +153,7 @@ def _loss_rows(record: BuildRecord) -> Iterator[tuple[str, ...]]:
         row: tuple[str, ...] = (
             f"{zone.number}",
             zone.regime,
-            f"{zone.share:.1%}",
+            share(zone.share),
             f"{zone.loss:.4g}",
             f"{zone.gap:.2%}",
             measured(zone.held_out),
@@ -172,34 +161,24 @@ def _loss_rows(record: BuildRecord) -> Iterator[tuple[str, ...]]:
         )
         if compared:
             plain = zone.context_free_loss
-            gain = "–" if not plain or zone.rows.context == "none" else f"{1 - zone.loss / plain:.1%}"
-            row = (*row, "–" if plain is None else f"{plain:.4g}", gain)
+            gain = None if not plain or zone.rows.context == "none" else 1 - zone.loss / plain
+            row = (*row, text(plain, ".4g"), share(gain))
         yield row
 
 
 def _add_sizes(page: Page, record: BuildRecord) -> None:
-    totals = record.totals
     page.heading("Sizes, before and after the reduction")
     page.paragraph(
         "Before: every history of the full length that a vehicle can have is a row of its own. After: only what the "
-        "context looks at tells rows apart, and histories that were hardly seen share the row of the nearest one. What "
-        "is promised between histories is the same."
+        "context looks at tells rows apart, and histories that were hardly seen share the row of the nearest one. The "
+        "promise between histories is the same."
     )
     page.table(
         ("", "before", "after", "of it"),
         [
-            (
-                "variables",
-                _big(totals.variables_before),
-                _big(totals.variables),
-                _of(totals.variables, totals.variables_before),
-            ),
-            (
-                "constraints",
-                _big(totals.constraints_before),
-                _big(totals.constraints),
-                _of(totals.constraints, totals.constraints_before),
-            ),
+            (name, _big(before), _big(after), f"{after / before:.2g}" if before else UNKNOWN)
+            for name in ("variables", "constraints")
+            for before, after in [(getattr(record.totals, f"{name}_before"), getattr(record.totals, name))]
         ],
         caption="All zones and regimes together.",
     )
@@ -260,13 +239,9 @@ def _big(number: int) -> str:
     return f"{number:,}" if number < 10**9 else f"{number:.3g}"
 
 
-def _of(after: int, before: int) -> str:
-    return f"{after / before:.2g}" if before else "–"
-
-
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return "; ".join(f"{name}: {_value(one)}" for name, one in value.items())
+        return "; ".join(f"{name}: {_value(part)}" for name, part in value.items())
     if isinstance(value, list):
-        return ", ".join(_value(one) for one in value)
-    return "–" if value is None else f"{value}"
+        return ", ".join(map(_value, value))
+    return UNKNOWN if value is None else f"{value}"

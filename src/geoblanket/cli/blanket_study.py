@@ -63,9 +63,9 @@ def study(
     where it was when started again with the same inputs and options.
     """
     from geoblanket.errors import ParameterError
-    from geoblanket.study.blankets.paper import PAPER
     from geoblanket.study.blankets.report import write_report
     from geoblanket.study.blankets.running import run_study
+    from geoblanket.study.paper import PAPER
 
     if paper is not None and paper not in PAPER:
         raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")

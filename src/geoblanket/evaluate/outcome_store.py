@@ -56,22 +56,21 @@ class OutcomeStore:
             parts = []
             for index, (what, losses) in enumerate(method.held_out.items()):
                 parts.append(as_json(what))
-                for one in fields(losses):
-                    arrays[f"{number}/{index}/{one.name}"] = getattr(losses, one.name)
-            methods.append(
-                {"method": method.method, "note": method.note, "values": as_json(method.values), "held_out": parts}
-            )
+                for field in fields(losses):
+                    arrays[f"{number}/{index}/{field.name}"] = getattr(losses, field.name)
+            values = as_json([{**value.columns, "part": value.part} for value in method.values])
+            methods.append({"method": method.method, "note": method.note, "values": values, "held_out": parts})
         plain = {key: getattr(outcome, key) for key in _PLAIN}
         write_arrays(self._file(name), magic=_MAGIC, fields={**plain, "methods": methods}, arrays=arrays, private=True)
 
     def get(self, name: str) -> ZoneOutcome | None:
         """Return an outcome that is kept, and whole; None for one that is not."""
         try:
-            found, arrays = read_arrays(self._file(name), magic=_MAGIC, kind="a finished comparison")
+            stored, arrays = read_arrays(self._file(name), magic=_MAGIC, kind="a finished comparison")
         except GeoblanketError:
             return None
-        methods = tuple(_method(number, one, arrays) for number, one in enumerate(found["methods"]))
-        return ZoneOutcome(**{key: found[key] for key in _PLAIN}, methods=methods)
+        methods = tuple(_method(number, method, arrays) for number, method in enumerate(stored["methods"]))
+        return ZoneOutcome(**{key: stored[key] for key in _PLAIN}, methods=methods)
 
     def remove(self) -> None:
         """Remove the folder, once the results are written."""
@@ -81,12 +80,12 @@ class OutcomeStore:
         return self.path / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}{_ENDING}"
 
 
-def _method(number: int, found: Mapping[str, Any], arrays: Mapping[str, Any]) -> MethodOutcome:
+def _method(number: int, stored: Mapping[str, Any], arrays: Mapping[str, Any]) -> MethodOutcome:
     held_out = {
         read_dataclass(HeldOut, what): VehicleLosses(
-            **{one.name: arrays[f"{number}/{index}/{one.name}"] for one in fields(VehicleLosses)}
+            **{field.name: arrays[f"{number}/{index}/{field.name}"] for field in fields(VehicleLosses)}
         )
-        for index, what in enumerate(found["held_out"])
+        for index, what in enumerate(stored["held_out"])
     }
-    values = tuple(read_dataclass(Value, one) for one in found["values"])
-    return MethodOutcome(found["method"], values, held_out, found["note"])
+    values = tuple(map(Value.of, stored["values"]))
+    return MethodOutcome(stored["method"], values, held_out, stored["note"])

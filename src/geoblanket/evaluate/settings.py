@@ -10,6 +10,7 @@ from typing import Literal
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS
 from geoblanket.build.rows import MAX_ROWS
 from geoblanket.errors import ParameterError
+from geoblanket.evaluate.variants import Varied, joined, variant_of
 
 __all__ = ["ONE_DESTINATION", "Blanket", "LossCase", "Setting"]
 
@@ -83,14 +84,12 @@ class Setting:
     @property
     def described(self) -> str:
         """What tells this setting from others that have the same columns in results, in words."""
-        parts = [self.variant]
-        if self.equal_cost:
-            parts.append("equal cost per location")
-        if self.blanket != "as told":
-            parts.append(f"blanket {self.blanket}")
-        if self.delay != 1:
-            parts.append(f"delay {self.delay}")
-        return "; ".join(filter(None, parts))
+        return joined(
+            self.variant,
+            variant_of(Varied.EQUAL_COST, "per location") if self.equal_cost else "",
+            variant_of(Varied.BLANKET, self.blanket) if self.blanket != "as told" else "",
+            variant_of(Varied.DELAY, self.delay) if self.delay != 1 else "",
+        )
 
     def _problems(self) -> Iterator[str]:
         if not self.methods:
