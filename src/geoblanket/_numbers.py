@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["UNKNOWN", "Interval", "between", "count", "number", "p_text", "percent", "share", "signed", "text"]
+__all__ = [
+    "UNKNOWN",
+    "Interval",
+    "between",
+    "count",
+    "number",
+    "p_text",
+    "parameter",
+    "percent",
+    "share",
+    "signed",
+    "text",
+]
 
 UNKNOWN = "–"
 """What stands where nothing is known."""
@@ -42,6 +56,15 @@ class Interval:
 def number(value: float | str) -> str:
     """Return a number as people write it, or a word as it is."""
     return value if isinstance(value, str) else f"{value:g}".replace("inf", "∞")
+
+
+def parameter(value: Any) -> str:
+    """Return a parameter, a JSON value, as a table of parameters shows it."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {parameter(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(parameter, value))
+    return UNKNOWN if value is None else number(value) if isinstance(value, float) else f"{value}"
 
 
 def text(value: float | None, form: str = ".3g", interval: Interval | None = None) -> str:

@@ -24,14 +24,21 @@ _FULL_WIDTH_IN = 8.0
 class ReportFolder:
     """A folder that a report is written to; made where it does not exist.
 
+    Parameters
+    ----------
+    path
+        The folder.
+    shown
+        Which of its figures the page shows: `svg`, or `png` for maps, whose many lines are smaller as pixels.
+
     Raises
     ------
     OutputError
         If it cannot be made.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = make_folder(path)
+    def __init__(self, path: str | Path, *, shown: str = "svg") -> None:
+        self.path, self._shown = make_folder(path), shown
         self.widths: dict[str, float] = {}
         """The figures, and which share of the page's width each wants."""
 
@@ -44,18 +51,16 @@ class ReportFolder:
             save_figure(figure, self.path / f"{name}.svg", dpi=130)
             self.widths[name] = min(1.0, figure.get_figwidth() / _FULL_WIDTH_IN)
 
-    def show(self, page: Page, name: str, caption: str, *, alt: str = "", ending: str = "svg") -> None:
+    def show(self, page: Page, name: str, caption: str, *, alt: str = "") -> None:
         """Put a figure on a page, if it was drawn.
 
         Parameters
         ----------
         caption, alt
             What it shows, and what a reader who cannot see it should know: by default the same.
-        ending
-            `svg`, or `png` for maps, whose many lines are smaller as pixels.
         """
         if name in self.widths:
-            path = self.path / f"{name}.{ending}"
+            path = self.path / f"{name}.{self._shown}"
             page.figure(path, caption=caption, alt=alt or caption, width=self.widths[name])
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:

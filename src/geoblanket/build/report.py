@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from geoblanket._numbers import UNKNOWN, share, text
+from geoblanket._numbers import UNKNOWN, parameter, share, text
 from geoblanket._page import Page
 from geoblanket._report_folder import ReportFolder
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
@@ -59,7 +58,7 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     if not np.array_equal(places.coordinates_e7, loaded.places_e7):
         raise MismatchError(f"{bundle} was built with other roads than {roads}. Give the roads that it was built with.")
     zones = zones_of_bundle(loaded, record, places)
-    folder = ReportFolder(out)
+    folder = ReportFolder(out, shown="png")
     folder.draw([
         ("zones", zones_map(graph, places, zones)),
         ("loss-map", loss_map(graph, places, zones, record)),
@@ -71,12 +70,9 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     page.bullets(summary(record))
     _add_promise(page, record, loaded)
     page.heading("Zones and places")
+    caption = "The public zones, one colour each, and the places as dots. A report names a place of the zone."
     folder.show(
-        page,
-        "zones",
-        "The public zones, one colour each, and the places as dots. A report names a place of the zone.",
-        alt="A map of the roads with the zones in colours, their numbers, and all places.",
-        ending="png",
+        page, "zones", caption, alt="A map of the roads with the zones in colours, their numbers, and all places."
     )
     _add_losses(page, record, folder)
     _add_sizes(page, record)
@@ -121,49 +117,30 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
         "walks are of other vehicles, or of a later time, and were not looked at before. The gap says by how much the "
         "loss can at most be above the least possible one of the same rows; it is proven, not estimated."
     )
-    many = len({zone.number for zone in record.zones}) > MOST_ZONES
-    folder.show(
-        page,
-        "losses",
-        "The loss of each zone, by regime."
-        + (f" The {MOST_ZONES} zones with the most steps are shown." if many else ""),
-        alt="For each zone: the proven bound, the loss in design, on held-out walks, and without context.",
-        ending="png",
-    )
-    folder.show(
-        page,
-        "loss-map",
-        "Where the loss is large: places by the expected loss of their zone.",
-        alt="A map of the places, coloured by the loss of their zone.",
-        ending="png",
-    )
-    header: tuple[str, ...] = ("zone", "regime", "share of steps", "loss", "gap", "held out", "outputs used")
-    if record.totals.context_free_loss is not None:
-        header = (*header, "without context", "context gains")
-    page.table(header, _loss_rows(record), caption=f"Losses in {record.unit}.", words=(0, 1))
+    caption = "The loss of each zone, by regime."
+    if len({zone.number for zone in record.zones}) > MOST_ZONES:
+        caption += f" The {MOST_ZONES} zones with the most steps are shown."
+    alt = "For each zone: the proven bound, the loss in design, on held-out walks, and without context."
+    folder.show(page, "losses", caption, alt=alt)
+    caption = "Where the loss is large: places by the expected loss of their zone."
+    folder.show(page, "loss-map", caption, alt="A map of the places, coloured by the loss of their zone.")
+    header = ("zone", "regime", "share of steps", "loss", "gap", "held out", "outputs used")
+    compared = ("without context", "context gains") if record.totals.context_free_loss is not None else ()
+    rows = (_loss_row(zone)[: len(header) + len(compared)] for zone in _in_order(record))
+    page.table((*header, *compared), rows, caption=f"Losses in {record.unit}.", words=(0, 1))
     notes = [f"Zone {zone.number}, {zone.regime}: {note}." for zone in record.zones for note in _ended(zone)]
     if notes:
         page.subheading("Notes")
         page.bullets(notes)
 
 
-def _loss_rows(record: BuildRecord) -> Iterator[tuple[str, ...]]:
-    compared = record.totals.context_free_loss is not None
-    for zone in _in_order(record):
-        row: tuple[str, ...] = (
-            f"{zone.number}",
-            zone.regime,
-            share(zone.share),
-            f"{zone.loss:.4g}",
-            f"{zone.gap:.2%}",
-            measured(zone.held_out),
-            f"{zone.outputs_used} of {zone.rows.places}",
-        )
-        if compared:
-            plain = zone.context_free_loss
-            gain = None if not plain or zone.rows.context == "none" else 1 - zone.loss / plain
-            row = (*row, text(plain, ".4g"), share(gain))
-        yield row
+def _loss_row(zone: ZoneRecord) -> tuple[str, ...]:
+    plain = zone.context_free_loss
+    gain = None if not plain or zone.rows.context == "none" else 1 - zone.loss / plain
+    return (
+        f"{zone.number}", zone.regime, share(zone.share), f"{zone.loss:.4g}", f"{zone.gap:.2%}",
+        measured(zone.held_out), f"{zone.outputs_used} of {zone.rows.places}", text(plain, ".4g"), share(gain),
+    )  # fmt: skip
 
 
 def _add_sizes(page: Page, record: BuildRecord) -> None:
@@ -186,19 +163,14 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
         ("zone", "regime", "context", "places", "histories within reach", "seen", "rows", "seconds"),
         [
             (
-                f"{zone.number}",
-                zone.regime,
-                zone.rows.context,
-                f"{zone.rows.places:,}",
-                _big(zone.rows.histories_reachable),
-                f"{zone.rows.histories_seen:,}",
-                f"{zone.rows.rows:,}",
+                f"{zone.number}", zone.regime, zone.rows.context, f"{zone.rows.places:,}",
+                _big(zone.rows.histories_reachable), f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}",
                 f"{zone.seconds:.1f}",
             )
             for zone in _in_order(record)
         ],
         words=(0, 1, 2),
-    )
+    )  # fmt: skip
 
 
 def _add_making(page: Page, record: BuildRecord) -> None:
@@ -218,7 +190,7 @@ def _add_making(page: Page, record: BuildRecord) -> None:
         words=(0, 1),
     )
     parameters = [
-        (section, name, _value(value)) for section, values in record.config.items() for name, value in values.items()
+        (section, name, parameter(value)) for section, values in record.config.items() for name, value in values.items()
     ]
     page.table(("section", "parameter", "value"), parameters, caption="Every parameter.", words=(0, 1, 2))
     made = [*record.inputs.items(), *record.software.items()]
@@ -237,11 +209,3 @@ def _ended(zone: ZoneRecord) -> Iterator[str]:
 
 def _big(number: int) -> str:
     return f"{number:,}" if number < 10**9 else f"{number:.3g}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return "; ".join(f"{name}: {_value(part)}" for name, part in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_value, value))
-    return UNKNOWN if value is None else f"{value}"

@@ -113,12 +113,12 @@ def make(method: Method, task: Task) -> Made:
 def _optimal(task: Task) -> Made:
     # Small problems are solved closer to the optimum: it takes a second, and what context gains is not overstated.
     gap = task.gap if len(task.rows) > _FEW_ROWS else task.gap / 10
-    found = optimise(task.problem, gap=gap, time_limit_s=task.time_limit_s)
-    if found.outcome is Outcome.INTERRUPTED:
+    optimum = optimise(task.problem, gap=gap, time_limit_s=task.time_limit_s)
+    if optimum.outcome is Outcome.INTERRUPTED:
         # What was found so far must not count as finished.
         raise KeyboardInterrupt
-    note = "" if found.gap <= task.gap else f"the gap of {task.gap:g} was not reached ({found.outcome.value})"
-    return Made(found.mechanism, found.seconds, found.lower_bound, note)
+    note = "" if optimum.gap <= task.gap else f"the gap of {task.gap:g} was not reached ({optimum.outcome.value})"
+    return Made(optimum.mechanism, optimum.seconds, optimum.lower_bound, note)
 
 
 def _const_opt(task: Task) -> Mechanism:

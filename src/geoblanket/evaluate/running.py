@@ -246,7 +246,7 @@ def _collect(
             if method.note
         ]
     outcomes = {
-        setting: [ZoneOutcome.joined(some, setting.methods) for some in zones.values()]
+        setting: [ZoneOutcome.joined(parts_of_zone, setting.methods) for parts_of_zone in zones.values()]
         for setting, zones in parts.items()
     }
     return tabulate(experiment.name, files.name, outcomes), notes

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from geoblanket._numbers import UNKNOWN, number, percent
+from geoblanket._numbers import number, parameter, percent
 from geoblanket._page import Page
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.report.figures import PARTS, SWEEPS
@@ -90,34 +89,28 @@ def add_parameters(page: Page, about: Mapping[str, Any]) -> None:
     page.heading("Every parameter")
     for name, experiment in about.get("experiments", {}).items():
         page.subheading(f"Experiment “{name}”")
-        plain = [(key, _text(value)) for key, value in experiment.items() if key not in ("settings", "name")]
+        plain = [(key, parameter(value)) for key, value in experiment.items() if key not in ("settings", "name")]
         page.table(("parameter", "value"), plain, words=(0, 1))
         settings = experiment.get("settings", [])
         if settings:
-            shared = {key for key in settings[0] if len({_text(setting.get(key)) for setting in settings}) == 1}
+            shared = {key for key in settings[0] if len({parameter(setting.get(key)) for setting in settings}) == 1}
             page.table(
-                ("of all settings", "value"), [(key, _text(settings[0][key])) for key in sorted(shared)], words=(0, 1)
+                ("of all settings", "value"),
+                [(key, parameter(settings[0][key])) for key in sorted(shared)],
+                words=(0, 1),
             )
             varied = [key for key in settings[0] if key not in shared]
             if varied:
-                rows = [tuple(_text(setting.get(key)) for key in varied) for setting in settings]
+                rows = [tuple(parameter(setting.get(key)) for key in varied) for setting in settings]
                 page.table(varied, rows, caption="Settings, by what differs.", words=range(len(varied)))
     inputs = [
-        (f"{city}: {name}", _text(value))
+        (f"{city}: {name}", parameter(value))
         for city, files in about.get("cities", {}).items()
         for name, value in files.items()
     ]
     page.table(
         ("what", "identity or version"),
-        [*inputs, *((name, _text(value)) for name, value in about.get("software", {}).items())],
+        [*inputs, *((name, parameter(value)) for name, value in about.get("software", {}).items())],
         caption="Inputs (by their SHA-256) and software.",
         words=(0, 1),
     )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return UNKNOWN if value is None else number(value) if isinstance(value, float) else json.dumps(value)

@@ -71,7 +71,7 @@ def recommended(panel: Panel) -> str | None:
 
 
 def against(panel: Panel, method: str, other: str) -> str:
-    """Return, as the end of a sentence, where a method loses less than another and where more, as far as it is decided."""
+    """Return, as the end of a sentence, where a method loses less than another, more, or that cannot be decided."""
     differences: dict[Relation, dict[float | str, Value]] = {}
     for point in panel.points:
         if (difference := saved(panel, method, other, point)) is not None:

@@ -84,12 +84,11 @@ def write_report(
             table.write_csv(temporary)
     folder.draw(_figures(study, RoadGraph.load(roads), regions, city), progress)
     claims = check_claims(study, city)
-    sentences = summarise(study, claims)
-    folder.write_page(_page(study, folder, claims=claims, sentences=sentences, paper=city, title=title))
+    folder.write_page(_page(study, folder, claims, city, title))
     columns = ("topic", "paper", "measured", "verdict", "why")
     summary = {
         "title": title,
-        "summary": sentences,
+        "summary": summarise(study, claims),
         "claims": [{name: asdict(claim)[name] for name in columns} for claim in claims],
         "about": study.about,
     }
@@ -149,15 +148,7 @@ _CAPTIONS = {
 }
 
 
-def _page(
-    study: Study,
-    folder: ReportFolder,
-    *,
-    claims: list[Claim],
-    sentences: list[str],
-    paper: PaperCity | None,
-    title: str,
-) -> Page:
+def _page(study: Study, folder: ReportFolder, claims: list[Claim], paper: PaperCity | None, title: str) -> Page:
     about = study.about
     page = Page(
         title,
@@ -169,15 +160,12 @@ def _page(
         folder.show(page, name, _CAPTIONS[name])
 
     page.heading("In short")
-    page.bullets(sentences)
+    page.bullets(summarise(study, claims))
     page.heading(CLAIMS_HEADING)
     add_claims(page, claims)
-    page.heading("By region")
-    figure("p-by-region")
-    page.heading("By speed")
-    figure("p-by-speed")
-    page.heading("By hour")
-    figure("p-by-hour")
+    for feature in ("region", "speed", "hour"):
+        page.heading(f"By {feature}")
+        figure(f"p-by-{feature}")
     page.heading("Rejections and blanket sizes")
     figure("rejections")
     add_rejections(page, study)

@@ -36,6 +36,11 @@ _SMALL_EPSILON = (
     "At ε of 0.25 to 0.5 per km a report may be at most 1.3 to 1.6 times as probable from one place as from another 1 "
     "km away, so in a public zone it can tell little, whatever the method."
 )
+_WHY_GAIN = {
+    "expmech": f"{_DOMAIN} The exponential mechanism here spends all of ε; as published it takes half.",
+    "lp_true_mb": "Where they differ, predicted lengths of blankets are not those that the tests found.",
+    "lp_markov1": "Most of the memory of these walks is one step long, and a longer past has to share as many rows.",
+}
 _PAPER_EPSILON = (0.25, 0.5)
 _CLOSE = 0.05
 _ENOUGH = 100
@@ -101,16 +106,9 @@ def paper_claims(story: Story, training: Mapping[str, Mapping[str, Any]]) -> lis
 
 def _predictions(city: str, paper: PaperCity, facts: Mapping[str, Any]) -> Iterator[Claim]:
     claim = partial(Claim, city=city)
-    network = next(
-        (
-            facts
-            for facts in facts.get("evaluations", [])
-            if (facts["model"], facts["trained_on"]) == ("network", "all")
-        ),
-        None,
-    )
-    if network is not None:
-        scores, tested = network["scores"]["all"], network["scores"]["tested"]
+    evaluations = {(each["model"], each["trained_on"]): each["scores"] for each in facts.get("evaluations", [])}
+    if (network := evaluations.get(("network", "all"))) is not None:
+        scores, tested = network["all"], network["tested"]
         for name, says in paper.prediction.items():
             ours = scores[name]
             verdict = Verdict.UNDECIDED
@@ -159,7 +157,7 @@ def _gain(panel: Panel, gain: PaperGain) -> Claim:
         "; ".join(f"{verdict} at ε = {', '.join(points[verdict])}" for verdict in verdicts)
         if len(verdicts) > 1
         else "".join(verdicts),
-        _why_gain(gain),
+        _WHY_GAIN.get(gain.over, f"{_DOMAIN} {_SMALL_EPSILON}"),
         gain.where,
         panel.city,
     )
@@ -173,16 +171,6 @@ def _holds(value: Value, gain: PaperGain) -> Verdict:
     if interval is None or (interval.high >= gain.low and interval.low <= gain.high):
         return Verdict.UNDECIDED
     return Verdict.DIFFERS
-
-
-def _why_gain(gain: PaperGain) -> str:
-    if gain.over == "expmech":
-        return f"{_DOMAIN} The exponential mechanism here spends all of ε; as published it takes half."
-    if gain.over == "lp_true_mb":
-        return "Where they differ, predicted lengths of blankets are not those that the tests found."
-    if gain.over == "lp_markov1":
-        return "Most of the memory of these walks is one step long, and a longer past has to share as many rows."
-    return f"{_DOMAIN} {_SMALL_EPSILON}"
 
 
 def _losses(story: Story, panel: Panel, paper: PaperCity) -> Iterator[Claim]:
