@@ -44,4 +44,4 @@ def test_numbers_as_people_write_them() -> None:
 
 
 def test_parameters_of_every_kind() -> None:
-    assert parameter({"a": [1.0, math.inf], "b": None, "c": {"d": "e"}}) == "a: 1, ∞; b: –; c: d: e"
+    assert parameter({"a": [1.0, math.inf], "b": None, "c": {"d": "e"}, "f": True}) == "a: 1, ∞; b: –; c: d: e; f: true"

@@ -64,6 +64,8 @@ def parameter(value: Any) -> str:
         return "; ".join(f"{name}: {parameter(part)}" for name, part in value.items())
     if isinstance(value, list):
         return ", ".join(map(parameter, value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return UNKNOWN if value is None else number(value) if isinstance(value, float) else f"{value}"
 
 
