@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from geoblanket._numbers import parameter
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.context import Context
@@ -86,7 +87,7 @@ def test_the_page_tells_the_promise_and_every_zone(page: Path, record: BuildReco
     for zone in record.zones:
         assert f"{zone.number} {zone.regime} {zone.share:.1%} {zone.loss:.4g} {zone.gap:.2%}" in text
     for name, value in record.config["search"].items():
-        assert f"{name} {value}" in text
+        assert f"{name} {parameter(value)}" in text
     assert page.read_text(encoding="utf-8").count("<img ") == 3
     assert {path.name for path in page.parent.iterdir()} == {
         "report.html",

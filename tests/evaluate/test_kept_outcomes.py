@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoblanket._numbers import Interval
 from geoblanket._unfinished import PartStore
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.errors import MismatchError, OutputError
@@ -22,7 +23,10 @@ def outcome() -> ZoneOutcome:
     losses = VehicleLosses(np.array([1, 4], np.int32), np.array([2.0, 3.0]), np.array([0.5, 0.25]))
     made = MethodOutcome(
         "lp",
-        (Value("design_loss", 0.1, "km", 0.05, 0.2), Value("composed_epsilon", math.inf, "per km", part="T = 2")),
+        (
+            Value("design_loss", 0.1, "km", Interval(0.05, 0.2)),
+            Value("composed_epsilon", math.inf, "per km", part="T = 2"),
+        ),
         {HeldOut("held_out_loss", "km"): losses, HeldOut("held_out_loss", "km", "hour 08"): losses},
         "",
     )

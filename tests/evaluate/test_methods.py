@@ -91,6 +91,6 @@ def test_a_method_that_breaks_its_promise_is_told_and_not_used() -> None:
             eta_mm=task.problem.eta_mm,
         )
 
-    made = make(Method("liar", "Liar", "none", liar), task_of("none", 1.0))
+    made = make(Method("liar", "Liar", liar), task_of("none", 1.0))
     assert made.mechanism is None
     assert made.note

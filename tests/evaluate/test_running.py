@@ -14,7 +14,7 @@ from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.rows import make_rows
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.evaluate import running
-from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
+from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
 from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_experiments
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
 from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_folder
@@ -165,7 +165,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 ) -> None:
     done: list[str] = []
 
-    def until_ctrl_c(task: ZoneTask) -> ZoneOutcome:
+    def until_ctrl_c(task: ComparisonTask) -> ZoneOutcome:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(task.name)
@@ -183,7 +183,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 
     later: list[str] = []
 
-    def noted(task: ZoneTask) -> ZoneOutcome:
+    def noted(task: ComparisonTask) -> ZoneOutcome:
         later.append(task.name)
         return compare_zone(task)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from geoblanket._numbers import UNKNOWN, Interval, between, share
 from geoblanket.build.record import BuildRecord, Measured
 
 __all__ = ["cost_table", "factor_table", "limits", "measured", "promise", "summary", "weighted_places"]
@@ -26,18 +27,16 @@ def summary(record: BuildRecord) -> list[str]:
         lines.append(f"On walks that were held out: {measured(totals.held_out, unit)}.")
     if totals.gain is not None:
         lines.append(
-            f"To look at the past lowers the loss by {totals.gain:.1%} against the best without it, in design."
+            f"Looking at the past lowers the loss by {share(totals.gain)} in design, against the best without."
         )
     if totals.held_out_gain is not None:
-        sure = ""
-        low, high = totals.held_out_gain_low, totals.held_out_gain_high
-        if low is not None and high is not None and math.isfinite(high):
-            sure = f" (95 % interval {low:.1%} to {high:.1%})"
-        lines.append(f"On walks that were held out, by {totals.held_out_gain:.1%}{sure}.")
+        interval = Interval.of(totals.held_out_gain_low, totals.held_out_gain_high)
+        sure = f" (95 % interval {between(interval, '.1%')})" if interval is not None else ""
+        lines.append(f"On walks that were held out, it lowers the loss by {share(totals.held_out_gain)}{sure}.")
     if few := [zone for zone in record.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
         lines.append(
             f"{len(few):,} of {totals.mechanisms:,} mechanisms report at most {_FEW_OUTPUTS} different places with a "
-            "probability worth mentioning: for this ε their zones are small, and little is told beyond the zone."
+            "probability worth mentioning: for this ε their zones are small, and reports say little beyond the zone."
         )
     return lines
 
@@ -88,8 +87,8 @@ def disclosure(record: BuildRecord) -> list[tuple[str, str, str]]:
             for zone in record.zones
             if getattr(zone.disclosure, name) is not None
         ]
-        if weight := sum(share for _, share in parts):
-            error = sum(error * share for error, share in parts) / weight
+        if weight := sum(part for _, part in parts):
+            error = sum(error * part for error, part in parts) / weight
             rows.append((what, f"{error:,.0f} m", f"{weight:.0%}"))
     return rows
 
@@ -130,13 +129,13 @@ def cost_table(record: BuildRecord) -> list[tuple[str, str, str]]:
     ]
 
 
-def measured(found: Measured | None, unit: str = "") -> str:
+def measured(mean: Measured | None, unit: str = "") -> str:
     """Return a mean loss over held-out walks, with its confidence interval."""
-    if found is None:
-        return "–"
-    of = f" {unit}" if unit else ""
-    sure = "one vehicle only" if found.high == math.inf else f"{found.low:.4g} to {found.high:.4g}"
-    return f"{found.loss:.4g}{of} ({sure}; {found.steps:,} steps)"
+    if mean is None:
+        return UNKNOWN
+    interval = Interval.of(mean.low, mean.high)
+    sure = "one vehicle only" if interval is None else between(interval, ".4g")
+    return f"{mean.loss:.4g}{f' {unit}' if unit else ''} ({sure}; {mean.steps:,} steps)"
 
 
 def _longest_past(record: BuildRecord) -> tuple[float, ...]:

@@ -51,9 +51,9 @@ def study(
     """
     from geoblanket.blanket.options import DiscoveryOptions
     from geoblanket.errors import ParameterError
-    from geoblanket.study.blankets.paper import PAPER
     from geoblanket.study.blankets.report import write_report
     from geoblanket.study.blankets.running import run_study
+    from geoblanket.study.paper import PAPER
 
     if paper is not None and paper not in PAPER:
         raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")

@@ -26,7 +26,7 @@ def pack_outcome(outcome: ZoneOutcome) -> tuple[dict[str, Any], Arrays]:
             {
                 "method": method.method,
                 "note": method.note,
-                "values": as_json(method.values),
+                "values": as_json([{**value.columns, "part": value.part} for value in method.values]),
                 "held_out": [as_json(measure) for measure in method.held_out],
             }
         )
@@ -44,5 +44,5 @@ def _method(number: int, fields: dict[str, Any], arrays: Arrays) -> MethodOutcom
         read_dataclass(HeldOut, measure): VehicleLosses.from_arrays(arrays, f"{number}/{index}/")
         for index, measure in enumerate(fields["held_out"])
     }
-    values = tuple(read_dataclass(Value, value) for value in fields["values"])
+    values = tuple(map(Value.of, fields["values"]))
     return MethodOutcome(fields["method"], values, held_out, fields["note"])

@@ -12,14 +12,14 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._files import sha256_file
+from geoblanket._files import make_folder, sha256_file
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
-from geoblanket.errors import InputError, OutputError, ParameterError
+from geoblanket.errors import InputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
-from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
+from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
 from geoblanket.evaluate.experiment import Experiment
 from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
 from geoblanket.evaluate.methods import METHODS
@@ -92,11 +92,7 @@ def evaluate_cities(
     OutputError
         If something cannot be written.
     """
-    out = Path(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be made ({error.strerror or error}).") from error
+    out = make_folder(out)
     if not cities or not experiments:
         raise ParameterError("There must be one city or more, and one experiment or more.")
     about = _about(cities, experiments)
@@ -111,15 +107,15 @@ def evaluate_cities(
             tables.append(table)
             notes += more
         # After each experiment, so that there is something to look at while the others go on.
-        found = _written(pl.concat(tables), notes, out, about)
+        evaluation = _written(pl.concat(tables), notes, out, about)
     store.remove()
-    return found
+    return evaluation
 
 
 def _written(results: pl.DataFrame, notes: Sequence[str], out: Path, about: Mapping[str, Any]) -> Evaluation:
     violations = check_results(results)
-    told = {"notes": list(notes), "violations": [one.as_dict() for one in violations]}
-    write_results(results, out, about={**about, **told})
+    remarks = {"notes": list(notes), "violations": [violation.as_dict() for violation in violations]}
+    write_results(results, out, about={**about, **remarks})
     return Evaluation(results, tuple(notes), violations)
 
 
@@ -138,7 +134,7 @@ def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> di
     }
 
 
-def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Progress) -> Iterator[ZoneTask]:
+def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Progress) -> Iterator[ComparisonTask]:
     """Yield the tasks of an experiment in a city, those of one zone one after the other; walks go to the folder."""
     groups: dict[tuple[Any, ...], list[Setting]] = {}
     for setting in experiment.settings:
@@ -163,7 +159,7 @@ def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Pro
                 chosen = tuple(method for method in setting.methods if method in methods)
                 if not chosen:
                     continue
-                yield ZoneTask(
+                yield ComparisonTask(
                     name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting!r}",
                     data=data,
                     setting=setting,
@@ -212,7 +208,7 @@ def _walks(
 
 
 def _run(
-    tasks: Mapping[str, ZoneTask],
+    tasks: Mapping[str, ComparisonTask],
     store: PartStore[ZoneOutcome],
     *,
     workers: int | None,
@@ -231,11 +227,11 @@ def _run(
 
 
 def _collect(
-    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ZoneTask], store: PartStore[ZoneOutcome]
+    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ComparisonTask], store: PartStore[ZoneOutcome]
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the results of an experiment in a city, and the notes about methods."""
     notes = []
-    parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {one: {} for one in experiment.settings}
+    parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {setting: {} for setting in experiment.settings}
     for name, task in tasks.items():
         where = _where(files, experiment, task.data.number)
         if not name.startswith(f"{where},"):
@@ -243,10 +239,12 @@ def _collect(
         outcome = store.get(name)
         parts[task.setting].setdefault(outcome.zone, []).append(outcome)
         notes += [
-            f"{where}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}" for one in outcome.methods if one.note
+            f"{where}, ε = {task.setting.epsilon:g}, {method.method}: {method.note}"
+            for method in outcome.methods
+            if method.note
         ]
     outcomes = {
-        setting: [ZoneOutcome.joined(some, setting.methods) for some in zones.values()]
+        setting: [ZoneOutcome.joined(parts_of_zone, setting.methods) for parts_of_zone in zones.values()]
         for setting, zones in parts.items()
     }
     return tabulate(experiment.name, files.name, outcomes), notes

@@ -10,6 +10,7 @@ from geoblanket.build.config import DEFAULT_MAX_PLACES
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS
 from geoblanket.build.parameters import Number, Parameters
 from geoblanket.build.rows import MAX_ROWS
+from geoblanket.evaluate.variants import Varied, joined, variant_of
 
 __all__ = ["ONE_DESTINATION", "Blanket", "LossCase", "Setting"]
 
@@ -76,11 +77,9 @@ class Setting(Parameters):
     @property
     def described(self) -> str:
         """What tells this setting from others that have the same columns in results, in words."""
-        parts = [self.variant]
-        if self.equal_cost:
-            parts.append("equal cost per location")
-        if self.blanket != "as told":
-            parts.append(f"blanket {self.blanket}")
-        if self.delay != 1:
-            parts.append(f"delay {self.delay}")
-        return "; ".join(filter(None, parts))
+        return joined(
+            self.variant,
+            variant_of(Varied.EQUAL_COST, "per location") if self.equal_cost else "",
+            variant_of(Varied.BLANKET, self.blanket) if self.blanket != "as told" else "",
+            variant_of(Varied.DELAY, self.delay) if self.delay != 1 else "",
+        )

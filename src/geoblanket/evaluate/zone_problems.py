@@ -67,9 +67,9 @@ class ZoneProblems:
 
     def _known(self, rows: ZoneRows) -> ZoneRows:
         """Return rows that were made before, if they are the same."""
-        for one in self._rows.values():
-            if one.history_weights == rows.history_weights and np.array_equal(one.histories, rows.histories):
-                return one
+        for known in self._rows.values():
+            if known.history_weights == rows.history_weights and np.array_equal(known.histories, rows.histories):
+                return known
         return rows
 
     def _make_rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
@@ -103,8 +103,8 @@ class _WrongLengths:
 
     def __call__(self, now: Indices, before: Indices) -> Ints:
         """Return the length for each pair of the place at t and the place at t − 1."""
-        told = np.asarray(self.lengths(now, before), np.int64)
+        lengths = np.asarray(self.lengths(now, before), np.int64)
         if self.how == "shuffled":
-            return np.random.default_rng(len(told)).permutation(told)
+            return np.random.default_rng(len(lengths)).permutation(lengths)
         off = {"too short": -1, "too long": 1}.get(self.how, 0)
-        return np.clip(told + off, 1, LONGEST_PAST)
+        return np.clip(lengths + off, 1, LONGEST_PAST)

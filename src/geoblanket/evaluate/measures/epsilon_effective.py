@@ -66,7 +66,7 @@ def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
     if distance_mm.shape != (len(weights), len(weights)):
         raise MismatchError(f"{len(weights)} rows do not belong to distances of the shape {distance_mm.shape}.")
     reciprocal = 1.0 / np.where(weights == 0, _ZERO, weights.astype(np.float64))
-    worst, found = -1.0, (0, 0)
+    worst, pair = -1.0, (0, 0)
     for row in range(len(weights)):
         others = np.flatnonzero(distance_mm[row] <= eta_mm)
         others = others[others != row]
@@ -75,8 +75,8 @@ def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
         leak = _per_km(_largest_excess(weights, reciprocal, row, others), distance_mm[row, others])
         here = int(leak.argmax())
         if leak[here] > worst:
-            worst, found = float(leak[here]), (row, int(others[here]))
-    row, other = found
+            worst, pair = float(leak[here]), (row, int(others[here]))
+    row, other = pair
     worst = max(worst, 0.0)
     margin = 0.0 if math.isinf(worst) else worst * _RELATIVE_ERROR
     return WorstPair(

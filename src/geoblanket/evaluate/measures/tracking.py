@@ -201,9 +201,9 @@ class _Job:
             size = max(1, _CELLS // (steps * len(self.distance_km)))
             for start in range(0, len(some), size):
                 at = first[some[start : start + size]] + np.arange(steps)[:, None]
-                found = place_posteriors(self.model, self.emissions, self.report[at])
-                guesses[0][:, at] = self._guesses(found.smoothed)
-                guesses[1][:, at] = self._guesses(found.filtered)
+                posteriors = place_posteriors(self.model, self.emissions, self.report[at])
+                guesses[0][:, at] = self._guesses(posteriors.smoothed)
+                guesses[1][:, at] = self._guesses(posteriors.filtered)
         smoothed, filtered, prior = (self._attack(*each) for each in guesses)
         return Tracking(reports, smoothed, filtered, prior)
 

@@ -43,8 +43,9 @@ _TESTS: Mapping[str, Callable[[Floats, Floats], Any]] = {
 }
 MEASURES = tuple(_TESTS)
 
-OUTCOMES = ("p_value", "effect_size")
-"""What may go with the features. The p-value falls as samples are added; the effect, a partial R², hardly changes."""
+OUTCOMES = {"p_value": "p", "effect_size": "effect"}
+"""What may go with the features, and what reports call it. The p-value falls as samples are added; the effect, a
+partial R², hardly changes."""
 
 PART_OF = {"speed": "speed", "longitude": "region", "latitude": "region", "time": "hour"}
 """What a grouping must be made by for its groups to differ in a feature."""
