@@ -42,7 +42,17 @@ _SECONDS_PER_TEST = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """What was found: a row for each group and order, and how."""
+    """The findings, with a row for each group and order, and how they were made.
+
+    Examples
+    --------
+    With `found` in the example of `discover`:
+
+    >>> found.findings.select("hour", "m", "status").row(0)
+    (0, 1, 'tested')
+    >>> found.about["largest"]
+    1
+    """
 
     findings: pl.DataFrame
     """`FINDINGS_SCHEMA`."""
@@ -115,8 +125,8 @@ def discover(
 
     A sample is a step of a walk with enough steps before it. For order m = 1, 2, ... the hypothesis that X_t is
     independent of X_{t-m-1} given X_{t-1}, ..., X_{t-m} is tested, until it is not rejected: that m is the size of the
-    blanket. Where a test cannot resolve an order, that is the least that the blanket can be, and testing stops. The
-    result is the same for any number of workers, and for a group it does not depend on which other groups are tested.
+    blanket. If a test cannot resolve an order, that order is a lower limit of the blanket's size, and testing stops.
+    The result does not depend on the number of workers, nor, for a group, on which other groups are tested.
 
     Parameters
     ----------
@@ -129,9 +139,9 @@ def discover(
         such groupings. Speeds are in bins of 5 mph from 0 to 120, and are the mean over {X_t, ..., X_{t-m}}; so the
         members of a group differ between orders.
     regions
-        Where regions lie (`Regions`); 4 × 4 cells over the roads' box if None.
+        The regions (`Regions`); None for 4 × 4 cells over the bounding box of the roads.
     time_zone
-        IANA name of the time zone in which hours are told.
+        IANA name of the time zone of the hours.
     largest
         Γ: the largest order to test.
     alpha
@@ -141,33 +151,41 @@ def discover(
     stop_early
         Whether orders above the first that is not rejected are imputed rather than tested.
     block
-        Test X_t against all of X_{t-m-1}, ..., X_{t-Γ-1} at once. That sees a dependence that skips a lag, and needs a
-        longer past.
+        Test X_t against all of X_{t-m-1}, ..., X_{t-Γ-1} at once. This detects a dependence that skips a lag, but needs
+        a longer past.
     smallest_group
         Groups with fewer samples are not tested.
     largest_sample
-        Of larger groups, this many samples are drawn. (Of very many, any test finds some dependence, and blankets
-        would only tell how large groups are.)
+        From larger groups, this many samples are drawn. (With very many samples, any test finds some dependence, and
+        blankets would only reflect the size of groups.)
     seed
-        Another seed, other draws.
+        Seed of the draws.
     workers
-        Processes; as many as pay if None.
+        Number of processes; None for as many as are worthwhile.
     cluster
-        Address of a Dask scheduler, to test on its workers instead. They need geoblanket installed.
+        Address of a Dask scheduler, to use its workers instead. They need geoblanket installed.
     out
-        Where to write the findings (Parquet), wholly or not at all. What is finished is kept in a file beside it until
-        then.
+        Where to write the findings (Parquet), completely or not at all. Until then, finished tests are kept in a file
+        beside it.
     resume
-        Go on with an interrupted run with the same `out`, inputs and parameters.
+        Continue an interrupted run with the same `out`, inputs and parameters.
     progress
         Called as the work goes on.
 
     Raises
     ------
     InputError, MismatchError
-        If the files cannot be used or do not belong together, or another run was interrupted than is resumed.
+        If the files cannot be used or do not belong together, or the interrupted run was a different one.
     ParameterError
         If an option is out of range.
+
+    Examples
+    --------
+    >>> from geoblanket import discover
+    >>> options = {"by": ["hour"], "largest": 1, "smallest_group": 40}
+    >>> found = discover("walks.parquet", "city.roads", **options, out="findings.parquet")
+    >>> len(found.blankets)  # one for each hour
+    24
     """
     plan = _Plan(
         largest=largest,

@@ -35,12 +35,22 @@ def _about(section: str, text: str, *, example: str | None = None) -> dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildConfig:
-    """Every parameter that the result of a build depends on.
+    """All parameters that the result of a build depends on.
 
     Raises
     ------
     ParameterError
-        With all that is wrong at once: numbers out of range, and parameters that contradict each other.
+        Lists everything that is wrong: numbers out of range, and parameters that contradict each other.
+
+    Examples
+    --------
+    >>> from geoblanket import BuildConfig
+    >>> BuildConfig(epsilon=4.0, context="markov:1").eta_km
+    5.0
+    >>> BuildConfig(epsilon=-1.0)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.ParameterError: ...
     """
 
     epsilon: float = field(default=2.0, metadata=_about("privacy", "ε per kilometre: smaller is more private."))
@@ -252,21 +262,27 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
 
 
 def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
-    """Return the parameters of a TOML file, changed by flags.
+    """Return the parameters of a TOML file, overridden by flags.
 
     Parameters
     ----------
     path
         The file; None for the defaults. Paths in it are relative to its folder.
     flags
-        Parameters by name; those that are None change nothing.
+        Parameters by name; None changes nothing.
 
     Raises
     ------
     InputError
         If the file cannot be read.
     ParameterError
-        With all that is wrong: unknown tables and keys, wrong types, numbers out of range, contradictions.
+        Lists everything that is wrong: unknown tables and keys, wrong types, numbers out of range, contradictions.
+
+    Examples
+    --------
+    >>> from geoblanket.build import read_config
+    >>> read_config(epsilon=4.0, gap=None).gap
+    0.01
     """
     values: dict[str, Any] = {}
     problems: list[str] = []

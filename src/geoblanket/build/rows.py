@@ -82,7 +82,17 @@ class RowsReport:
 
 @dataclass(frozen=True, eq=False)
 class ZoneRows:
-    """The rows of a zone and regime; made by `make_rows`."""
+    """The rows of a zone and regime; made by `make_rows`.
+
+    Examples
+    --------
+    With the `rows` in the example of `make_rows`:
+
+    >>> rows.histories.shape == (len(rows), 2)  # the present place and the one before
+    True
+    >>> rows.distance_mm.shape == (len(rows), len(rows))
+    True
+    """
 
     places_e7: Indices
     """Latitude and longitude of all places in 1e-7 degrees, shape (P, 2)."""
@@ -136,8 +146,8 @@ def make_rows(
 ) -> ZoneRows:
     """Make the rows of a zone.
 
-    Without any step in the zone every place is as probable as another, and vehicles go to places near by; the report
-    tells.
+    Without any step in the zone, all places are equally probable and vehicles move to nearby places; the report says
+    so.
 
     Parameters
     ----------
@@ -146,7 +156,7 @@ def make_rows(
     zone
         The places of the zone.
     counts
-        Histories of training walks, of one regime; those elsewhere are left out.
+        Histories of training walks in one regime; those outside the zone are ignored.
     reach_m
         How far apart the places of a history can be, metres; see `reach_radius_m`.
     context
@@ -154,11 +164,24 @@ def make_rows(
     lengths
         With the context "blanket": how long the blanket is; see `Lengths`.
     history_weights
-        What earlier places count in distances, the latest first; `inf` for a past that is known.
+        Weights of earlier places in distances, the latest first; `inf` for a past that is assumed known.
     max_rows
         The most rows, except with the context "full"; never fewer than places.
     min_count
-        How often a history must have been seen to be told apart from others by its places at t − 2 and before.
+        How often a history must have been seen for its places at t − 2 and before to be distinguished.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket import choose_places
+    >>> from geoblanket.build import make_rows
+    >>> from geoblanket.mobility.histories import count_histories
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> counts = count_histories("walks.parquet", places, largest=1)
+    >>> rows = make_rows(places, range(8), counts, reach_m=1000, context="markov:1", history_weights=[1], max_rows=20)
+    >>> len(rows) <= 20
+    True
     """
     found = Context.parsed(context)
     zone = np.unique(np.asarray(zone, np.int32))

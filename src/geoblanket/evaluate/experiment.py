@@ -31,7 +31,15 @@ _LISTS_OF_LISTS = ("history_weights",)
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What is compared, and how exactly."""
+    """What to compare, and how precisely.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import Experiment, Setting
+    >>> settings = tuple(Setting(methods=("lp", "expmech"), epsilon=epsilon) for epsilon in (1.0, 2.0, 4.0))
+    >>> Experiment(name="mine", title="What does privacy cost?", settings=settings, zones=2).gap
+    0.01
+    """
 
     name: str
     title: str
@@ -95,21 +103,28 @@ def shipped_experiments() -> dict[str, str]:
 
 
 def read_experiment(name: str, *, quick: bool = False) -> Experiment:
-    """Return an experiment by its name or from a TOML file.
+    """Return an experiment by name or from a TOML file.
 
     Parameters
     ----------
     name
         One of `shipped_experiments()`, or a path that ends in `.toml`.
     quick
-        Take its quick version: fewer zones, rows and values of ε, and a wider gap.
+        Return its quick version: fewer zones, rows and values of ε, and a wider gap.
 
     Raises
     ------
     InputError
         If there is no such experiment, or it cannot be read.
     ParameterError
-        With all that is wrong in it.
+        Lists everything that is wrong.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import read_experiment
+    >>> experiment = read_experiment("paper", quick=True)
+    >>> sorted({setting.epsilon for setting in experiment.settings})
+    [1.0, 2.0, 4.0]
     """
     if name.endswith(".toml"):
         tables, name = _parsed(Path(name)), Path(name).stem

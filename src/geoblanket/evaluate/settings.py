@@ -26,12 +26,18 @@ Blanket = Literal["as told", "too short", "too long", "shuffled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One point of an experiment.
+    """One point of an experiment: methods, ε and the other parameters.
 
     Raises
     ------
     ParameterError
-        With all that is wrong.
+        Lists everything that is wrong.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import Setting
+    >>> Setting(methods=("lp", "expmech"), epsilon=2.0).eta_km
+    5.0
     """
 
     methods: tuple[str, ...]

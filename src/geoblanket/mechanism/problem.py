@@ -38,16 +38,16 @@ _MM_PER_KM = 10**6
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a mechanism is asked for: to keep a promise between rows, at the least expected loss.
+    """The task for a mechanism: keep a promise between rows at the least expected loss.
 
-    The arrays are copied and read-only. All that is wrong with the arguments is told in one `ParameterError`.
+    The arrays are copied and read-only. One `ParameterError` lists everything that is wrong with the arguments.
 
     Parameters
     ----------
     loss
-        What each output costs where each row is true, finite and not negative, shape (S, K).
+        Loss of each output for each true row, finite and not negative, shape (S, K).
     prior
-        How probable each row is, shape (S,); sums to 1 within 1e-9 (and is then divided by its sum).
+        Probability of each row, shape (S,); must sum to 1 within 1e-9 (and is then divided by its sum).
     distance_km
         Row distances in kilometres, shape (S, S): symmetric (within 1e-9 km; the smaller of the two counts), zero on
         the diagonal; `inf` for rows that are never constrained.
@@ -55,6 +55,16 @@ class Problem:
         ε per kilometre, from 1e-6 to 1,000.
     eta_km
         The largest distance at which rows are constrained, in kilometres.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoblanket import Problem
+    >>> places_km = np.array([0.0, 1.0, 2.0])  # three places on a line
+    >>> distance_km = abs(places_km[:, None] - places_km)
+    >>> problem = Problem(loss=distance_km, prior=np.full(3, 1 / 3), distance_km=distance_km, epsilon=1.0)
+    >>> problem.loss.shape
+    (3, 3)
     """
 
     loss: Floats

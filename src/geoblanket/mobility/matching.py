@@ -54,8 +54,8 @@ def match_traces(
 ) -> MatchSummary:
     """Match traces to roads and write the walks.
 
-    A trip's clock starts at its first matched point. A walk goes on as long as the matching does; the position between
-    two points is interpolated by time, along the route (hmm) or the straight line (nearest).
+    A trip's clock starts at its first matched point. A walk continues as long as the points match. Between two points,
+    the position is interpolated by time, along the route (hmm) or the straight line (nearest).
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def match_traces(
     roads
         A road graph written by `geoblanket roads import`.
     out
-        The table of walks to write (`WALKS_SCHEMA`), wholly or not at all.
+        The table of walks to write (`WALKS_SCHEMA`), completely or not at all.
     interval_s
         Time between two steps, seconds.
     method
@@ -72,16 +72,24 @@ def match_traces(
     spacing_m
         Spacing of the places, metres; 0 takes every node.
     snap_m
-        Farther than this from every place, a point is unmatched by `nearest`, metres; 200 plus the spacing if None.
+        `nearest` leaves points unmatched that are farther than this from every place, metres; None for 200 plus the
+        spacing.
     options
         Parameters of the hidden Markov model; `max_gap_s` holds for both methods.
     workers
-        Processes; as many as pay if None. The result does not depend on it.
+        Number of processes; None for as many as are worthwhile. The result does not depend on it.
 
     Raises
     ------
     InputError
         If the traces have no points, or none of them is near the roads.
+
+    Examples
+    --------
+    >>> from geoblanket import match_traces
+    >>> summary = match_traces("traces.parquet", "city.roads", "walks.parquet", interval_s=30, spacing_m=500)
+    >>> summary.trips, summary.walks
+    (150, 151)
     """
     if method not in get_args(Method):
         choices = ", ".join(get_args(Method))

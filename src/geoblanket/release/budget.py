@@ -30,14 +30,21 @@ _LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so much in any window of so long.
+    """The most that reports may cost in any window of a given length.
 
     Parameters
     ----------
     epsilon
-        What the reports of a window may add up to, per kilometre.
+        The most that the reports of a window may cost together, per kilometre.
     window_s
-        The length of the window, seconds. The next report may be made when old ones have left it.
+        The length of the window, seconds. Once the budget is spent, the next report has to wait until old ones leave
+        it.
+
+    Examples
+    --------
+    >>> from geoblanket import Budget
+    >>> Budget(epsilon=400, window_s=3600)  # 400 per km in any hour
+    Budget(epsilon=400, window_s=3600)
     """
 
     epsilon: float

@@ -53,7 +53,15 @@ _MICRO = 10**6
 
 @dataclass(frozen=True)
 class PerturbSummary:
-    """What was released, and what it cost."""
+    """What was released, and its cost.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_walks
+    >>> summary = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=load_bundle("city.bundle"))
+    >>> summary.epsilon_per_hour  # 120 reports of 2 per km
+    240.0
+    """
 
     reports: int
     reports_without_history: int
@@ -85,7 +93,7 @@ def perturb_walks(
     policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> PerturbSummary:
-    """Perturb every step of walks and write the reports, wholly or not at all.
+    """Perturb every step of walks and write the reports, completely or not at all.
 
     Memory is bounded, whatever the number of steps.
 
@@ -105,13 +113,20 @@ def perturb_walks(
     Raises
     ------
     PolicyError
-        If the bundle promises less than the policy asks for.
+        If the bundle promises less than the policy requires.
     MismatchError
         If the bundle is for other places or another clock than the walks.
     InputError
         If the walks cannot be read.
     RandomnessError
         If the operating system gives no randomness.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_walks
+    >>> summary = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=load_bundle("city.bundle"))
+    >>> summary.epsilon_per_location
+    2.0
     """
     check_output(out)
     frame, about = scan_walks(walks)
@@ -150,7 +165,7 @@ def perturb_traces(
     policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> PerturbSummary:
-    """Match traces to roads by the clock of a bundle, then perturb the walks; see `match_traces` and `perturb_walks`.
+    """Match traces to roads with the clock of a bundle, then perturb the walks. See `match_traces` and `perturb_walks`.
 
     Parameters
     ----------
@@ -158,6 +173,14 @@ def perturb_traces(
         A table written by `geoblanket traces import`.
     spacing_m
         The spacing of the bundle's places, metres.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_traces
+    >>> bundle = load_bundle("city.bundle")
+    >>> summary = perturb_traces("traces.parquet", "city.roads", "released.parquet", bundle=bundle, spacing_m=500)
+    >>> summary.interval_s
+    30.0
     """
     check_output(out)
     if bundle.clock is None:

@@ -50,7 +50,15 @@ _VEHICLE: Final = ""
 
 @dataclass(frozen=True)
 class Report:
-    """Where a vehicle is reported to be. Nothing in it but by the draw depends on where it is."""
+    """A reported place. Of its fields, only the drawn place and its coordinates depend on the true location.
+
+    Examples
+    --------
+    With the `report` in the example of `Device`:
+
+    >>> sorted(report.as_dict())
+    ['lat', 'left', 'lon', 'place', 'slot', 'stored', 'time']
+    """
 
     place: int
     """Number of the reported place in the bundle."""
@@ -91,9 +99,18 @@ class Report:
 
 
 class Device:
-    """Reports of one vehicle by the mechanisms of a bundle. Make one with `Device.open`, and close it.
+    """Reports of one vehicle with the mechanisms of a bundle. Open one with `Device.open`, and close it.
 
-    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    Many threads may use it. A process forked from the one that opened it is refused.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from geoblanket import Budget, Device
+    >>> with Device.open("city.bundle", ledger=None, budget=Budget(epsilon=400, window_s=3600)) as device:
+    ...     report = device.report(45.001, -30.002, datetime.now(UTC))
+    >>> report.left
+    398.0
     """
 
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:

@@ -48,7 +48,15 @@ _NEVER: Final = -(1 << 62)
 
 @dataclass(frozen=True, eq=False)
 class FleetReports:
-    """Where some vehicles are reported to be, one value for each, in the order in which they were asked for."""
+    """The reported places of some vehicles, one for each, in the order of the request.
+
+    Examples
+    --------
+    With the `reports` in the example of `Fleet`:
+
+    >>> reports.stored.tolist()
+    [False, False]
+    """
 
     place: Indices
     """Number of the reported place in the bundle; −1 where the report was refused."""
@@ -64,9 +72,19 @@ class FleetReports:
 
 
 class Fleet:
-    """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it.
+    """Reports of many vehicles with the mechanisms of a bundle. Open one with `Fleet.open`, and close it.
 
-    It may be used by many threads; in a process that was forked from the one that opened it, it refuses.
+    Many threads may use it. A process forked from the one that opened it is refused.
+
+    Examples
+    --------
+    >>> from time import time
+    >>> from geoblanket import Budget, Fleet
+    >>> budget = Budget(epsilon=400, window_s=3600)
+    >>> with Fleet.open("city.bundle", vehicles=["taxi 1", "taxi 2"], ledger=None, budget=budget) as fleet:
+    ...     reports = fleet.report([0, 1], lat=[45.001, 45.002], lon=[-30.0, -30.001], time=time())
+    >>> reports.refused.tolist()
+    [False, False]
     """
 
     def __init__(

@@ -70,13 +70,13 @@ def road_distances(
     weight
         `length` for metres, `time` for seconds at free-flow speed.
     reverse
-        Give the distances *to* the sources, from the targets.
+        Return the distances *to* the sources, from the targets.
     limit
-        Do not search farther than this (metres or seconds); what lies beyond is infinitely far.
+        Do not search farther than this (metres or seconds); targets beyond are infinitely far.
     dtype
         `np.float32` halves the memory and is right to a centimetre over 100 km.
     workers
-        How many processes to use; None for as many as pay, which is one unless the work takes seconds. With more
+        Number of processes; None for as many as are worthwhile, which is one unless the work takes seconds. With more
         than one, a script needs the guard ``if __name__ == "__main__":``.
     memory_cap_bytes
         The largest matrix to make.
@@ -84,12 +84,22 @@ def road_distances(
     Returns
     -------
     distances
-        Shape (sources, targets), or (targets,) if `sources` is one node. Infinite where there is no way.
+        Shape (sources, targets), or (targets,) if `sources` is one node. Infinite where there is no path.
 
     Raises
     ------
     ParameterError
         If the matrix would be larger than `memory_cap_bytes`.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, road_distances
+    >>> graph = RoadGraph.load("city.roads")
+    >>> road_distances(graph, [0, 1], [0, 1]).round()
+    array([[ 0., 99.],
+           [99.,  0.]])
+    >>> road_distances(graph, 0, [1], weight="time").round()  # seconds
+    array([7.])
     """
     one_source = np.ndim(sources) == 0
     rows = check_nodes(graph, np.atleast_1d(np.asarray(sources)), "sources")

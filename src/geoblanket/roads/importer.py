@@ -53,7 +53,7 @@ class RoadsSummary:
 def import_roads(
     files: Sequence[str | Path], *, keep_all: bool = False, progress: Progress = silent
 ) -> tuple[RoadGraph, RoadsSummary]:
-    """Read a road network; the content of the files tells what they are.
+    """Read a road network. The content of the files tells their format.
 
     Parameters
     ----------
@@ -61,16 +61,24 @@ def import_roads(
         OpenStreetMap PBF or XML (one or several extracts), or a table of nodes and a table of edges (CSV), or one
         GraphML file saved by OSMnx; XML, GraphML and CSV also compressed.
     keep_all
-        Keep the whole network, not only its largest strongly connected part.
+        Keep the whole network, not only its largest strongly connected component.
     progress
         Called while reading.
 
     Returns
     -------
     graph, summary
-        OpenStreetMap's nodes are contracted to junctions and ends. Self-loops are dropped: they are on no shortest
-        path. Edges that repeat another one's ends and length are dropped; edges with the same ends and different
-        lengths are different roads, and stay.
+        OpenStreetMap's nodes are contracted to junctions and ends. Self-loops are dropped, because they are on no
+        shortest path. Edges with the same ends and length as another one are dropped. Edges with the same ends but
+        different lengths are different roads, and are kept.
+
+    Examples
+    --------
+    >>> from geoblanket import import_roads
+    >>> graph, summary = import_roads(["city/roads.osm.pbf"])
+    >>> summary.nodes, summary.edges
+    (539, 1433)
+    >>> graph.save("city.roads")
     """
     source, roads = _read([Path(file) for file in files], progress)
     progress("Building the graph", 0, None)

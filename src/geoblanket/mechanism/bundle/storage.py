@@ -37,24 +37,34 @@ def save_bundle(
     domain: str | None = None,
     clock: Clock | None = None,
 ) -> str:
-    """Write mechanisms to one file, wholly or not at all, and return the hash of their domain.
+    """Write mechanisms to one file, completely or not at all, and return the hash of their domain.
 
-    The same mechanisms give the same bytes, in whatever order they come.
+    The same mechanisms give the same bytes, in any order.
 
     Parameters
     ----------
     version
-        A number that grows with every bundle published, so that a device can refuse an older one.
+        A number that increases with every published bundle, so that a device can refuse an older one.
     snapping_radius_mm
         How far a point of the roads can lie from the place that stands for it, millimetres, as the builder measured.
     places_e7
         Latitude and longitude of all places in 1e-7 degrees, whole numbers, shape (P, 2). Row distances must not be
-        larger than those between these places. None: no coordinates, and no check by those who read it.
+        larger than those between these places. None: no coordinates, so readers cannot check the distances.
     domain
         Without coordinates: SHA-256 (hexadecimal) of whatever fixes the domain. With them it is computed.
     clock
-        When which regime is used, for a device to choose by itself: every zone then needs a mechanism for each regime
-        of it. None: whoever uses the bundle says which regime.
+        When each regime applies, so that a device can choose: every zone then needs a mechanism for each of its
+        regimes. None: the caller names the regime.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import BundledMechanism, load_bundle, save_bundle
+    >>> day = BundledMechanism.of(result.mechanism, zone="centre", regime="day")
+    >>> domain = save_bundle("small.bundle", [day], version=1, domain=64 * "0")
+    >>> load_bundle("small.bundle").get("centre", "day").epsilon_micro
+    1000000
     """
     ordered = sorted(mechanisms, key=lambda mechanism: (mechanism.zone, mechanism.regime))
     places = np.empty((0, 2), np.int32) if places_e7 is None else whole_numbers(places_e7)
@@ -96,35 +106,41 @@ def load_bundle(
     largest_work: int = LARGEST_WORK,
     content: bytes | None = None,
 ) -> Bundle:
-    """Read a bundle and verify every mechanism in it, exactly, before anything is returned.
+    """Read a bundle and verify every mechanism in it exactly before returning anything.
 
     Parameters
     ----------
     public_key
-        A PEM file with an Ed25519 public key: the signature beside the file (`.sig`) must be by this key. None: no
-        signature is looked for. What is promised never rests on it.
+        A PEM file with an Ed25519 public key, which must have made the signature beside the file (`.sig`). None:
+        signatures are ignored. The promise never rests on the signature.
     allow_unsigned
-        With a public key: take a file without a right signature too; `Bundle.signed` tells.
+        With a public key: also accept a file without a valid signature; see `Bundle.signed`.
     domain
-        The hash of the domain that is expected; another one is refused.
+        The expected hash of the domain; any other is refused.
     minimum_version
         Older bundles are refused.
     largest_bytes
         Larger files are refused before they are read.
     largest_work
-        Files that would take more elementary steps to verify, by estimate, are refused before it begins.
+        Files whose verification would take more elementary steps, by estimate, are refused beforehand.
     content
-        The bytes of the file, where it was read already: what is verified is then these bytes, whatever becomes of the
-        file.
+        The bytes of the file, if already read. These bytes are then verified, whatever happens to the file.
 
     Raises
     ------
     GuaranteeViolation
-        A mechanism does not keep its promise.
+        A mechanism breaks its promise.
     InputError
-        The file is damaged, hostile, too old, not rightly signed, or its distances are larger than on the map.
+        The file is damaged, hostile, too old or not validly signed, or its distances are larger than on the map.
     MismatchError
         It is for another domain.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> bundle = load_bundle("city.bundle", minimum_version=1)
+    >>> bundle.version, bundle.signed
+    (1, False)
     """
     file = BundleFile.read(
         path,
