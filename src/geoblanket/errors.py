@@ -135,7 +135,16 @@ class UntestableError(ParameterError):
 
 
 class MismatchError(GeoblanketError):
-    """Two inputs do not belong together, for example walks and another road network."""
+    """Two inputs do not belong together, for example walks and another road network.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> load_bundle("city.bundle", domain=64 * "0")
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.MismatchError: ...
+    """
 
 
 class PolicyError(GeoblanketError):
@@ -143,11 +152,33 @@ class PolicyError(GeoblanketError):
 
 
 class OutputError(GeoblanketError):
-    """A result cannot be written."""
+    """A result cannot be written.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> graph.save("absent/city.roads")
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.OutputError: ...
+    """
 
 
 class MechanismError(GeoblanketError):
-    """Weights and distances that cannot be a mechanism: wrong shapes or types, distances that are not symmetric."""
+    """Weights and distances cannot be a mechanism: wrong shapes or types, or distances that are not symmetric.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import verify
+    >>> weights, distance_mm = result.mechanism.weights, result.mechanism.distance_mm
+    >>> verify(weights, distance_mm=distance_mm[:2], epsilon_micro=1_000_000, eta_mm=5_000_000)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.MechanismError: ...
+    """
 
 
 class GuaranteeViolation(MechanismError):  # noqa: N818 - it names what was found, not what went wrong
@@ -250,6 +281,14 @@ class LedgerError(GeoblanketError):
     """The durable budget is missing, damaged, older than it was, in use elsewhere, or cannot be written.
 
     Nothing is released until this is resolved: a budget that cannot be trusted counts as spent.
+
+    Examples
+    --------
+    >>> from geoblanket import Ledger
+    >>> Ledger.open("absent.ledger")
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.LedgerError: ...
     """
 
 
