@@ -39,7 +39,17 @@ _SECONDS_PER_TEST = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """What was found: a row for each group and order, and how."""
+    """What was found: a row for each group and order, and how.
+
+    Examples
+    --------
+    With `found` in the example of `discover`:
+
+    >>> found.findings.select("hour", "m", "status").row(0)
+    (0, 1, 'tested')
+    >>> found.about["largest"]
+    1
+    """
 
     findings: pl.DataFrame
     """`FINDINGS_SCHEMA`."""
@@ -129,6 +139,14 @@ def discover(
     ------
     InputError, MismatchError
         If the files cannot be used or do not belong together, or another run was interrupted than is resumed.
+
+    Examples
+    --------
+    >>> from geoblanket import discover
+    >>> options = {"by": ["hour"], "largest": 1, "smallest_group": 40}
+    >>> found = discover("walks.parquet", "city.roads", **options, out="findings.parquet")
+    >>> len(found.blankets)  # one for each hour
+    24
     """
     options = options or DiscoveryOptions()
     if out is not None:

@@ -56,7 +56,7 @@ def save_predictor(predictor: Predictor, path: str | Path) -> None:
 
 
 def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> Predictor:
-    """Read a predictor written by `save_predictor`; needs NumPy only.
+    """Read a predictor written by `save_predictor`. Needs only NumPy.
 
     Parameters
     ----------
@@ -67,6 +67,12 @@ def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> P
     ------
     InputError
         The file is damaged, hostile or something else.
+
+    Examples
+    --------
+    >>> from geoblanket import load_predictor
+    >>> load_predictor("city.blanket").length(hour=8)
+    1
     """
     header, arrays = read_arrays(path, magic=_MAGIC, kind=_KIND, hint=_HINT, largest_bytes=largest_bytes)
     try:

@@ -88,20 +88,20 @@ def train(
     seed: int = 0,
     progress: Progress = silent,
 ) -> TrainResult:
-    """Train the predictor of blankets on findings, and judge it beside two baselines.
+    """Train the predictor of blankets on findings, and compare it with two baselines.
 
-    Groups are split 60 : 20 : 20 into those to train on, to stop by and to judge by. With all labels, the network's
-    probability for m is that of a blanket no longer than m, so that Algorithm 2 returns its median length; with the
-    tested ones, it is the probability that a blanket not shorter than m ends there.
+    Groups are split 60 : 20 : 20 into training, early stopping and testing. With all labels, the network's probability
+    for m is that of a blanket no longer than m, so Algorithm 2 returns the median length. With tested labels only, it
+    is the probability that a blanket no shorter than m ends there.
 
     Parameters
     ----------
     findings
         A file written by `geoblanket blanket discover`, or its rows.
     about
-        With rows: how they were made (`interval_s`, `time_zone`, `regions`, `test` and `alpha`), as the file tells.
+        With rows: how they were made (`interval_s`, `time_zone`, `regions`, `test` and `alpha`), as in the file.
     by
-        Which grouping to use where the findings have several; by default that by the most features.
+        Which grouping to use if the findings have several; by default the one with the most features.
     labels
         What the predictor's network is trained on: "all", as in the paper, or "tested", without the imputed ones. Both
         networks are judged.
@@ -110,16 +110,25 @@ def train(
     patience
         Epochs without a smaller loss (by 1e-4 nats) on the validation part before training stops. The paper's is 400.
     most_epochs
-        Training stops after so many in any case.
+        The most epochs of training.
     hidden
         Units of the two hidden layers.
     seed
-        Of the split and of the weights to begin with. The same seed and findings give the same predictor.
+        Seed of the split and of the initial weights. The same seed and findings give the same predictor.
 
     Raises
     ------
     ParameterError
         There are fewer than 10 groups with a decision, or an option is out of range.
+
+    Examples
+    --------
+    >>> from geoblanket import train
+    >>> from geoblanket.blanket.predictor_file import save_predictor
+    >>> trained = train("findings.parquet", most_epochs=20)
+    >>> sum(trained.groups.values()) > 10
+    True
+    >>> save_predictor(trained.predictor, "city.blanket")
     """
     options = _options(learning_rate, patience, most_epochs, hidden)
     if labels not in _KINDS:

@@ -40,8 +40,8 @@ def build_bundle(
 ) -> BuildRecord:
     """Build the mechanisms of all zones and regimes, verify them, and write them to one bundle.
 
-    The same inputs and parameters give the same bytes, however many workers there are, as long as no search ends by
-    its time limit. What is finished is kept in a folder beside the bundle until all is.
+    The same inputs and parameters give the same bytes for any number of workers, unless a search hits its time limit.
+    Finished parts are kept in a folder beside the bundle until the build ends.
 
     Parameters
     ----------
@@ -54,24 +54,32 @@ def build_bundle(
     config
         All parameters of the result.
     workers
-        Processes; as many as there are cores if None.
+        Number of processes; None for one per core.
     cluster
-        Address of a Dask scheduler, to work on its workers instead. They need geoblanket installed.
+        Address of a Dask scheduler, to use its workers instead. They need geoblanket installed.
     resume
-        Go on with an interrupted build with the same `out`, inputs and parameters.
+        Continue an interrupted build with the same `out`, inputs and parameters.
     progress
         Called as the work goes on.
 
     Raises
     ------
     InputError, MismatchError
-        If files cannot be used or do not belong together, or another build was interrupted than is resumed.
+        If files cannot be used or do not belong together, or the interrupted build was a different one.
     ParameterError
         If a parameter is out of range.
     WorkerError
-        If processes died at some tasks; what others finished is kept.
+        If processes died during some tasks; finished tasks are kept.
     OutputError
         If something cannot be written.
+
+    Examples
+    --------
+    >>> from geoblanket import BuildConfig, build_bundle
+    >>> config = BuildConfig(epsilon=2.0, context="none", max_places=20, gap=0.1, max_tasks=50)
+    >>> record = build_bundle("city.roads", "walks.parquet", "city.bundle", config=config, workers=1)
+    >>> record.totals.gap <= 0.1
+    True
     """
     started = time.perf_counter()
     config = config or BuildConfig()

@@ -52,6 +52,16 @@ class BuildConfig(Parameters):
     ------
     ParameterError
         With everything that is wrong: types, numbers out of range, parameters that contradict each other.
+
+    Examples
+    --------
+    >>> from geoblanket import BuildConfig
+    >>> BuildConfig(epsilon=4.0, context="markov:1").eta_km
+    5.0
+    >>> BuildConfig(epsilon=-1.0)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.ParameterError: ...
     """
 
     title_of_errors: ClassVar[str] = "The configuration of the build is wrong"
@@ -224,6 +234,12 @@ def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
         If the file cannot be read.
     ParameterError
         With everything that is wrong: unknown tables and keys, wrong types, numbers out of range, contradictions.
+
+    Examples
+    --------
+    >>> from geoblanket.build import read_config
+    >>> read_config(epsilon=4.0, gap=None).gap
+    0.01
     """
     values: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []

@@ -124,7 +124,17 @@ class Totals:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """All of a build, as it is kept beside the bundle."""
+    """The record of a build, as it is kept beside the bundle.
+
+    Examples
+    --------
+    With the `record` in the example of `build_bundle`:
+
+    >>> record.unit, record.interval_s
+    ('km', 30.0)
+    >>> sorted({zone.regime for zone in record.zones})
+    ['all day', 'start']
+    """
 
     bundle: str
     """The bundle's file name."""
@@ -189,7 +199,13 @@ def read_record(path: str | Path) -> BuildRecord:
     Raises
     ------
     InputError
-        If the file is not one, or was changed so that it cannot be.
+        If the file is not a record, or was changed so that it cannot be one.
+
+    Examples
+    --------
+    >>> from geoblanket.build import read_record
+    >>> read_record("city.bundle.build.json").config["privacy"]["epsilon"]
+    2.0
     """
     path = Path(path)
     if not path.is_file():

@@ -83,7 +83,17 @@ class RowsReport:
 
 @dataclass(frozen=True, eq=False)
 class ZoneRows:
-    """The rows of a zone and regime; made by `make_rows`."""
+    """The rows of a zone and regime; made by `make_rows`.
+
+    Examples
+    --------
+    With the `rows` in the example of `make_rows`:
+
+    >>> rows.histories.shape == (len(rows), 2)  # the present place and the one before
+    True
+    >>> rows.distance_mm.shape == (len(rows), len(rows))
+    True
+    """
 
     places_e7: Indices
     """Latitude and longitude of all places in 1e-7 degrees, shape (P, 2)."""
@@ -156,6 +166,19 @@ def make_rows(
         The most rows, except with the context "full"; never fewer than places.
     min_count
         How often a history must have been seen to be told apart from others by its places at t − 2 and before.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket import choose_places
+    >>> from geoblanket.build import make_rows
+    >>> from geoblanket.mobility.histories import count_histories
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> counts = count_histories("walks.parquet", places, largest=1)
+    >>> rows = make_rows(places, range(8), counts, reach_m=1000, context="markov:1", history_weights=[1], max_rows=20)
+    >>> len(rows) <= 20
+    True
     """
     context = Context.of(context)
     zone = np.unique(np.asarray(zone, np.int32))

@@ -50,7 +50,15 @@ _HOURS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class CityFiles:
-    """The files of a city."""
+    """The files of a city.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket.evaluate import CityFiles
+    >>> CityFiles(name="city", roads=Path("city.roads"), walks=Path("walks.parquet")).time_zone
+    'UTC'
+    """
 
     name: str
     roads: Path

@@ -32,7 +32,15 @@ _LISTS_OF_LISTS = ("history_weights",)
 
 
 class Experiment(Parameters):
-    """What is compared, and how exactly."""
+    """What is compared, and how exactly.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import Experiment, Setting
+    >>> settings = tuple(Setting(methods=("lp", "expmech"), epsilon=epsilon) for epsilon in (1.0, 2.0, 4.0))
+    >>> Experiment(name="mine", title="What does privacy cost?", settings=settings, zones=2).gap
+    0.01
+    """
 
     title_of_errors: ClassVar[str] = "The experiment is wrong"
 
@@ -120,6 +128,13 @@ def read_experiment(name: str, *, quick: bool = False) -> Experiment:
         If there is no such experiment, or it cannot be read.
     ParameterError
         With everything that is wrong in it.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import read_experiment
+    >>> experiment = read_experiment("paper", quick=True)
+    >>> sorted({setting.epsilon for setting in experiment.settings})
+    [1.0, 2.0, 4.0]
     """
     if name.endswith(".toml"):
         tables, name = read_toml(Path(name)), Path(name).stem

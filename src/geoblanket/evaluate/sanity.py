@@ -52,7 +52,15 @@ class Violation:
 
 
 def check_results(results: pl.DataFrame) -> tuple[Violation, ...]:
-    """Return all that is wrong with results, in their order."""
+    """Return every violated check of the results, in order.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from geoblanket.evaluate import RESULTS_SCHEMA, check_results
+    >>> check_results(pl.DataFrame(schema=RESULTS_SCHEMA))
+    ()
+    """
     violations = []
     for keys, methods in _settings(results):
         for name, check in CHECKS.items():

@@ -26,7 +26,14 @@ Blanket = Literal["as told", "too short", "too long", "shuffled"]
 
 
 class Setting(Parameters):
-    """One point of an experiment."""
+    """One point of an experiment.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import Setting
+    >>> Setting(methods=("lp", "expmech"), epsilon=2.0).eta_km
+    5.0
+    """
 
     title_of_errors: ClassVar[str] = "A setting of the experiment is wrong"
 

@@ -23,10 +23,22 @@ _MM_PER_KM: Final = 10**6
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Mechanism:
-    """Rows of probabilities over outputs that keep their promise, by exact arithmetic.
+    """Rows of probabilities over outputs that keep their promise, proven in exact arithmetic.
 
-    There is no way to one but through the verifier: `Mechanism.verified` or `Mechanism.from_probabilities`. It cannot
-    be changed afterwards, and a copy that was pickled is verified again.
+    Only the verifier makes one: use `Mechanism.verified` or `Mechanism.from_probabilities`. A mechanism is immutable,
+    and unpickling verifies it again.
+
+    Examples
+    --------
+    With the `problem` in the example of `Problem`, repair and verify a table that is not private at all:
+
+    >>> import numpy as np
+    >>> from geoblanket import Mechanism
+    >>> mechanism = Mechanism.from_probabilities(np.eye(3), problem)
+    >>> mechanism.certificate.epsilon_effective <= 1.0
+    True
+    >>> mechanism.sample(0) in {0, 1, 2}  # an exact draw, with the operating system's randomness
+    True
     """
 
     weights: Ints

@@ -55,6 +55,16 @@ class Problem:
         ε per kilometre, from 1e-6 to 1,000.
     eta_km
         The largest distance at which rows are constrained, in kilometres.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoblanket import Problem
+    >>> places_km = np.array([0.0, 1.0, 2.0])  # three places on a line
+    >>> distance_km = abs(places_km[:, None] - places_km)
+    >>> problem = Problem(loss=distance_km, prior=np.full(3, 1 / 3), distance_km=distance_km, epsilon=1.0)
+    >>> problem.loss.shape
+    (3, 3)
     """
 
     loss: Floats

@@ -92,7 +92,7 @@ class MatchedPoints:
 
 
 class MapMatcher:
-    """Matches points to the edges of one road graph; keeps its index and table of routes between calls.
+    """A map matcher for one road graph. It keeps its index and its table of routes between calls.
 
     Parameters
     ----------
@@ -100,6 +100,17 @@ class MapMatcher:
         The roads.
     options
         The model's parameters.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket import MapMatcher, scan_traces
+    >>> points = scan_traces("traces.parquet").head(10).collect()
+    >>> time_us = points["time"].to_physical().to_numpy()
+    >>> matched = MapMatcher(graph).match(points["trip"].to_numpy(), time_us, *points["lat", "lon"].to_numpy().T)
+    >>> int(matched.matched.sum())
+    10
     """
 
     def __init__(self, graph: RoadGraph, options: MatchOptions | None = None) -> None:

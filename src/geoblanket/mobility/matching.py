@@ -84,6 +84,13 @@ def match_traces(
         If the traces have no points, or none of them is near the roads.
     WorkerError
         If a process died more than once at the same trips.
+
+    Examples
+    --------
+    >>> from geoblanket import match_traces
+    >>> summary = match_traces("traces.parquet", "city.roads", "walks.parquet", interval_s=30, spacing_m=500)
+    >>> summary.trips, summary.walks
+    (150, 151)
     """
     if method not in get_args(Method):
         choices = ", ".join(get_args(Method))

@@ -52,7 +52,15 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True)
 class PerturbSummary:
-    """What was released, and what it cost."""
+    """What was released, and what it cost.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_walks
+    >>> summary = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=load_bundle("city.bundle"))
+    >>> summary.epsilon_per_hour  # 120 reports of 2 per km
+    240.0
+    """
 
     reports: int
     reports_without_history: int
@@ -111,6 +119,13 @@ def perturb_walks(
         If the walks cannot be read.
     RandomnessError
         If the operating system has no randomness.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_walks
+    >>> summary = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=load_bundle("city.bundle"))
+    >>> summary.epsilon_per_location
+    2.0
     """
     check_output(out)
     frame, about = scan_walks(walks)
@@ -157,6 +172,14 @@ def perturb_traces(
         A table written by `geoblanket traces import`.
     spacing_m
         The spacing of the bundle's places, metres.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_traces
+    >>> bundle = load_bundle("city.bundle")
+    >>> summary = perturb_traces("traces.parquet", "city.roads", "released.parquet", bundle=bundle, spacing_m=500)
+    >>> summary.interval_s
+    30.0
     """
     check_output(out)
     clock = bundle.needed_clock()

@@ -89,6 +89,16 @@ def road_distances(
     ------
     ParameterError
         If the matrix would be larger than `memory_cap_bytes`.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, road_distances
+    >>> graph = RoadGraph.load("city.roads")
+    >>> road_distances(graph, [0, 1], [0, 1]).round()
+    array([[ 0., 99.],
+           [99.,  0.]])
+    >>> road_distances(graph, 0, [1], weight="time").round()  # seconds
+    array([7.])
     """
     one_source = np.ndim(sources) == 0
     rows = check_nodes(graph, np.atleast_1d(np.asarray(sources)), "sources")

@@ -50,8 +50,17 @@ _CHECKS = {
 class Zones:
     """A partition of places into zones. Made by `partition_zones`.
 
-    Zones are numbered from 0 by the lowest node number among their places, so the numbers do not depend on the order
-    in which nodes are listed.
+    Zones are numbered from 0 by the lowest node number among their places, so the numbers do not depend on the order of
+    the nodes.
+
+    Examples
+    --------
+    With the `graph` and the `places` in the examples of `import_roads` and `make_rows`:
+
+    >>> from geoblanket import partition_zones
+    >>> zones = partition_zones(graph, places, max_places=12)
+    >>> len(zones.members(0))
+    7
     """
 
     zone: Indices
@@ -93,11 +102,11 @@ class Zones:
 
 
 def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zones:
-    """Cut the places into connected zones of at most `max_places`, about equally large and compact.
+    """Partition the places into connected, compact zones of similar size, each with at most `max_places`.
 
-    The result depends on the roads, the places and `max_places` only, not on the order in which nodes are listed, and
-    no data of vehicles enters: it is public. A zone has at least half of `max_places` wherever the roads allow it; a
-    part of the network without connection to the rest has zones of its own.
+    The result depends only on the roads, the places and `max_places`, not on the order of the nodes. It uses no vehicle
+    data, so it is public. A zone has at least half of `max_places` wherever the roads allow it. A part of the network
+    that is not connected to the rest has its own zones.
 
     Parameters
     ----------
@@ -105,6 +114,14 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
         The roads, and places chosen on them.
     max_places
         The largest zone.
+
+    Examples
+    --------
+    With the `graph` and the `places` in the examples of `import_roads` and `make_rows`:
+
+    >>> from geoblanket import partition_zones
+    >>> partition_zones(graph, places, max_places=12).sizes.tolist()
+    [7, 7, 7]
     """
     if max_places < 1:
         raise ParameterError(f"A zone must be allowed at least 1 place. Got max_places={max_places} instead.")

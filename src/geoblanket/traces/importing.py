@@ -53,9 +53,9 @@ def import_traces(
     strict: bool = False,
     progress: Progress = silent,
 ) -> ImportSummary:
-    """Import files of one format, together, as one table of traces.
+    """Import files of one format together as one table of traces.
 
-    Files may be larger than memory. The result is written wholly or not at all, and is the same each time.
+    Files may be larger than memory. The result is written completely or not at all, and is the same each time.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def import_traces(
     format
         "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header).
     columns
-        For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given has its
-        own name. Without a vehicle each trip is a vehicle of its own; without both, each file is.
+        For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given is its own
+        column name. Without a vehicle column, each trip is its own vehicle; without both, each file is.
     delimiter
-        Between cells; by default a comma, and a semicolon for "rome".
+        Separator of cells; by default a comma, or a semicolon for "rome".
     time_unit
-        The unit of times that are numbers since 1970; by default it is found out ("table"), or seconds ("porto").
+        The unit of numeric times since 1970; by default it is detected ("table"), or seconds ("porto").
     time_zone
         The zone of times that have no UTC offset, such as "Europe/Rome".
     cleaning
@@ -95,6 +95,13 @@ def import_traces(
         Options are out of range or contradict each other.
     OutputError
         The table cannot be written.
+
+    Examples
+    --------
+    >>> from geoblanket import import_traces
+    >>> summary = import_traces(["city/porto.csv"], "traces.parquet", format="porto")
+    >>> summary.rows_read
+    150
     """
     paths = [Path(file) for file in files]
     out = Path(out)

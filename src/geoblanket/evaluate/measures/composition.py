@@ -28,7 +28,14 @@ __all__ = ["Composition", "compose", "trajectory_bound"]
 
 @dataclass(frozen=True)
 class Composition:
-    """The cost of some reports in a row, each figure per kilometre; `inf` where nothing is promised."""
+    """The cost of consecutive reports, each figure per kilometre; `inf` where nothing is promised.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import compose
+    >>> compose(2.0, [1.0, 0.5], reports=10)
+    Composition(reports=10, per_report=2.0, per_location=5.0, per_trajectory=50.0)
+    """
 
     reports: int
     per_report: float
@@ -43,16 +50,22 @@ class Composition:
 
 
 def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -> Composition:
-    """Return what a number of reports in a row costs.
+    """Return the cost of a number of consecutive reports.
 
     Parameters
     ----------
     epsilon
         ε of the mechanism, per kilometre.
     history_weights
-        What earlier places count in its distances, the latest first; empty for a mechanism that has no context.
+        Weights of earlier places in its distances, the latest first; empty for a mechanism without context.
     reports
-        T, how many reports.
+        T, the number of reports.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import compose
+    >>> compose(2.0, [1.0, 0.5], reports=10).per_location
+    5.0
     """
     _check(epsilon, history_weights, reports)
     return Composition(
@@ -64,16 +77,22 @@ def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -
 
 
 def trajectory_bound(epsilon: float, history_weights: Sequence[float], displacement_km: npt.ArrayLike) -> float:
-    """Return by how much, as a logarithm of a ratio, T reports tell two trajectories apart at most.
+    """Return the most by which T reports distinguish two trajectories, as the logarithm of a ratio.
 
     Parameters
     ----------
     epsilon
         ε of the mechanism, per kilometre.
     history_weights
-        What earlier places count in its distances, the latest first.
+        Weights of earlier places in its distances, the latest first.
     displacement_km
-        How far apart the two trajectories are at each report, kilometres, shape (T,). Before the first they agree.
+        Distance of the two trajectories at each report, kilometres, shape (T,). Before the first report they agree.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import trajectory_bound
+    >>> trajectory_bound(2.0, [1.0], [0.1, 0.1, 0.1])
+    1.0
     """
     apart = np.asarray(displacement_km, np.float64)
     if apart.ndim != 1 or not (apart >= 0).all():

@@ -26,7 +26,17 @@ _NO_HISTORIES: Indices = np.empty((0, 1), np.int32)
 
 @dataclass(frozen=True, eq=False)
 class BundledMechanism:
-    """A mechanism with its place in a bundle. Make one with `BundledMechanism.of`."""
+    """A mechanism with its place in a bundle. Make one with `BundledMechanism.of`.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import BundledMechanism
+    >>> day = BundledMechanism.of(result.mechanism, zone="centre", regime="day")
+    >>> day.zone, day.epsilon_per_location
+    ('centre', 1.0)
+    """
 
     zone: str
     regime: str
@@ -143,7 +153,17 @@ class BundledMechanism:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle(ReadBundle):
-    """Verified mechanisms, by zone and regime. Read one with `load_bundle`."""
+    """Verified mechanisms, by zone and regime. Read one with `load_bundle`.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> bundle = load_bundle("city.bundle")
+    >>> sorted({mechanism.regime for mechanism in bundle.mechanisms})
+    ['all day', 'start']
+    >>> print(bundle.guarantee)
+    Disclosed by every report: the zone, the regime, ...
+    """
 
     mechanisms: tuple[BundledMechanism, ...]
     """In order of zone and regime."""

@@ -33,7 +33,16 @@ with the best so far it returns False or raises KeyboardInterrupt."""
 
 
 class Outcome(Enum):
-    """Why a search ended."""
+    """The reason why a search ended.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket.mechanism import Outcome
+    >>> result.outcome is Outcome.REACHED
+    True
+    """
 
     REACHED = "the gap asked for is reached"
     TIME_LIMIT = "the time limit"
@@ -43,7 +52,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """How far a search was: its phase, the best loss and bound, (loss − bound) / loss, seconds since the start."""
+    """The state of a search: its phase, the best loss and bound, (loss − bound) / loss, and seconds since the start.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> last = result.log[-1]
+    >>> last.lower_bound <= last.loss
+    True
+    """
 
     phase: str
     loss: float
@@ -56,8 +74,17 @@ class Event:
 class OptimiseResult:
     """A verified mechanism and how good it is proven to be: lower_bound ≤ optimum ≤ loss.
 
-    The optimum is that of the problem in its whole numbers (ε in millionths per km, distances in mm), which is what the
-    mechanism is verified for.
+    The optimum is that of the problem rounded to whole numbers (ε in millionths per km, distances in mm), for which the
+    mechanism is verified.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> result.outcome.value
+    'the gap asked for is reached'
+    >>> result.mechanism.epsilon
+    1.0
     """
 
     mechanism: Mechanism
@@ -84,7 +111,7 @@ def optimise(
     method: Method = "structured",
     progress: Progress | None = None,
 ) -> OptimiseResult:
-    """Find a mechanism whose expected loss is proven to be near the least possible.
+    """Find a mechanism whose expected loss is proven to be close to the least possible.
 
     Parameters
     ----------
@@ -95,7 +122,7 @@ def optimise(
         count as 0.
     time_limit_s
         Seconds that the search may take; repair and verification come on top. When the time is up, the result is the
-        best mechanism so far, with its honest gap.
+        best mechanism so far, with its proven gap.
     method
         "structured": the interior-point method of this package, for any size. "highs": the plain linear program by
         HiGHS, for small problems.
@@ -106,6 +133,17 @@ def optimise(
     ------
     ParameterError
         An option is out of range, or the problem is too large for the method.
+
+    Examples
+    --------
+    With the `problem` in the example of `Problem`:
+
+    >>> from geoblanket import optimise
+    >>> result = optimise(problem, gap=1e-6)
+    >>> f"{result.loss:.3f} km"
+    '0.425 km'
+    >>> result.lower_bound <= result.loss, result.gap <= 1e-6
+    (True, True)
     """
     _check(gap, time_limit_s, method)
     run = _Run(problem, gap, time_limit_s, progress)
