@@ -21,6 +21,7 @@ from benchmarks._measure import show
 from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
 from geoblanket._arrays import Indices
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.city.plan import DISTRICTS
@@ -57,7 +58,7 @@ def prepare(folder: Path, *, trips: int, size: str, matched: bool, seed: int = 0
 def compare(folder: Path, walks: Path, by: tuple[str, ...], regions: Indices) -> tuple[pl.DataFrame, float]:
     """Discover blankets; return the groups with enough samples beside the truth, and the seconds it took."""
     start = time.perf_counter()
-    found = discover(walks, folder / "city.roads", by=by, regions=regions)
+    found = discover(walks, folder / "city.roads", DiscoveryOptions(by=by, regions=regions))
     seconds = time.perf_counter() - start
     compared = compare_blankets(
         found.findings, walks=walks, roads=folder / "city.roads", city=folder, by=by, regions=regions

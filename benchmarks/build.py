@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import show
+from geoblanket._unfinished import unfinished_path
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.record import BuildRecord, read_record, record_path
-from geoblanket.build.work_folder import work_folder_path
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.mechanism.bundle.storage import load_bundle
@@ -73,7 +73,7 @@ def build(name: str, folder: Path) -> BuildRecord:
     if not walks.exists():
         CITIES[name](folder)
         match_traces(folder / "traces.parquet", folder / "roads", walks, spacing_m=SPACING_M)
-    record = build_bundle(folder / "roads", walks, bundle, config=CONFIG, resume=work_folder_path(bundle).exists())
+    record = build_bundle(folder / "roads", walks, bundle, config=CONFIG, resume=unfinished_path(bundle).exists())
     load_bundle(bundle)
     return record
 

@@ -54,9 +54,11 @@ def ours(folder: Path, workers: int) -> tuple[int, int]:
     from joblib.externals.loky import get_reusable_executor
 
     from geoblanket.blanket.discovery import discover
+    from geoblanket.blanket.options import DiscoveryOptions
 
     roads = folder / "city.roads"
-    found = discover(folder / "walks.parquet", roads, regions=grid(roads), workers=workers, largest=LARGEST)
+    options = DiscoveryOptions(regions=grid(roads), largest=LARGEST)
+    found = discover(folder / "walks.parquet", roads, options, workers=workers)
     counts = found.summary()["hour+speed+region"]
     # This process is a child, and would wait for its idle workers for minutes before it ends.
     get_reusable_executor().shutdown()

@@ -1,6 +1,6 @@
 """How often each test of conditional independence rejects: true hypotheses (its level) and false ones (its power).
 
-Run `python -m benchmarks.levels` for families of movement (`geoblanket.blanket.families`), and with `--kinds fields`
+Run `python -m benchmarks.levels` for families of movement (`benchmarks.families`), and with `--kinds fields`
 for the fields of `geoblanket.blanket.processes`; with `--full` for the tables of docs/blanket.md and docs/benchmarks.md
 (with `--journal FILE` it can be interrupted, and goes on where it was). Windows come from processes of known Markov
 order m or m + 1, and the hypothesis is that given the last m locations, the one before does not matter: true for order
@@ -75,7 +75,7 @@ class Count(NamedTuple):
 
 def simulate(setting: Setting, seed: int) -> Floats:
     """Return windows of a setting; the same seed gives every test the same vehicles."""
-    from geoblanket.blanket.families import simulate_family
+    from benchmarks.families import simulate_family
     from geoblanket.blanket.processes import simulate_windows
 
     length = setting.m + 2
@@ -126,7 +126,7 @@ def tasks(line: Line, kinds: Kinds) -> list[Task]:
 
 def counted(todo: list[Task], journal: Path | None, workers: int) -> tuple[Counter[Setting], Counter[Setting]]:
     """Return the rejections and refusals in each setting; batches that the journal knows are not run again."""
-    from geoblanket._processes import map_in_order
+    from geoblanket._workers import map_in_order
 
     known = journal.read_text().splitlines() if journal and journal.exists() else []
     done = {(Setting(*setting), first, last): Count(*count) for setting, first, last, count in map(json.loads, known)}

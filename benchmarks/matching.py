@@ -117,12 +117,12 @@ def is_driven_edge(graph: RoadGraph, truth: Truth, edge: Indices) -> Bools:
     Near a junction, noise moves a point to the edge before or after; nobody can tell. This measure forgives that, and
     nothing else.
     """
-    from geoblanket.mobility.routes import Routes
+    from geoblanket.mobility.routes import RouteFinder
 
     right = is_true_edge(truth, edge)
     first = np.flatnonzero((np.diff(truth.trip) == 0) & (truth.edge_out[:-1] >= 0) & (truth.edge_in[1:] >= 0))
     source, target = graph.targets[truth.edge_out[first]], graph.sources[truth.edge_in[first + 1]]
-    offsets, between = Routes(graph, near_m=1500.0).paths(
+    offsets, between = RouteFinder(graph, near_m=1500.0).paths(
         source.astype(np.int64), target.astype(np.int64), limit_m=np.full(len(first), 1500.0)
     )
     position = np.repeat(first, np.diff(offsets))

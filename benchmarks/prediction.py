@@ -25,14 +25,14 @@ UNITS = (64, 32)
 
 def prepare(path: Path) -> None:
     """Write a predictor for 24 hours, 24 speeds and 20 regions; drawn weights, of whose answers half are "reject"."""
-    from geoblanket.blanket.features import Encoding, Inputs
+    from geoblanket.blanket.features import Encoding, PredictorInputs
     from geoblanket.blanket.network import Network
     from geoblanket.blanket.predictor import Origin, Predictor
     from geoblanket.blanket.predictor_file import save_predictor
 
     rng = np.random.default_rng(4)
     cells = np.indices((24, 24, REGIONS)).reshape(3, -1)
-    inputs = Inputs(cells[0], 5 * cells[1], cells[2], np.ones(cells.shape[1], np.int64))
+    inputs = PredictorInputs(cells[0], 5 * cells[1], cells[2], np.ones(cells.shape[1], np.int64))
     encoding = Encoding.learned(inputs, largest=LARGEST)
     sizes = (encoding.width, *UNITS, 1)
     weights = tuple(rng.normal(size=(a, b)) / np.sqrt(a / 4) for a, b in pairwise(sizes))
@@ -103,12 +103,12 @@ def scikit_learn(path: Path) -> tuple[float, float]:
     """Time scikit-learn's `predict_proba` with the same weights, on rows that are encoded already."""
     from sklearn.neural_network import MLPClassifier
 
-    from geoblanket.blanket.features import Inputs
+    from geoblanket.blanket.features import PredictorInputs
     from geoblanket.blanket.predictor_file import load_predictor
 
     predictor = load_predictor(path)
     cells = [(cell["hour"], 5 * (cell["speed_mph"] // 5), cell["region"], 1) for cell in questions()]
-    rows = predictor.encoding.rows(Inputs(*np.array(cells, np.int64).T))
+    rows = predictor.encoding.rows(PredictorInputs(*np.array(cells, np.int64).T))
     peer = MLPClassifier(UNITS, max_iter=1)
     peer.partial_fit(rows, np.arange(len(rows)) % 2 == 0, classes=[False, True])
     peer.coefs_, peer.intercepts_ = list(predictor.network.weights), list(predictor.network.biases)

@@ -21,14 +21,15 @@ from benchmarks.true_blankets import compare_blankets, district_regions
 from geoblanket.blanket.discovery import discover
 from geoblanket.blanket.findings import scan_findings
 from geoblanket.blanket.labels import read_labels, split_by_group
-from geoblanket.blanket.training import Evaluation, train
+from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.training import ModelEvaluation, train
 
 BY = ("hour", "speed", "region")
 MEASURES = ("bce", "accuracy", "precision", "recall", "f1", "negative_precision", "negative_recall", "negative_f1")
 SEEDS = 3
 
 
-def measures(one: Evaluation) -> dict[str, float]:
+def measures(one: ModelEvaluation) -> dict[str, float]:
     """Return what is printed of one model; a measure that is not defined is not a number."""
     found = {"gain over m alone": one.gain}
     for kind, scores in one.scores.items():
@@ -50,7 +51,7 @@ def main() -> None:
         roads = folder / "city.roads"
         regions = district_regions(folder, roads)
         if not (folder / "findings.parquet").exists():
-            discover(walks, roads, by=BY, regions=regions, out=folder / "findings.parquet")
+            discover(walks, roads, DiscoveryOptions(by=BY, regions=regions), out=folder / "findings.parquet")
         rows, about = scan_findings(folder / "findings.parquet")
         findings = rows.collect()
         compared = compare_blankets(findings, walks=walks, roads=roads, city=folder, by=BY, regions=regions)

@@ -18,21 +18,20 @@ from PIL import Image
 
 from geoblanket.evaluate.experiment import shipped_experiments
 from geoblanket.evaluate.report.chosen_figures import caption, sweep_name
-from geoblanket.evaluate.report.figure_style import label_of
-from geoblanket.evaluate.report.panels import Panel
-from geoblanket.evaluate.report.sections import parts_sentence, sweep_sentences
-from geoblanket.evaluate.report.story import PAPER_METHODS, Story
-from geoblanket.evaluate.report.sweep_figures import PARTS, SWEEPS
-from geoblanket.evaluate.report.tables import efficiency_table, gain_rows, loss_table, privacy_table
-from geoblanket.evaluate.report.writing import answers, write_report
+from geoblanket.evaluate.report.figures import SWEEPS
+from geoblanket.evaluate.report.sections import SOUND, sweep_sentences
+from geoblanket.evaluate.report.story import Story
+from geoblanket.evaluate.report.tables import Table, efficiency_table, gain_table, loss_table, privacy_table
+from geoblanket.evaluate.report.writing import answers, compared_with, write_report
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
-from geoblanket.study.evaluation.comparison import WHY_NOT_ALIKE, paper_chapter, paper_rows, read_training
+from geoblanket.evaluate.variants import Varied
+from geoblanket.study.claims import CLAIM_COLUMNS, CLAIMS_HEADING
+from geoblanket.study.evaluation.comparison import WHY_NOT_ALIKE, paper_chapter, paper_claims, read_training
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
-COMPARED = (*PAPER_METHODS[1:], "planar_laplace_remap")
 
 
 def shrink(picture: Path, target: Path) -> None:
@@ -46,6 +45,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def captioned(made: Table) -> str:
+    """Return a table of the report as Markdown, below its caption."""
+    return f"{made.caption}\n\n{table(made.header, made.rows)}"
 
 
 def bullets(sentences: Sequence[str]) -> str:
@@ -80,16 +84,16 @@ class Results:
         yield "## Loss against ε\n"
         yield from self.figures("loss", "gain", "loss-in-use")
         for panel in self.story.main:
-            unit = panel.unit("held_out_loss")
-            yield f"{panel.city.title()}: loss on held-out walks, {unit}.\n\n{table(*loss_table(panel))}"
-            yield from self._gains(panel)
+            yield captioned(loss_table(panel))
+            if (pair := self.story.pair(panel)) is not None:
+                yield captioned(gain_table(panel, pair[0], compared_with(panel.methods, pair[0])))
         yield from self.figures("one-destination", "case-ii")
         yield "## Leakage and attackers\n"
         yield from self.figures("leakage", "inference", "context-inference")
         for panel in self.story.main:
-            yield f"{panel.city.title()}:\n\n{table(*privacy_table(panel))}"
+            yield captioned(privacy_table(panel))
         yield "## Reports in a row\n"
-        yield from self.figures("tracking", sweep_name("reports"))
+        yield from self.figures("tracking", sweep_name(Varied.REPORTS))
         yield "## Utility against privacy\n"
         yield from self.figures("pareto", "equal-cost")
         yield "## What else matters\n"
@@ -97,11 +101,11 @@ class Results:
         yield "## Time, memory and size\n"
         yield from self.figures("build-time")
         for panel in self.story.main:
-            yield f"{panel.city.title()}:\n\n{table(*efficiency_table(panel))}"
-        yield "## What the paper says, what we measured\n"
+            yield captioned(efficiency_table(panel))
+        yield f"## {CLAIMS_HEADING}\n"
         yield f"{WHY_NOT_ALIKE}\n"
         yield from self._paper()
-        yield "## Is the comparison sound?\n"
+        yield f"## {SOUND}\n"
         yield self._sanity()
         yield "## What was run\n"
         yield self._run()
@@ -114,49 +118,27 @@ class Results:
                 shrink(picture, DOCS / "images" / f"results-{name}.png")
                 yield f"![{caption(name)}](images/results-{name}.png)\n\n*{caption(name)}*\n"
 
-    def _gains(self, panel: Panel) -> Iterator[str]:
-        pair = self.story.pair(panel)
-        if pair is not None:
-            others = [one for one in COMPARED if one in panel.methods and one != pair[0]]
-            header = ("ε per km", *(f"below {label_of(other)} by" for other in others))
-            yield (
-                f"{panel.city.title()}: what {label_of(pair[0])} saves on held-out walks; ? where it cannot "
-                f"be decided which is lower.\n\n{table(header, gain_rows(panel, pair[0], others))}"
-            )
-
     def _sweeps(self) -> Iterator[str]:
         for along, name in SWEEPS.items():
             panels = self.story.sweep(along)
-            if along == "reports" or not panels:
+            if along == Varied.REPORTS or not panels:
                 continue
             yield f"### {name[0].upper()}{name[1:]}\n"
             yield from self.figures(sweep_name(along))
-            sentences = []
-            for panel in panels:
-                pair = self.story.pair(panel)
-                if pair is not None:
-                    sentences += (
-                        [parts_sentence(panel, *pair)] if along in PARTS else list(sweep_sentences(panel, pair))
-                    )
-            yield bullets(sentences)
+            yield bullets([sentence for panel in panels for sentence in sweep_sentences(self.story, panel)])
 
     def _paper(self) -> Iterator[str]:
-        rows = paper_rows(self.story, self.training)
-        for city in dict.fromkeys(row.city for row in rows):
-            here = [
-                (row.topic, row.paper, row.measured, row.verdict, row.why, row.where)
-                for row in rows
-                if row.city == city
-            ]
-            header = ("about", "the paper says", "we measured", "verdict", "why they differ", "where in the paper")
-            yield f"### {city.title()}\n\n{table(header, here)}"
+        claims = paper_claims(self.story, self.training)
+        for city in dict.fromkeys(claim.city for claim in claims):
+            rows = [claim.cells for claim in claims if claim.city == city]
+            yield f"### {city.title()}\n\n{table(CLAIM_COLUMNS, rows)}"
 
     def _sanity(self) -> str:
         violations = check_results(self.results)
-        broken = {one.check for one in violations}
+        broken = {violation.check for violation in violations}
         checks = [(name, "**violated**" if name in broken else "holds") for name in CHECK_NAMES]
-        told = [f"**{one.check}**: {one.where}: {one.detail}" for one in violations]
-        return table(("in every setting and zone", "found"), checks) + ("\n" + bullets(told) if told else "")
+        details = [f"**{violation.check}**: {violation.where}: {violation.detail}" for violation in violations]
+        return table(("in every setting and zone", "result"), checks) + ("\n" + bullets(details) if details else "")
 
     def _run(self) -> str:
         rows = []

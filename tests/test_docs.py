@@ -1,4 +1,4 @@
-"""Every snippet of README.md and docs/ is executed, and what it prints is compared with what is shown.
+"""Every snippet of README.md and docs/ is executed, and its output is compared with what the page shows.
 
 In a page, the blocks run from top to bottom in one empty folder:
 
@@ -7,23 +7,34 @@ In a page, the blocks run from top to bottom in one empty folder:
 - ``python``: runs in one namespace for the whole page.
 - ``sh``: only `make` targets; they set up and run everything, so here it is only checked that they exist.
 - ``text`` and others: shown, not run.
+
+The examples in the docstrings of the public names run too, in one folder; some make the files that others use.
 """
 
 from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import geoblanket
+import geoblanket.build
+import geoblanket.evaluate
+import geoblanket.mechanism
+import geoblanket.release
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -61,8 +72,94 @@ def test_snippets_run(page: Path, tmp_path: Path) -> None:
                 assert line.split("#")[0].split()[1] in targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def anchors(page: Path) -> set[str]:
+    """Return the names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if not target.startswith(("http", "mailto:")):
-            assert (page.parent / target).exists(), target
+            linked = page.parent / target if target else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_named_in_pages_exist(page: Path) -> None:
+    text = page.read_text()
+    for path in re.findall(r"`([\w/]+/\w+\.py)`", text):
+        assert (ROOT / path).exists() or (ROOT / "src/geoblanket" / path).exists(), path
+    for name in re.findall(r"`(geoblanket(?:\.\w+)+)`", text):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            module, _, attribute = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), attribute), name
+    for name in re.findall(r"python -m ([\w.]+)", text):
+        assert importlib.util.find_spec(name), name
+
+
+PUBLIC: dict[str, Any] = {
+    name: getattr(module, name)
+    for module in (
+        geoblanket,
+        geoblanket.mechanism,
+        geoblanket.build,
+        geoblanket.release,
+        geoblanket.evaluate,
+    )
+    for name in module.__all__
+    if callable(getattr(module, name))
+}
+MAKERS = (
+    "make_city",
+    "import_roads",
+    "import_traces",
+    "match_traces",
+    "discover",
+    "train",
+    "build_bundle",
+    "make_rows",
+    "Problem",
+    "optimise",
+    "Device",
+    "Fleet",
+    "track",
+)
+"""Names whose examples make what other examples use, in this order."""
+WITHOUT_EXAMPLE = {
+    # Errors of a machine without a package or without randomness.
+    "MissingExtraError",
+    "RandomnessError",
+    # `sign_bundle` shows signing; `load_bundle` checks signatures for its callers.
+    "check_signature",
+    # An experiment takes too long here; docs/evaluate.md runs one and shows all of these.
+    "Evaluation",
+    "Violation",
+    "answers",
+    "evaluate_cities",
+    "read_results",
+    "write_report",
+}
+
+
+def run_examples(name: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Run the examples of a public name; return the namespace that they leave."""
+    (examples,) = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, module=False, globs=namespace)
+    assert bool(examples.examples) != (name in WITHOUT_EXAMPLE), f"{name} has {len(examples.examples)} example(s)"
+    failures = io.StringIO()
+    doctest.DocTestRunner(optionflags=LOOSE).run(examples, out=failures.write, clear_globs=False)
+    assert not failures.getvalue(), failures.getvalue()
+    return examples.globs
+
+
+def test_examples_of_public_names(tmp_path: Path) -> None:
+    made: dict[str, Any] = {}
+    with contextlib.chdir(tmp_path):
+        for name in MAKERS:
+            made = run_examples(name, made)
+        for name in sorted(PUBLIC.keys() - set(MAKERS)):
+            run_examples(name, made)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket._unfinished import open_folder
-from geoblanket.blanket.journal import Journal
+from geoblanket._unfinished import Journal, PartStore
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.mobility.matching import match_traces
@@ -48,7 +47,7 @@ def test_traces_and_walks_are_private_and_roads_are_not(tmp_path: Path) -> None:
 
 
 def test_what_an_interrupted_run_leaves_is_private(tmp_path: Path) -> None:
-    open_folder(tmp_path / "folder", {}, parts="*", resume=False)
+    PartStore(tmp_path / "folder", {}, resume=False, pack=lambda part: (part, {}), unpack=lambda part, _: part)
     assert mode(tmp_path / "folder") == 0o700
     assert mode(tmp_path / "folder" / "about.json") == 0o600
     with Journal(tmp_path / "journal", {}, resume=False) as journal:

@@ -41,6 +41,7 @@ def test_public_surface_is_locked() -> None:
         "Cleaning",
         "Device",
         "Discovery",
+        "DiscoveryOptions",
         "Fleet",
         "GeoblanketError",
         "GuaranteeViolation",

@@ -25,6 +25,7 @@ from geoblanket.errors import (
 if TYPE_CHECKING:
     from geoblanket.blanket.discovery import Discovery, discover
     from geoblanket.blanket.findings import scan_findings
+    from geoblanket.blanket.options import DiscoveryOptions
     from geoblanket.blanket.predictor import Predictor
     from geoblanket.blanket.predictor_file import load_predictor
     from geoblanket.blanket.training import train
@@ -65,6 +66,7 @@ __all__ = [
     "Cleaning",
     "Device",
     "Discovery",
+    "DiscoveryOptions",
     "Fleet",
     "GeoblanketError",
     "GuaranteeViolation",
@@ -124,6 +126,7 @@ _HOME = {
     "Cleaning": "geoblanket.traces.cleaning",
     "Device": "geoblanket.release.device",
     "Discovery": "geoblanket.blanket.discovery",
+    "DiscoveryOptions": "geoblanket.blanket.options",
     "Fleet": "geoblanket.release.fleet",
     "Ledger": "geoblanket.release.ledger",
     "MapMatcher": "geoblanket.mobility.map_matcher",

@@ -12,7 +12,15 @@ from typing import IO
 
 from geoblanket.errors import OutputError
 
-__all__ = ["atomic_output", "check_output", "open_private", "private_folder", "sha256_file", "sync_to_disk"]
+__all__ = [
+    "atomic_output",
+    "check_output",
+    "make_folder",
+    "open_private",
+    "private_folder",
+    "sha256_file",
+    "sync_to_disk",
+]
 
 _PRIVATE_FILE = 0o600
 _PRIVATE_FOLDER = 0o700
@@ -47,6 +55,15 @@ def atomic_output(path: str | Path, *, private: bool = False) -> Iterator[Path]:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error}).") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def make_folder(path: str | Path) -> Path:
+    """Make a folder, with those above it, where it does not exist; return it."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
+    return Path(path)
 
 
 def open_private(path: Path) -> IO[bytes]:

@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats
 
-__all__ = ["EARTH_RADIUS_M", "haversine_m", "local_degrees", "local_metres", "unit_vectors"]
+__all__ = ["EARTH_RADIUS_M", "MPH_M_S", "haversine_m", "local_degrees", "local_metres", "unit_vectors"]
 
 
 EARTH_RADIUS_M = 6_371_008.8
 """Mean radius of the Earth (IUGG), metres."""
+MPH_M_S = 0.44704
+"""One mile an hour, metres per second."""
 
 
 def haversine_m(lat1: npt.ArrayLike, lon1: npt.ArrayLike, lat2: npt.ArrayLike, lon2: npt.ArrayLike) -> Floats:

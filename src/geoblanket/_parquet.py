@@ -20,13 +20,13 @@ __all__ = ["ROWS_PER_BYTE", "check_parquet"]
 ROWS_PER_BYTE: Final = 64
 """A file may have so many rows for each of its bytes. Real tables have less than one."""
 
-_ALWAYS_ALLOWED_ROWS = 1 << 20
-_LARGEST_FOOTER = 1 << 28
-_FIRST_READ = 1 << 10
-_LARGEST_PAGE_HEADER = 1 << 20
-_DEEPEST = 16
+_ALWAYS_ALLOWED_ROWS = 1 << 20  # however small the file is
+_LARGEST_FOOTER = 1 << 28  # bytes
+_FIRST_READ = 1 << 10  # bytes of a page header; more are read if it is longer
+_LARGEST_PAGE_HEADER = 1 << 20  # bytes
+_DEEPEST = 16  # nested structures
 _MAGIC = b"PAR1"
-_END = 8
+_END = 8  # bytes: the footer's length and the magic bytes
 
 Fields = dict[int, Any]
 

@@ -1,18 +1,26 @@
-"""Figures that are written wholly or not at all, without the global state of pyplot."""
+"""Figures that look alike, and are written wholly or not at all, without the global state of pyplot."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from geoblanket._files import atomic_output, check_output
 from geoblanket.errors import ParameterError
 
-__all__ = ["check_picture", "new_figure", "save_figure"]
+__all__ = ["DASHED", "FAINT", "INK", "check_picture", "new_figure", "quiet", "save_figure", "shared_legend"]
 
+INK = "#3c4048"
+FAINT = "#9aa2ae"
+DASHED = (0, (4, 3))
+
+_GRID = "#e3e5e8"
 _STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate",)}
 """The formats, and the metadata of each that would differ from one run or machine to the next."""
 
@@ -22,6 +30,27 @@ def new_figure(*, width_in: float, height_in: float) -> Figure:
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def quiet(axes: Axes, *, font: float = 8.0) -> None:
+    """Draw little besides the data: a light grid below it, no box around it."""
+    axes.grid(color=_GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.minorticks_off()
+    axes.tick_params(labelsize=font, colors=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+
+
+def shared_legend(figure: Figure, panels: Iterable[Axes], **options: Any) -> None:
+    """Add one legend for all panels, beside them: each label once."""
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(
+        handles.values(), handles.keys(), frameon=False, fontsize=8, **{"loc": "outside upper center"} | options
+    )
 
 
 def check_picture(path: str | Path) -> None:

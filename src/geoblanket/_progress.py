@@ -1,4 +1,4 @@
-"""How long work tells how far it is: the library calls, the command line draws."""
+"""Progress of long work: the library reports it, the command line draws it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Progress", "silent"]
 
 
 class Progress(Protocol):
-    """Called with the phase's name and how much of it is done; `total` is None where it is not known."""
+    """Called with a phase's name and how much of it is done; `total` is None where unknown."""
 
     def __call__(self, phase: str, done: float, total: float | None) -> None: ...
 

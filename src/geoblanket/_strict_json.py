@@ -30,10 +30,10 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         _refuse()
-    return found
+    return values
 
 
 def _finite(text: str) -> float:

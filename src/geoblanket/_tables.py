@@ -75,7 +75,7 @@ def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.Dat
 
 @contextmanager
 def reading_parquet(path: str | Path, problem: str = "cannot be read as Parquet: it is damaged") -> Iterator[None]:
-    """Within the block, whatever Polars raises means that the Parquet file at `path` is damaged: an InputError."""
+    """Raise InputError for whatever Polars raises within the block: the Parquet file at `path` is damaged."""
     try:
         yield
     except _DAMAGE:
@@ -120,10 +120,10 @@ def scan_table(
     check_parquet(path, no_table)
     with reading_parquet(path, no_table):
         text = pl.read_parquet_metadata(path).get(_KEY)
-        found = pl.read_parquet_schema(path)
+        written_schema = pl.read_parquet_schema(path)
         frame = pl.scan_parquet(path)
     about = _described(text)
-    if about.get("kind") != kind or about.get("version") != 1 or dict(found) != dict(schema):
+    if about.get("kind") != kind or about.get("version") != 1 or dict(written_schema) != dict(schema):
         raise InputError(
             f"is a Parquet file, but not a table of {kind} written by this version of geoblanket",
             path=path,

@@ -48,7 +48,17 @@ __all__ = [
 
 
 class GeoblanketError(Exception):
-    """The root of the tree: catch this to catch everything geoblanket raises on purpose."""
+    """The root of all errors: catch this to catch everything that geoblanket raises on purpose.
+
+    Examples
+    --------
+    >>> from geoblanket import GeoblanketError, load_bundle
+    >>> try:
+    ...     load_bundle("absent.bundle")
+    ... except GeoblanketError as error:
+    ...     print(type(error).__name__)
+    InputError
+    """
 
 
 class InputError(GeoblanketError):
@@ -57,7 +67,7 @@ class InputError(GeoblanketError):
     Parameters
     ----------
     problem
-        What was wrong and what was got, without a trailing full stop and without any coordinate.
+        What was wrong and what was found, without a trailing full stop and without any coordinate.
     path
         The file concerned.
     row
@@ -65,6 +75,12 @@ class InputError(GeoblanketError):
         as long as no quoted field contains a line break).
     hint
         What to do about it.
+
+    Examples
+    --------
+    >>> from geoblanket import InputError
+    >>> print(InputError("the column 'lat' is missing", path="fleet.csv", row=1, hint="Name it with --columns"))
+    fleet.csv, row 1: the column 'lat' is missing. Name it with --columns.
     """
 
     def __init__(
@@ -87,7 +103,16 @@ class InputError(GeoblanketError):
 
 
 class ParameterError(GeoblanketError, ValueError):
-    """An option is out of range, or options contradict each other."""
+    """An option is out of range, or options contradict each other.
+
+    Examples
+    --------
+    >>> from geoblanket import Budget
+    >>> Budget(epsilon=0, window_s=3600)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.ParameterError: ...
+    """
 
 
 class UntestableError(ParameterError):
@@ -111,7 +136,16 @@ class UntestableError(ParameterError):
 
 
 class MismatchError(GeoblanketError):
-    """Two inputs do not belong together, for example walks and another road network."""
+    """Two inputs do not belong together, for example walks and another road network.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> load_bundle("city.bundle", domain=64 * "0")
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.MismatchError: ...
+    """
 
 
 class PolicyError(GeoblanketError):
@@ -119,28 +153,62 @@ class PolicyError(GeoblanketError):
 
 
 class OutputError(GeoblanketError):
-    """A result cannot be written."""
+    """A result cannot be written.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> graph.save("absent/city.roads")
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.OutputError: ...
+    """
 
 
 class MechanismError(GeoblanketError):
-    """Weights and distances that cannot be a mechanism: wrong shapes or types, distances that are not symmetric."""
+    """Weights and distances cannot be a mechanism: wrong shapes or types, or distances that are not symmetric.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import verify
+    >>> weights, distance_mm = result.mechanism.weights, result.mechanism.distance_mm
+    >>> verify(weights, distance_mm=distance_mm[:2], epsilon_micro=1_000_000, eta_mm=5_000_000)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.MechanismError: ...
+    """
 
 
 class GuaranteeViolation(MechanismError):  # noqa: N818 - it names what was found, not what went wrong
-    """A mechanism does not keep its promise, by exact arithmetic.
+    """A mechanism breaks its promise, by exact arithmetic.
 
     Parameters
     ----------
     row
         The row of the mechanism, counted from 0.
     other_row
-        The row it must not be told apart from; None where `row` alone is wrong (a negative weight, a wrong sum).
+        The row it must stay indistinguishable from; None if `row` alone is wrong (a negative weight, a wrong sum).
     output
         The output, counted from 0; None where the row's sum is wrong.
     excess
-        By how many units of 1/denominator the weight, or the row's sum, is too large (negative: too small).
+        How far the weight, or the row's sum, is too large, in units of 1/denominator (negative: too small).
     problem
         What was wrong, without a trailing full stop.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import GuaranteeViolation, verify
+    >>> mechanism = result.mechanism
+    >>> try:
+    ...     verify(mechanism.weights, distance_mm=mechanism.distance_mm, epsilon_micro=1, eta_mm=mechanism.eta_mm)
+    ... except GuaranteeViolation as violation:
+    ...     print(violation.row, violation.other_row, violation.excess > 0)
+    0 1 True
     """
 
     def __init__(self, row: int, other_row: int | None, output: int | None, excess: int, problem: str) -> None:
@@ -197,14 +265,26 @@ class RandomnessError(GeoblanketError):
 
 
 class RefusedError(GeoblanketError):
-    """A report is not made, by a rule that looks at times and costs only: the text is the same for all locations.
+    """A report is not made. The rule uses only times and costs, and the text is the same for all locations.
 
     Parameters
     ----------
     message
         What was refused and what to do, as a sentence.
     reason
-        "budget": the budget of the window is spent; "time": a later report was made already.
+        "budget": the budget of the window is spent; "time": a report for a later time exists.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime, timedelta
+    >>> from geoblanket import Budget, Device, RefusedError
+    >>> with Device.open("city.bundle", ledger=None, budget=Budget(epsilon=2, window_s=3600)) as device:
+    ...     _ = device.report(45.001, -30.002, datetime.now(UTC))
+    ...     try:
+    ...         device.report(45.001, -30.002, datetime.now(UTC) + timedelta(minutes=1))
+    ...     except RefusedError as refusal:
+    ...         print(refusal.reason)
+    budget
     """
 
     def __init__(self, message: str, reason: Literal["budget", "time"]) -> None:
@@ -219,6 +299,14 @@ class LedgerError(GeoblanketError):
     """The durable budget is missing, damaged, older than it was, in use elsewhere, or cannot be written.
 
     Nothing is released until this is resolved: a budget that cannot be trusted counts as spent.
+
+    Examples
+    --------
+    >>> from geoblanket import Ledger
+    >>> Ledger.open("absent.ledger")
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.LedgerError: ...
     """
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import Context
 from geoblanket.build.zone_task import ZoneTask, build_zone
 from geoblanket.loss.straight_line import StraightLine
 from geoblanket.mechanism import BundledMechanism, save_bundle
@@ -94,7 +95,7 @@ class City:
             zone=zone,
             number=0,
             regime=regime,
-            context=context,
+            context=Context.of(context),
             members=np.array(self.zones[zone], np.int32),
             zone_of=self._zone_of(),
             places=self.places,
@@ -106,7 +107,7 @@ class City:
                 epsilon=self.epsilon,
                 eta_km=self.eta_km,
                 history_weights=self.history_weights or (1.0,),
-                context=self.context,
+                context=Context.of(self.context),
                 max_rows=self.max_rows,
                 gap=0.02,
                 compare=False,

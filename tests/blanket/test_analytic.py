@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, f, ncx2
 
+from benchmarks.families import HELD_BACK, TUNING, simulate_family
 from geoblanket._arrays import Floats
 from geoblanket.blanket import analytic
 from geoblanket.blanket.analytic import _given, _mean_wald, _support, analytic_test, shortened
-from geoblanket.blanket.families import HELD_BACK, TUNING, simulate_family
 from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import CIResult
 from geoblanket.blanket.processes import simulate_windows

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.errors import ParameterError
 from tests.blanket.quick_test import use_quick_test
 from tests.blanket.worlds import square, wandering, write_world
@@ -33,10 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def found(world: World, *, workers: int | None = None, cluster: str | None = None, test: str = "quick") -> pl.DataFrame:
     return discover(
         *world,
-        by=("speed", "region"),
-        test=test,
-        smallest_group=60,
-        largest_sample=100,
+        DiscoveryOptions(by=("speed", "region"), test=test, smallest_group=60, largest_sample=100),
         workers=workers,
         cluster=cluster,
     ).findings

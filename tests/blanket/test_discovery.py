@@ -12,11 +12,12 @@ import polars as pl
 import pytest
 from scipy.stats import false_discovery_control
 
+from geoblanket._unfinished import Journal
 from geoblanket.blanket.discovery import Discovery, discover
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, scan_findings
 from geoblanket.blanket.hypotheses import lagged
-from geoblanket.blanket.journal import Journal
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.errors import MismatchError, OutputError, ParameterError
 from tests.blanket.quick_test import quick_test, use_quick_test
 from tests.blanket.worlds import Walk, drifting, square, wandering, write_world
@@ -36,9 +37,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(world: World, **options: object) -> Discovery:
-    settings = {"by": ("speed", "region"), "test": "quick", "workers": 1, "largest": 3, "largest_sample": 500}
-    settings["smallest_group"] = 60
-    return discover(*world, **settings | options)  # type: ignore[arg-type]  # options of many types
+    quick = {"by": ("speed", "region"), "test": "quick", "largest": 3, "largest_sample": 500, "smallest_group": 60}
+    run = {name: options.pop(name) for name in {"out", "resume", "workers", "progress"} & set(options)}
+    return discover(*world, DiscoveryOptions(**quick | options), **{"workers": 1} | run)  # type: ignore[arg-type]
 
 
 def test_the_table_keeps_what_the_tests_said(world: World) -> None:
@@ -310,8 +311,9 @@ def test_another_table_of_walks_is_not_resumed(world: World, tmp_path: Path, mon
 SLOW_RUN = """
 import sys, time
 from geoblanket.blanket import independence
-from geoblanket.blanket.journal import Journal
+from geoblanket._unfinished import Journal
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from tests.blanket import quick_test
 right = quick_test.quick_test
 def slow(*sample, seed):
@@ -319,8 +321,8 @@ def slow(*sample, seed):
     return right(*sample, seed=seed)
 quick_test.slow = slow
 independence.TESTS["quick"] = ("tests.blanket.quick_test", "slow")
-discover(*sys.argv[1:3], by=("speed", "region"), test="quick", workers=1, largest=3, largest_sample=500,
-         smallest_group=60, out=sys.argv[3])
+options = DiscoveryOptions(by=("speed", "region"), test="quick", largest=3, largest_sample=500, smallest_group=60)
+discover(*sys.argv[1:3], options, workers=1, out=sys.argv[3])
 """
 
 

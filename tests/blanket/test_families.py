@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from geoblanket.blanket import families
-from geoblanket.blanket.families import HELD_BACK, TUNING, simulate_family
+from benchmarks import families
+from benchmarks.families import HELD_BACK, TUNING, simulate_family
 from geoblanket.blanket.processes import Waves
 from geoblanket.errors import ParameterError
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from geoblanket.blanket.features import HOURS, SPEED_BINS, Encoding, Inputs
+from geoblanket.blanket.features import HOURS, SPEED_BINS, Encoding, PredictorInputs
 
 
-def inputs(*rows: tuple[int, int, int, int]) -> Inputs:
-    return Inputs(*np.array(rows, np.int64).T)
+def inputs(*rows: tuple[int, int, int, int]) -> PredictorInputs:
+    return PredictorInputs(*np.array(rows, np.int64).T)
 
 
 SEEN = inputs((2, 10, 7, 1), (2, 40, 7, 2), (21, 10, 9, 1), (21, 25, 12, 3))

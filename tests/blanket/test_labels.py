@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.blanket.features import Inputs
+from geoblanket.blanket.features import PredictorInputs
 from geoblanket.blanket.labels import LEAST_GROUPS, Labels, choose_grouping, read_labels, split_by_group
 from geoblanket.errors import InputError, ParameterError
 from tests.blanket.made_findings import LARGEST, learnable, make_findings
@@ -86,7 +86,7 @@ def test_the_finest_grouping_is_used_unless_another_is_asked_for() -> None:
 def made_labels(groups: list[int]) -> Labels:
     group = np.repeat(np.array(groups, np.int64), 3)
     zeros = np.zeros_like(group)
-    inputs = Inputs(zeros, zeros, zeros, np.tile(np.arange(1, 4), len(groups)))
+    inputs = PredictorInputs(zeros, zeros, zeros, np.tile(np.arange(1, 4), len(groups)))
     return Labels(group, inputs, zeros == 0, zeros == 0)
 
 

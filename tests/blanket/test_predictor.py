@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.neural_network import MLPClassifier
 
-from geoblanket.blanket.features import Encoding, Inputs
+from geoblanket.blanket.features import Encoding, PredictorInputs
 from geoblanket.blanket.labels import read_labels
 from geoblanket.blanket.network import Network, blanket_lengths, sigmoid
 from geoblanket.blanket.predictor import Origin, Predictor
@@ -56,7 +56,7 @@ def test_the_forward_pass_equals_that_of_scikit_learn(pair: tuple[Predictor, MLP
     predictor, peer = pair
     largest_difference = 0.0
     for hour, speed, region in product(range(24), range(0, 120, 15), (0, 1, 2, 77)):
-        one = Inputs(*(np.array([value]) for value in (hour, speed, region, 1))).with_every_order(LARGEST)
+        one = PredictorInputs(*(np.array([value]) for value in (hour, speed, region, 1))).with_every_order(LARGEST)
         expected = peer.predict_proba(predictor.encoding.rows(one))[:, 1]
         ours = predictor.probabilities(hour=hour, speed_mph=speed, region=region)
         largest_difference = max(largest_difference, float(np.abs(ours - expected).max()))

@@ -15,11 +15,12 @@ import polars as pl
 import pytest
 
 from geoblanket._tables import write_table
+from geoblanket._unfinished import unfinished_path
 from geoblanket.build import building, zone_task
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import Context
 from geoblanket.build.record import BuildRecord, read_record, record_path
-from geoblanket.build.work_folder import work_folder_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
 from geoblanket.errors import InputError, MismatchError, OutputError
 from geoblanket.mechanism.bundle.storage import load_bundle
@@ -83,7 +84,7 @@ def test_the_record_tells_how_good_it_is(built: tuple[Path, BuildRecord]) -> Non
     out, record = built
     assert read_record(record_path(out)) == record
     assert json.loads(record_path(out).read_text())["config"]["privacy"]["epsilon"] == 4.0
-    assert not work_folder_path(out).exists()
+    assert not unfinished_path(out).exists()
     totals = record.totals
     assert sum(zone.share for zone in record.zones) == pytest.approx(1.0)
     assert totals.loss == pytest.approx(sum(zone.share * zone.loss for zone in record.zones))
@@ -143,7 +144,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     with pytest.raises(Stop):
         build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     assert not out.exists()
-    kept = sorted(work_folder_path(out).glob("*.zone"))
+    kept = sorted(unfinished_path(out).glob("*.part"))
     assert len(kept) == 2
     with pytest.raises(OutputError, match="Resume it"):
         build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
@@ -154,7 +155,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     record = build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert len(asked) == 3 + len(record.zones) - 1
     assert out.read_bytes() == built[0].read_bytes()
-    assert not work_folder_path(out).exists()
+    assert not unfinished_path(out).exists()
 
 
 KILLED = """
@@ -178,12 +179,12 @@ def test_a_kill_or_ctrl_c_loses_nothing_that_was_finished(
         env=dict(os.environ),
     )
     deadline = time.monotonic() + 60
-    while not list(work_folder_path(out).glob("[!.]*.zone")) and time.monotonic() < deadline:
+    while not list(unfinished_path(out).glob("[!.]*.part")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
     process.wait(60)
     assert not out.exists()
-    assert list(work_folder_path(out).glob("[!.]*.zone"))
+    assert list(unfinished_path(out).glob("[!.]*.part"))
     build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert out.read_bytes() == built[0].read_bytes()
 
@@ -206,7 +207,7 @@ def test_a_full_disk_leaves_no_part_of_a_bundle(
             build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     assert not out.exists()
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sorted(path.suffix for path in left) == [".json", ".zone", ".zone"]
+    assert sorted(path.suffix for path in left) == [".json", ".part", ".part"]
     build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert out.read_bytes() == built[0].read_bytes()
 
@@ -247,8 +248,8 @@ def test_zones_without_data_are_built_and_told(town: Town, tmp_path: Path) -> No
 
 def test_an_infinite_eta_and_a_known_past_are_kept(town: Town, tmp_path: Path) -> None:
     config = BuildConfig(
-        eta_km=math.inf, history_weights=(math.inf,), context="markov:1", max_places=25, max_rows=40, gap=0.2,
-        loss="straight",
+        eta_km=math.inf, history_weights=(math.inf,), context=Context.of("markov:1"), max_places=25, max_rows=40,
+        gap=0.2, loss="straight",
     )  # fmt: skip
     record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
     assert read_record(record_path(tmp_path / "a.bundle")) == record

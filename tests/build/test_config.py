@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from geoblanket.build.config import BuildConfig, example_config, read_config
+from geoblanket.build.context import Context
 from geoblanket.errors import InputError, ParameterError
 
 
@@ -53,7 +54,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         "unknown key 'eta_m' in [privacy] (did you mean 'eta_km'?)",
         "history_weights in [privacy] must be a number, not true or false",
         "unknown table [contxt] (did you mean 'context'?)",
-        "gap must be from 1e-09 to 0.999, got 2",
+        "gap in [search] must be from 1e-09 to 0.999, got 2",
         "zones and max_places exclude each other",
         "seed in [held_out] must be a whole number, not a number",
         "markov:1 to markov:3",
@@ -119,7 +120,7 @@ def test_parameters_as_json_tell_infinity_and_no_folders(tmp_path: Path) -> None
     [("none", None, 0), ("markov:2", None, 2), ("blanket", None, 2), ("blanket", 1, 1), ("full", None, 3)],
 )
 def test_histories_are_as_long_as_the_context_looks_back(context: str, order: int | None, largest: int) -> None:
-    assert BuildConfig(context=context, order=order).largest == largest
+    assert BuildConfig(context=Context.of(context), order=order).largest == largest
 
 
 def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:

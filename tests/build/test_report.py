@@ -12,13 +12,23 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from geoblanket._numbers import parameter
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import Context
 from geoblanket.build.record import BuildRecord, Measured, read_record, record_path, write_record
 from geoblanket.build.report import write_build_report
 from geoblanket.build.report_words import cost_table, factor_table, measured, promise, summary
 from geoblanket.cli.main import app
-from geoblanket.errors import GuaranteeViolation, InputError, MismatchError
+from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError, PolicyError
+from geoblanket.evaluate.measures.composition import compose
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.facts import BundleFacts
+from geoblanket.mechanism.bundle.policy import ANYTHING
+from geoblanket.mechanism.costs import Costs
+from geoblanket.release import Budget, Device
+from geoblanket.release.bulk import perturb_walks
+from geoblanket.service.facts import guarantee_facts
 from tests.mechanism.bundles import forge
 from tests.release.worlds import GRAPH, save_walks
 from tests.roads.graphs import grid_graph
@@ -37,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eta_km=2.0,
         history_weights=(1.0, 0.5),
         loss="straight",
-        context="markov:2",
+        context=Context.of("markov:2"),
         max_places=12,
         max_rows=60,
         gap=0.1,
@@ -77,7 +87,7 @@ def test_the_page_tells_the_promise_and_every_zone(page: Path, record: BuildReco
     for zone in record.zones:
         assert f"{zone.number} {zone.regime} {zone.share:.1%} {zone.loss:.4g} {zone.gap:.2%}" in text
     for name, value in record.config["search"].items():
-        assert f"{name} {value}" in text
+        assert f"{name} {parameter(value)}" in text
     assert page.read_text(encoding="utf-8").count("<img ") == 3
     assert {path.name for path in page.parent.iterdir()} == {
         "report.html",
@@ -145,8 +155,10 @@ def test_numbers_of_the_promise(record: BuildRecord) -> None:
         "2 km": f"{math.exp(8):,.0f} times",
     }
     costs = cost_table(record)
-    assert costs[0] == ("one report", "10", f"{math.exp(1):.2f} times")  # 4·(1 + 1 + 0.5) per km
-    assert costs[2] == ("an hour, one every 30 s", "1,200", "10^52 times")
+    # 4·(1 + 1 + 2·0.5) per km for the first report, 4·(1 + 1 + 0.5) for each that follows.
+    assert costs[0] == ("one report", "12", f"{math.exp(1.2):.2f} times")
+    assert costs[1] == ("ten reports in a row", "102", f"{math.exp(10.2):,.0f} times")
+    assert costs[2] == ("an hour, one every 30 s", "1,202", "10^52 times")
 
 
 def test_words_for_other_builds(record: BuildRecord) -> None:
@@ -163,3 +175,41 @@ def test_words_for_other_builds(record: BuildRecord) -> None:
     assert measured(alone, "km") == "0.5 km (one vehicle only; 5 steps)"
     assert "at most 3 different places" in summary(changed(outputs_used=2))[-1]
     assert "at most 3 different places" not in " ".join(summary(changed(outputs_used=12)))
+
+
+def test_every_output_tells_the_same_cost(built: Path, record: BuildRecord, page: Path, tmp_path: Path) -> None:
+    """ε = 4 and w = (1, 0.5): the first report of a history costs 4·(1 + 1 + 2·0.5), any other 4·(1 + 1 + 0.5)."""
+    path, bundle = built / "a.bundle", load_bundle(built / "a.bundle")
+    assert bundle.costs == record.costs == Costs(start=12_000_000, other=10_000_000)
+
+    # The build's page, in its table and in the verified text; and the same text from the command line.
+    verified = CliRunner().invoke(app, ["verify", str(path)]).output
+    assert "one report 12 " in text_of(page)
+    for text in (text_of(page), re.sub(r"[\s│]+", " ", verified), bundle.guarantee):
+        assert "each costs a location up to 12 per km" in text
+
+    # The service: the bundle, and each of its mechanisms.
+    assert BundleFacts.of(bundle, name="a", size=1).epsilon_per_location_per_km == 12
+    by_regime = {
+        facts["regime"]: facts["epsilon_per_location_per_km"] for facts in guarantee_facts(bundle)["mechanisms"]
+    }
+    assert by_regime == {regime: 12 if regime == "start" else 10 for regime in {zone.regime for zone in record.zones}}
+
+    # The device and its ledger: what is left of the budget after each report.
+    lat, lon = bundle.places_e7[0] * 1e-7
+    with Device.open(bundle, ledger=None, budget=Budget(32, 3600), replay=True) as device:
+        assert device.costs == record.costs
+        assert [device.report(lat, lon, 1.7e9 + 30 * step).left for step in range(3)] == [20, 10, 0]
+    with pytest.raises(ParameterError, match=r"costs up to 12 per km"):
+        Device.open(bundle, ledger=None, budget=Budget(11.9, 3600), replay=True)
+
+    # A file of walks at once, and the policy.
+    summary = perturb_walks(built / "w.parquet", built / "a.roads", tmp_path / "reports.parquet", bundle=bundle)
+    assert (summary.epsilon_per_location, summary.epsilon_per_hour) == (12, 1202)
+    assert cost_table(record)[2][1] == f"{summary.epsilon_per_hour:,.4g}"
+    with pytest.raises(PolicyError, match=r"costs up to 12 per km, more than 11"):
+        dataclasses.replace(ANYTHING, largest_cost=11).check(bundle, bundle.places_e7, bundle.clock)
+
+    # An evaluation, whose histories are complete.
+    assert compose(4.0, (1.0, 0.5), reports=10).per_location * 1e6 == record.costs.other
+    assert {mechanism.epsilon_per_location for mechanism in bundle if mechanism.regime != "start"} == {10}

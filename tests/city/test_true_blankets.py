@@ -11,6 +11,7 @@ import pytest
 from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
 from geoblanket._arrays import Indices
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import City
 from geoblanket.city.moves import BANDS, ORDERS
@@ -39,7 +40,7 @@ def compared(folder: Path) -> pl.DataFrame:
 
 def comparison(folder: Path, regions: Indices) -> pl.DataFrame:
     walks, roads = folder / "walks.parquet", folder / "roads"
-    found = discover(walks, roads, by=BY, regions=regions, workers=1, largest=4)
+    found = discover(walks, roads, DiscoveryOptions(by=BY, regions=regions, largest=4), workers=1)
     return compare_blankets(found.findings, walks=walks, roads=roads, city=folder, by=BY, regions=regions)
 
 
@@ -109,7 +110,8 @@ def test_roads_of_another_city_are_refused(folder: Path, tmp_path: Path) -> None
 
 
 def test_findings_of_another_grouping_are_refused(folder: Path) -> None:
-    found = discover(folder / "walks.parquet", folder / "roads", by=(), largest=1, workers=1, largest_sample=300)
+    options = DiscoveryOptions(by=(), largest=1, largest_sample=300)
+    found = discover(folder / "walks.parquet", folder / "roads", options, workers=1)
     with pytest.raises(MismatchError, match="another grouping or other regions"):
         compare_blankets(
             found.findings, walks=folder / "walks.parquet", roads=folder / "roads", city=folder, by=("hour",)

@@ -46,7 +46,7 @@ def test_the_table_is_readable(files: list[str]) -> None:
     assert result.exit_code == 0, result.output
     for words in ("Groups by speed+region", "empty", "too few samples", "tested", "left out: repeat"):
         assert words in result.stdout
-    assert "Regions are 4 × 4 cells over the box of the roads" in result.stderr
+    assert "Regions are 4 × 4 cells over the bounding box of the roads" in result.stderr
     assert "Findings written to" in result.stderr
 
 
@@ -89,7 +89,7 @@ def test_ctrl_c_keeps_what_is_finished(files: list[str], tmp_path: Path) -> None
         process.send_signal(signal.SIGINT)
         _, talk = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "go on with --resume" in talk
+    assert "continue with --resume" in talk
     assert "Traceback" not in talk
     kept = side.read_bytes().count(b"\n") - 1
     assert kept >= 5

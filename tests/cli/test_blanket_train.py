@@ -73,7 +73,7 @@ def test_few_groups_to_judge_by_are_named(tmp_path: Path) -> None:
     arguments = ["--findings", str(tmp_path / "f"), "--out", str(tmp_path / "m"), "--most-epochs", "200"]
     result = CliRunner().invoke(app, ["blanket", "train", *arguments])
     assert result.exit_code == 0, result.output
-    assert "only 13 groups to judge by" in result.stderr
+    assert "only 13 groups for testing" in result.stderr
     assert "imputed labels" not in result.stdout
 
 

@@ -32,6 +32,16 @@ def test_init_writes_every_parameter(tmp_path: Path) -> None:
     assert read_config(tmp_path / "city.toml") == BuildConfig()
 
 
+def test_help_and_defaults_are_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    code, text, _, _ = run("build", "--help")
+    assert code == 0
+    for name in ("epsilon", "history_weights", "context", "order", "gap", "time_limit_s", "max_rows", "time_zone"):
+        assert str(BuildConfig.model_fields[name].description) in text
+    for default in ("(2.0)", "(1.0,0.5,0.25)", "(blanket)", "(0.01)", "(900)", "(UTC)"):
+        assert f"[default: {default}]" in text
+
+
 def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "city.toml").write_text(
         '[privacy]\nepsilon = 3.0\n[loss]\nloss = "straight"\n[search]\ngap = 0.2\n[zones]\nmax_places = 20\n'

@@ -25,7 +25,7 @@ def rows_of(context: str) -> ZoneRows:
 def task_of(context: str, epsilon: float) -> Task:
     rows = rows_of(context)
     loss = rows.next_place.toarray() @ StraightLine(PLACES)(np.arange(len(PLACES)), rows.zone).values
-    problem = Problem(loss=loss, prior=rows.prior, distance_km=rows.distance_km, epsilon=epsilon)
+    problem = Problem.in_millimetres(loss=loss, prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon)
     return Task(problem, rows, gap=0.01, time_limit_s=20.0, near_km=0.8)
 
 
@@ -91,6 +91,6 @@ def test_a_method_that_breaks_its_promise_is_told_and_not_used() -> None:
             eta_mm=task.problem.eta_mm,
         )
 
-    made = make(Method("liar", "Liar", "none", liar), task_of("none", 1.0))
+    made = make(Method("liar", "Liar", liar), task_of("none", 1.0))
     assert made.mechanism is None
     assert made.note

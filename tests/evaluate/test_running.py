@@ -14,10 +14,10 @@ from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.rows import make_rows
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.evaluate import running
-from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
+from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
 from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_experiments
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
-from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_path
+from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_folder
 from geoblanket.evaluate.sanity import check_results
 from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.tasks import TaskPrior
@@ -59,7 +59,7 @@ def test_results_are_written_as_the_schema_says(town: Town, found: Evaluation) -
     assert about["experiments"]["small"]["gap"] == 0.05
     assert pl.read_csv(town.folder / "results" / "results.csv").height == results.height
     assert results.select(*SETTING_COLUMNS, "measure").is_duplicated().sum() == 0
-    assert not unfinished_path(town.folder / "results").exists()
+    assert not unfinished_folder(town.folder / "results").exists()
 
 
 def test_nothing_contradicts_what_must_hold(found: Evaluation) -> None:
@@ -150,7 +150,7 @@ def test_a_mechanism_that_does_not_exist_is_a_result(found: Evaluation) -> None:
 
 
 def test_results_do_not_depend_on_the_number_of_workers(town: Town, experiment: Experiment, found: Evaluation) -> None:
-    some = replace(experiment, settings=experiment.settings[1:], by_hour_and_speed=False)
+    some = experiment.replaced(settings=experiment.settings[1:], by_hour_and_speed=False)
     again = evaluate_cities([town.files], [some], town.folder / "two", workers=2)
     wanted = found.results.filter(
         ~pl.col("measure").is_in(NOT_REPRODUCIBLE),
@@ -165,25 +165,25 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 ) -> None:
     done: list[str] = []
 
-    def until_ctrl_c(task: ZoneTask) -> ZoneOutcome:
+    def until_ctrl_c(task: ComparisonTask) -> ZoneOutcome:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(task.name)
         return compare_zone(task)
 
     monkeypatch.setattr(running, "compare_zone", until_ctrl_c)
-    some = replace(experiment, settings=experiment.settings[1:], by_hour_and_speed=False)
+    some = experiment.replaced(settings=experiment.settings[1:], by_hour_and_speed=False)
     with pytest.raises(KeyboardInterrupt):
         evaluate_cities([town.files], [some], tmp_path, workers=1)
-    assert len(list(unfinished_path(tmp_path).glob("*.outcome"))) == 2
+    assert len(list(unfinished_folder(tmp_path).glob("*.part"))) == 2
     with pytest.raises(OutputError, match="--resume"):
         evaluate_cities([town.files], [some], tmp_path, workers=1)
     with pytest.raises(MismatchError):
-        evaluate_cities([town.files], [replace(some, gap=0.1)], tmp_path, workers=1, resume=True)
+        evaluate_cities([town.files], [some.replaced(gap=0.1)], tmp_path, workers=1, resume=True)
 
     later: list[str] = []
 
-    def noted(task: ZoneTask) -> ZoneOutcome:
+    def noted(task: ComparisonTask) -> ZoneOutcome:
         later.append(task.name)
         return compare_zone(task)
 
@@ -197,8 +197,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 
 
 def test_other_spacings_are_matched_from_traces(town: Town, experiment: Experiment, tmp_path: Path) -> None:
-    setting = replace(experiment.settings[0], methods=("lp",), spacing_m=400.0)
-    one = replace(experiment, settings=(setting,), zones=1, destinations=0, by_hour_and_speed=False)
+    setting = experiment.settings[0].replaced(methods=("lp",), spacing_m=400.0)
+    one = experiment.replaced(settings=(setting,), zones=1, destinations=0, by_hour_and_speed=False)
     found = evaluate_cities([town.files], [one], tmp_path, workers=1)
     assert set(found.results["spacing_m"]) == {400.0}
     with pytest.raises(InputError, match="--traces"):
@@ -213,9 +213,9 @@ def test_what_cannot_be_evaluated_is_told(town: Town, experiment: Experiment, tm
 
 
 def test_equal_cost_gives_each_location_the_same_budget(town: Town, experiment: Experiment, tmp_path: Path) -> None:
-    setting = replace(experiment.settings[1], methods=("lp_markov1", "lp"), equal_cost=True)
-    known = replace(setting, history_weights=(math.inf,), variant="known past")
-    one = replace(experiment, settings=(setting, known), zones=1, destinations=0, by_hour_and_speed=False)
+    setting = experiment.settings[1].replaced(methods=("lp_markov1", "lp"), equal_cost=True)
+    known = setting.replaced(history_weights=(math.inf,), variant="known past")
+    one = experiment.replaced(settings=(setting, known), zones=1, destinations=0, by_hour_and_speed=False)
     found = evaluate_cities([town.files], [one], tmp_path, workers=1)
     cost = found.results.filter(measure="epsilon_per_location", zone=ALL_ZONES, variant="equal cost per location")
     assert np.allclose(cost["value"], 6.0)
@@ -228,8 +228,8 @@ def test_equal_cost_gives_each_location_the_same_budget(town: Town, experiment: 
 @pytest.mark.parametrize("name", sorted(shipped_experiments()))
 def test_every_shipped_experiment_runs(town: Town, tmp_path: Path, name: str) -> None:
     shipped = read_experiment(name, quick=True)
-    settings = tuple(replace(one, max_rows=40, max_places=min(12, one.max_places)) for one in shipped.settings)
-    small = replace(shipped, settings=tuple({one.columns: one for one in settings}.values()), gap=0.1, max_tasks=200)
+    settings = tuple(one.replaced(max_rows=40, max_places=min(12, one.max_places)) for one in shipped.settings)
+    small = shipped.replaced(settings=tuple({one.columns: one for one in settings}.values()), gap=0.1, max_tasks=200)
     # Traces of the town tell a place every 15 seconds; blankets are known from the tests alone.
     found = evaluate_cities([town.files], [small], tmp_path, workers=1)
     assert found.violations == ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.evaluate.city_data import CityFiles
@@ -62,6 +63,7 @@ def make_town(folder: Path) -> Town:
     graph.save(town.files.roads)
     import_traces([folder / "city" / "porto.csv"], folder / "traces.parquet", format="porto")
     match_traces(folder / "traces.parquet", town.files.roads, town.files.walks, spacing_m=300.0, workers=1)
-    discover(town.files.walks, town.files.roads, by=[("speed",)], largest=2, workers=1, out=folder / "findings.parquet")
+    options = DiscoveryOptions(by=[("speed",)], largest=2)
+    discover(town.files.walks, town.files.roads, options, workers=1, out=folder / "findings.parquet")
     town.experiment.write_text(EXPERIMENT, encoding="utf-8")
     return town

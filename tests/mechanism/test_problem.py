@@ -104,6 +104,34 @@ def test_a_distance_written_in_millimetres_is_kept_within_one(millimetres: int) 
     assert millimetres - 1 <= problem.distance_mm[0, 1] <= millimetres
 
 
+@given(st.integers(0, 10**12))
+def test_millimetres_are_kept_as_they_are(millimetres: int) -> None:
+    given_mm = np.array([[0, millimetres, NEVER_MM], [millimetres, 0, NEVER_MM], [NEVER_MM, NEVER_MM, 0]])
+    problem = Problem.in_millimetres(loss=np.ones((3, 1)), prior=np.full(3, 1 / 3), distance_mm=given_mm, epsilon=1.0)
+    assert (problem.distance_mm == given_mm).all()
+    assert (
+        problem.merged().distance_mm == given_mm[-problem.merged().row_count :, -problem.merged().row_count :]
+    ).all()
+    assert problem.distance_km[0].tolist() == [0.0, millimetres / 1e6, math.inf]
+    with pytest.raises(ValueError, match="read-only"):
+        problem.distance_mm[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("distance_mm", "message"),
+    [
+        (np.array([[0.0, 1.0], [1.0, 0.0]]), "whole numbers"),
+        (np.array([[0, 1], [2, 0]]), "symmetric, 1 pair"),
+        (np.array([[0, -1], [-1, 0]]), "2 negative"),
+        (np.array([[1, 1], [1, 0]]), "0 on its diagonal"),
+        (np.array([[0, 10**16], [10**16, 0]]), "above 1e.09 km"),
+    ],
+)
+def test_millimetres_that_are_no_distances_are_refused(distance_mm: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Problem.in_millimetres(loss=np.ones((2, 1)), prior=np.full(2, 0.5), distance_mm=distance_mm, epsilon=1.0)
+
+
 def test_infinite_distance_is_never_constrained_and_infinite_eta_constrains_all_others() -> None:
     distance = np.array([[0, 1e9, np.inf], [1e9, 0, np.inf], [np.inf, np.inf, 0]])
     problem = Problem(**arguments(distance_km=distance, eta_km=math.inf))

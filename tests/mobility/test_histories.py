@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from geoblanket._tables import write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility import walk_batches
-from geoblanket.mobility.histories import HistoryCounts, Regimes, collect_steps, count_histories
+from geoblanket.mobility.histories import HistoryCounts, RegimeHours, collect_steps, count_histories
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
@@ -61,7 +61,7 @@ def test_counts_are_those_of_a_plain_loop(
 def test_regimes_go_by_the_hour_in_their_time_zone(tmp_path: Path) -> None:
     walks = [Walk([0, 1]), Walk([2, 3], start=NOON + timedelta(hours=11)), Walk([4, 5], start=NOON.replace(month=7))]
     path = write_walks(tmp_path / "w.parquet", walks)
-    regimes = Regimes({"morning": range(13), "later": range(13, 24)}, time_zone="Europe/Lisbon")
+    regimes = RegimeHours({"morning": range(13), "later": range(13, 24)}, time_zone="Europe/Lisbon")
     counts = count_histories(path, PLACES, largest=0, part="all", regimes=regimes)
     named = {int(now): regimes.names[regime] for now, regime in zip(counts.histories[:, 0], counts.regime, strict=True)}
     # In July it is 13 h in Lisbon when it is noon in Greenwich.
@@ -71,12 +71,12 @@ def test_regimes_go_by_the_hour_in_their_time_zone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hours", [{"day": range(23)}, {"day": range(24), "noon": [12]}, {}])
 def test_regimes_hold_every_hour_once(hours: dict[str, list[int]]) -> None:
     with pytest.raises(ParameterError, match="every hour"):
-        Regimes(hours)
+        RegimeHours(hours)
 
 
 def test_a_time_zone_must_exist() -> None:
     with pytest.raises(ParameterError, match="IANA"):
-        Regimes({"day": range(24)}, time_zone="Mars/Crater")
+        RegimeHours({"day": range(24)}, time_zone="Mars/Crater")
 
 
 FLEET = [

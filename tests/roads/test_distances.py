@@ -126,7 +126,7 @@ def test_a_consumer_may_stop_early() -> None:
 
 
 def test_small_work_stays_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoblanket._processes.ProcessPoolExecutor", None)
+    monkeypatch.setattr("geoblanket._workers.joblib", None)
     graph = grid_graph(8, 9)
     assert road_distances(graph, np.arange(graph.node_count), workers=None).shape == (72, 72)
 

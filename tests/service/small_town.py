@@ -7,6 +7,7 @@ from pathlib import Path
 
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import Context
 from tests.towns import Town, make_town
 
 CHOICES = ((2.0, 1.0), (4.0, 1.0), (4.0, 0.0))
@@ -29,7 +30,7 @@ def build_town(folder: Path) -> SmallTown:
         config = BuildConfig(
             epsilon=epsilon,
             history_weights=(weight,),
-            context="markov:1",
+            context=Context.of("markov:1"),
             max_places=25,
             max_rows=50,
             gap=0.05,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from geoblanket.blanket.findings import FINDINGS_SCHEMA, scan_findings
     from geoblanket.blanket.hypotheses import lagged
     from geoblanket.blanket.independence import CIResult, IndependenceTest, find_test
+    from geoblanket.blanket.options import DiscoveryOptions
     from geoblanket.blanket.predictor import Predictor
     from geoblanket.blanket.predictor_file import load_predictor, save_predictor
     from geoblanket.blanket.processes import simulate_windows
@@ -21,6 +22,7 @@ __all__ = [
     "FINDINGS_SCHEMA",
     "CIResult",
     "Discovery",
+    "DiscoveryOptions",
     "IndependenceTest",
     "Predictor",
     "TrainResult",
@@ -39,6 +41,7 @@ _HOME = {
     "FINDINGS_SCHEMA": "geoblanket.blanket.findings",
     "CIResult": "geoblanket.blanket.independence",
     "Discovery": "geoblanket.blanket.discovery",
+    "DiscoveryOptions": "geoblanket.blanket.options",
     "IndependenceTest": "geoblanket.blanket.independence",
     "Predictor": "geoblanket.blanket.predictor",
     "TrainResult": "geoblanket.blanket.training",

@@ -98,7 +98,7 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     raw_fits = [fit_ridge(basis, part, together=True) for part in raw]
     fits = [fit_ridge(basis, part) for part in bumps]
     x_left, y_left = (_cleaned(fit, part) for fit, part in zip(raw_fits, raw, strict=True))
-    one, other = (_cleaned(fit, part) for fit, part in zip(fits, bumps, strict=True))
+    x_bumps_left, y_bumps_left = (_cleaned(fit, part) for fit, part in zip(fits, bumps, strict=True))
     pairs = np.array(list(product(range(x_left.shape[1]), range(y_left.shape[1]))))
     raw_products = x_left[:, pairs[:, 0]] * y_left[:, pairs[:, 1]]
     # Components of one vector have the same penalty, so one of them stands for all.
@@ -111,7 +111,7 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
     everywhere = np.full(len(pairs), -1)
     x_gain, y_gain = (_gain(coarse, fit, part) for fit, part in zip(raw_fits, raw, strict=True))
     statistic, plain, granted = _mean_wald(
-        support[:, None] * np.column_stack([raw_products, weights * one * other]),
+        support[:, None] * np.column_stack([raw_products, weights * x_bumps_left * y_bumps_left]),
         np.append(np.full(len(pairs), raw_inflation), inflation),
         np.append(everywhere, np.arange(_DRAWS).repeat(_BUMPS)),
         bias=_BIAS_SHARE * len(x) * x_gain * y_gain,
@@ -223,8 +223,8 @@ def _mean_wald(
     covariance = products.T @ products / n * np.sqrt(np.outer(inflation, inflation))
     metric = np.zeros_like(covariance)
     for draw in range(_DRAWS):
-        some = np.ix_(*2 * [np.flatnonzero((draws == draw) | (draws == -1))])
-        metric[some] += np.linalg.pinv(covariance[some], rcond=_SINGULAR, hermitian=True) / _DRAWS
+        block = np.ix_(*2 * [np.flatnonzero((draws == draw) | (draws == -1))])
+        metric[block] += np.linalg.pinv(covariance[block], rcond=_SINGULAR, hermitian=True) / _DRAWS
     mean = products.mean(axis=0)
     statistic = float(n * mean @ metric @ mean)
     weights = metric @ covariance

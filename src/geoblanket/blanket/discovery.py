@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import polars as pl
@@ -21,28 +20,36 @@ from scipy.stats import false_discovery_control
 from geoblanket import __version__
 from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
-from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
-from geoblanket._workers import open_workers
-from geoblanket.blanket._test_pool import Outcome, Task, run_tests
+from geoblanket._unfinished import Journal, unfinished_path
+from geoblanket._workers import count_workers, open_workers, run_in_any_order
+from geoblanket.blanket._test_task import HypothesisOutcome, HypothesisTask, run_hypothesis_test
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
-from geoblanket.blanket.groups import Grouping, Samples, check_features, find_samples, seeds_of
+from geoblanket.blanket.groups import Grouping, Samples, find_samples, seeds_of
 from geoblanket.blanket.independence import find_test
-from geoblanket.blanket.journal import Journal, journal_path
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
-from geoblanket.blanket.place_regions import Regions, find_regions
-from geoblanket.errors import ParameterError
+from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.place_regions import find_regions
 
 __all__ = ["Discovery", "discover"]
 
-_MOST_ORDERS = 20
 _SECONDS_PER_TEST = 0.05
 """What a test takes, by estimate, to judge whether more processes pay."""
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """What was found: a row for each group and order, and how."""
+    """What was found: a row for each group and order, and how.
+
+    Examples
+    --------
+    With `found` in the example of `discover`:
+
+    >>> found.findings.select("hour", "m", "status").row(0)
+    (0, 1, 'tested')
+    >>> found.about["largest"]
+    1
+    """
 
     findings: pl.DataFrame
     """`FINDINGS_SCHEMA`."""
@@ -93,18 +100,8 @@ def _count(groups: pl.DataFrame) -> dict[str, Any]:
 def discover(
     walks: str | Path,
     roads: str | Path,
+    options: DiscoveryOptions | None = None,
     *,
-    by: Sequence[str] | Sequence[Sequence[str]] = ("hour", "speed", "region"),
-    regions: Regions | None = None,
-    time_zone: str = "UTC",
-    largest: int = 5,
-    alpha: float = 0.05,
-    test: str = "analytic",
-    stop_early: bool = True,
-    block: bool = False,
-    smallest_group: int = 200,
-    largest_sample: int = 2000,
-    seed: int = 0,
     workers: int | None = None,
     cluster: str | None = None,
     out: str | Path | None = None,
@@ -124,32 +121,8 @@ def discover(
         A table written by `geoblanket match`.
     roads
         The road graph it was matched to.
-    by
-        What defines a group: some of "hour", "speed" and "region", or none for one group of all samples; or several
-        such groupings. Speeds are in bins of 5 mph from 0 to 120, and are the mean over {X_t, ..., X_{t-m}}; so the
-        members of a group differ between orders.
-    regions
-        Where regions lie (`Regions`); 4 × 4 cells over the roads' box if None.
-    time_zone
-        IANA name of the time zone in which hours are told.
-    largest
-        Γ: the largest order to test.
-    alpha
-        A hypothesis is rejected if p ≤ α.
-    test
-        Name of the test; see `geoblanket.blanket.independence`.
-    stop_early
-        Whether orders above the first that is not rejected are imputed rather than tested.
-    block
-        Test X_t against all of X_{t-m-1}, ..., X_{t-Γ-1} at once. That sees a dependence that skips a lag, and needs a
-        longer past.
-    smallest_group
-        Groups with fewer samples are not tested.
-    largest_sample
-        Of larger groups, this many samples are drawn. (Of very many, any test finds some dependence, and blankets
-        would only tell how large groups are.)
-    seed
-        Another seed, other draws.
+    options
+        What is tested, and how; the defaults if None.
     workers
         Processes; as many as pay if None.
     cluster
@@ -158,7 +131,7 @@ def discover(
         Where to write the findings (Parquet), wholly or not at all. What is finished is kept in a file beside it until
         then.
     resume
-        Go on with an interrupted run with the same `out`, inputs and parameters.
+        Go on with an interrupted run with the same `out`, inputs and options.
     progress
         Called as the work goes on.
 
@@ -166,83 +139,46 @@ def discover(
     ------
     InputError, MismatchError
         If the files cannot be used or do not belong together, or another run was interrupted than is resumed.
-    ParameterError
-        If an option is out of range.
+
+    Examples
+    --------
+    >>> from geoblanket import discover
+    >>> options = {"by": ["hour"], "largest": 1, "smallest_group": 40}
+    >>> found = discover("walks.parquet", "city.roads", **options, out="findings.parquet")
+    >>> len(found.blankets)  # one for each hour
+    24
     """
-    plan = _Plan(
-        largest=largest,
-        alpha=alpha,
-        test=test,
-        stop_early=stop_early,
-        block=block,
-        smallest_group=smallest_group,
-        largest_sample=largest_sample,
-        seed=seed,
-    )
-    features = check_features(by)
-    _check_time_zone(time_zone)
+    options = options or DiscoveryOptions()
     if out is not None:
         check_output(out)
-    loaded = load_walks(walks, roads, time_zone=time_zone, progress=progress)
-    placed = find_regions(regions, loaded.places)
+    loaded = load_walks(walks, roads, time_zone=options.time_zone, progress=progress)
+    regions = find_regions(options.regions, loaded.places)
     about = {
-        **asdict(plan),
-        "by": [list(one) for one in features],
-        "time_zone": time_zone,
-        "regions": placed.about if any("region" in one for one in features) else None,
+        **options.as_dict(),
+        "regions": regions.about if any("region" in features for features in options.groupings) else None,
         "interval_s": loaded.interval_s,
         "spacing_m": loaded.places.spacing_m,
         "roads": loaded.places.roads_identity,
         "walks": sha256_file(walks),
         "geoblanket": __version__,
     }
-    boards = _boards([Grouping(one, placed) for one in features], plan)
+    boards = _boards([Grouping(features, regions) for features in options.groupings], orders=options.largest)
     most_tests = sum(len(board.grouping) for board in boards)
     processes = count_workers(workers, tasks=most_tests, seconds=most_tests * _SECONDS_PER_TEST)
-    run = _Run(plan, loaded, progress)
+    run = _Run(options, loaded, progress)
     with ExitStack() as stack:
         stack.enter_context(open_workers(processes, cluster=cluster))
         if out is not None:
-            run.keep(stack.enter_context(Journal(journal_path(out), about, resume=resume)))
-        for m in range(1, largest + 1):
+            run.keep(stack.enter_context(Journal(unfinished_path(out), about, resume=resume)))
+        for m in range(1, options.largest + 1):
             for board in boards:
                 run.test(board, m)
         about |= {"counts": loaded.counts, "outside": {board.grouping.name: board.outside for board in boards}}
-        found = Discovery(_adjusted(pl.concat([board.frame() for board in boards])), about)
+        discovery = Discovery(_adjusted(pl.concat([board.frame() for board in boards])), about)
         if out is not None:
-            write_findings(found.findings, out, about=about)
+            write_findings(discovery.findings, out, about=about)
             run.finish()
-    return found
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What is tested, and how."""
-
-    largest: int
-    alpha: float
-    test: str
-    stop_early: bool
-    block: bool
-    smallest_group: int
-    largest_sample: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        find_test(self.test)
-        if not 1 <= self.largest <= _MOST_ORDERS:
-            raise ParameterError(f"The largest order must be from 1 to {_MOST_ORDERS}. Got {self.largest} instead.")
-        if not 0 < self.alpha < 1:
-            raise ParameterError(f"alpha must be between 0 and 1. Got {self.alpha} instead.")
-        if not 1 <= self.smallest_group <= self.largest_sample:
-            raise ParameterError(
-                "The smallest group must be 1 or more, and no larger than the largest sample. "
-                f"Got {self.smallest_group} and {self.largest_sample} instead."
-            )
-
-    def window_length(self, m: int) -> int:
-        """Return how many positions a sample of the hypothesis of order m has."""
-        return (self.largest if self.block else m) + 2
+    return discovery
 
 
 @dataclass(eq=False)
@@ -278,7 +214,7 @@ class _Board:
         result: Bools = (self.status[:, : m - 1] == STATUSES.index("unresolved")).any(axis=1)
         return result
 
-    def put(self, outcome: Outcome, *, alpha: float) -> None:
+    def put(self, outcome: HypothesisOutcome, *, alpha: float) -> None:
         at = outcome.group - self.first_group, outcome.m - 1
         self.status[at] = STATUSES.index(outcome.status)
         if outcome.p_value is not None:
@@ -310,26 +246,26 @@ class _Board:
         ).select(pl.col(name).cast(kind) for name, kind in FINDINGS_SCHEMA.items())
 
 
-def _boards(groupings: Sequence[Grouping], plan: _Plan) -> list[_Board]:
+def _boards(groupings: Sequence[Grouping], *, orders: int) -> list[_Board]:
     first = np.cumsum([0, *(len(grouping) for grouping in groupings)]).tolist()
-    return [_Board(grouping, start, plan.largest) for grouping, start in zip(groupings, first, strict=False)]
+    return [_Board(grouping, start, orders) for grouping, start in zip(groupings, first, strict=False)]
 
 
 @dataclass(eq=False)
 class _Run:
-    """One discovery, as it goes on."""
+    """One discovery in progress."""
 
-    plan: _Plan
+    options: DiscoveryOptions
     walks: LaggedWalks
     progress: Progress
     journal: Journal | None = None
-    finished: dict[tuple[int, int], Outcome] = field(default_factory=dict)
+    finished: dict[tuple[int, int], HypothesisOutcome] = field(default_factory=dict)
 
     def keep(self, journal: Journal) -> None:
-        """Keep outcomes in a side file, and take over those that it has."""
+        """Keep outcomes in a journal, and take over those it already holds."""
         self.journal = journal
         for record in journal.records:
-            outcome = Outcome(*record)
+            outcome = HypothesisOutcome(*record)
             self.finished[outcome.group, outcome.m] = outcome
 
     def finish(self) -> None:
@@ -338,40 +274,42 @@ class _Run:
 
     def test(self, board: _Board, m: int) -> None:
         """Test the hypothesis of order m in all groups that go on."""
-        samples = find_samples(self.walks, board.grouping, m=m, length=self.plan.window_length(m))
+        samples = find_samples(self.walks, board.grouping, m=m, length=self.options.window_length(m))
         board.available[:, m - 1] = samples.available
         board.numbers["lat"][:, m - 1], board.numbers["lon"][:, m - 1] = samples.lat, samples.lon
         if m == 1:
             board.outside = samples.outside
-        skipped = board.kept_before(m) & self.plan.stop_early
+        skipped = board.kept_before(m) & self.options.stop_early
         board.status[skipped, m - 1] = STATUSES.index("imputed")
         # Whether a blanket ends at an order that was not resolved is unknown, so a larger one would tell nothing.
-        unclear = board.unresolved_before(m) & ~skipped & self.plan.stop_early
+        unclear = board.unresolved_before(m) & ~skipped & self.options.stop_early
         board.status[unclear, m - 1] = STATUSES.index("unresolved")
         skipped |= unclear
-        open_groups = np.flatnonzero(~skipped & (samples.available >= self.plan.smallest_group)).tolist()
-        known = [self.finished.get((board.first_group + group, m)) for group in open_groups]
-        done = 0
-        for outcome in (one for one in known if one is not None):
-            board.put(outcome, alpha=self.plan.alpha)
-            done += 1
+        open_groups = np.flatnonzero(~skipped & (samples.available >= self.options.smallest_group)).tolist()
+        done, left = 0, []
+        for group in open_groups:
+            finished = self.finished.get((board.first_group + group, m))
+            if finished is None:
+                left.append(group)
+            else:
+                board.put(finished, alpha=self.options.alpha)
+                done += 1
         phase = f"{board.grouping.name}, order {m}"
         self.progress(phase, done, len(open_groups))
-        left = [group for group, one in zip(open_groups, known, strict=True) if one is None]
-        for outcome in run_tests(self._tasks(board, m, samples, left)):
+        for outcome in run_in_any_order(run_hypothesis_test, self._tasks(board, m, samples, left)):
             if self.journal is not None:
                 self.journal.add(outcome)
-            board.put(outcome, alpha=self.plan.alpha)
+            board.put(outcome, alpha=self.options.alpha)
             done += 1
             self.progress(phase, done, len(open_groups))
 
-    def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[Task]:
-        plan, test = self.plan, find_test(self.plan.test)
+    def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[HypothesisTask]:
+        options, test = self.options, find_test(self.options.test)
         for group in groups:
-            draw_seed, test_seed = seeds_of(board.label(group), m, plan.seed)
-            steps = samples.draw(group, most=plan.largest_sample, seed=draw_seed)
-            window = self.walks.windows(steps, plan.window_length(m))
-            yield Task(board.first_group + group, window, m, plan.block, test, test_seed)
+            draw_seed, test_seed = seeds_of(board.label(group), m, options.seed)
+            steps = samples.draw(group, most=options.largest_sample, seed=draw_seed)
+            window = self.walks.windows(steps, options.window_length(m))
+            yield HypothesisTask(board.first_group + group, window, m, options.block, test, test_seed)
 
 
 def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:
@@ -384,12 +322,3 @@ def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:
     )
     joined = findings.drop("p_adjusted").join(tested, on=["group", "m"], how="left", maintain_order="left")
     return joined.select(list(FINDINGS_SCHEMA))
-
-
-def _check_time_zone(name: str) -> None:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ParameterError(
-            f"The time zone must be an IANA name such as Europe/Lisbon. Got {name!r} instead."
-        ) from None

@@ -12,23 +12,23 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._arrays import ArrayTable, Floats, Ints
 
-__all__ = ["HOURS", "LARGEST_ORDER", "LARGEST_REGIONS", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "Inputs"]
+__all__ = ["HOURS", "LARGEST_ORDER", "LARGEST_REGIONS", "SPEED_BINS", "SPEED_BIN_MPH", "Encoding", "PredictorInputs"]
 
 HOURS: Final = 24
 SPEED_BIN_MPH: Final = 5
 SPEED_BINS: Final = 24
-"""Bins of `SPEED_BIN_MPH` from 0 to 120 mph; whatever is faster belongs to the last."""
+"""Bins of `SPEED_BIN_MPH` from 0 to 120 mph; faster speeds belong to the last."""
 
 LARGEST_ORDER: Final = 20
 """No Γ is larger."""
 LARGEST_REGIONS: Final = 1 << 17
-"""No findings and no predictor tell more regions apart: tables have a column for each."""
+"""The most regions of findings and predictors: tables have a column for each."""
 
 
 @dataclass(frozen=True)
-class Inputs:
+class PredictorInputs(ArrayTable):
     """Hypotheses to judge, one for each element; a feature that does not define the groups is -1 throughout."""
 
     hour: Ints
@@ -42,14 +42,10 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.m)
 
-    def where(self, chosen: Bools | Ints) -> Inputs:
-        """Return some of the hypotheses."""
-        return Inputs(self.hour[chosen], self.speed_mph[chosen], self.region[chosen], self.m[chosen])
-
-    def with_every_order(self, largest: int) -> Inputs:
+    def with_every_order(self, largest: int) -> PredictorInputs:
         """Return each hypothesis' group with m = 1, ..., `largest`, one group after the other."""
         hour, speed_mph, region = (np.repeat(values, largest) for values in (self.hour, self.speed_mph, self.region))
-        return Inputs(hour, speed_mph, region, np.tile(np.arange(1, largest + 1), len(self)))
+        return PredictorInputs(hour, speed_mph, region, np.tile(np.arange(1, largest + 1), len(self)))
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Encoding:
     """What is subtracted from each column."""
 
     @classmethod
-    def learned(cls, inputs: Inputs, *, largest: int) -> Encoding:
+    def learned(cls, inputs: PredictorInputs, *, largest: int) -> Encoding:
         """Return the encoding for a network that is trained on `inputs`."""
         hours, speeds, regions = (
             tuple(np.unique(values[values >= 0]).tolist()) for values in (inputs.hour, inputs.speed_mph, inputs.region)
@@ -113,7 +109,7 @@ class Encoding:
         position = np.searchsorted(known, region).clip(max=len(known) - 1)
         return np.where(known[position] == region, position, len(known))
 
-    def rows(self, inputs: Inputs) -> Floats:
+    def rows(self, inputs: PredictorInputs) -> Floats:
         """Return the columns of each input, shape (n, width)."""
         position = self.region_columns(inputs.region)
         regions = np.array(position[:, None] == np.arange(len(self.regions)), np.float64)

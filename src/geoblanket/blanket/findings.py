@@ -69,13 +69,20 @@ def write_findings(findings: pl.DataFrame, path: str | Path, *, about: Mapping[s
 
 
 def scan_findings(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
-    """Open a table written by `geoblanket blanket discover`, lazily, and how it was made.
+    """Open a table written by `geoblanket blanket discover` lazily, and return it with how it was made.
 
     Returns
     -------
     frame, about
         The rows (`FINDINGS_SCHEMA`), and among others `interval_s`, `time_zone`, `regions`, `alpha`, `largest` (Γ),
         `test` and `seed`.
+
+    Examples
+    --------
+    >>> from geoblanket import scan_findings
+    >>> rows, about = scan_findings("findings.parquet")
+    >>> about["test"], about["alpha"]
+    ('analytic', 0.05)
     """
     return scan_table(path, kind="findings", schema=FINDINGS_SCHEMA)
 

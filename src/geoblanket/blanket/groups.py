@@ -12,15 +12,13 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Floats, Ints
+from geoblanket._geodesy import MPH_M_S
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.blanket.lagged_walks import LaggedWalks
 from geoblanket.blanket.place_regions import PlaceRegions
 from geoblanket.errors import ParameterError
 
-__all__ = ["MPH_M_S", "Feature", "Grouping", "Samples", "check_features", "find_samples", "seeds_of"]
-
-MPH_M_S = 0.44704
-"""One mile an hour, metres per second."""
+__all__ = ["Feature", "Grouping", "Samples", "check_features", "find_samples", "seeds_of"]
 
 Feature = Literal["hour", "speed", "region"]
 """What defines a group. `hour`: of X_t; `speed`: mean over {X_t, ..., X_{t-m}}; `region`: of X_t."""
@@ -56,23 +54,23 @@ class Grouping:
     def __len__(self) -> int:
         return math.prod(self.shape)
 
-    def numbers(self, walks: LaggedWalks, some: slice, m: int) -> Ints:
+    def numbers(self, walks: LaggedWalks, steps: slice, m: int) -> Ints:
         """Return the group of each step for the hypothesis of order m, -1 where it belongs to none."""
-        number = np.zeros(some.stop - some.start, np.int64)
+        number = np.zeros(steps.stop - steps.start, np.int64)
         outside = np.zeros(len(number), np.bool_)
         for feature, size in zip(self.features, self.shape, strict=True):
-            value = self._values(feature, walks, some, m)
+            value = self._values(feature, walks, steps, m)
             outside |= (value < 0) | (value >= size)
             number = number * size + value
         number[outside] = -1
         return number
 
-    def _values(self, feature: Feature, walks: LaggedWalks, some: slice, m: int) -> Ints:
+    def _values(self, feature: Feature, walks: LaggedWalks, steps: slice, m: int) -> Ints:
         if feature == "hour":
-            return walks.hour[some].astype(np.int64)
+            return walks.hour[steps].astype(np.int64)
         if feature == "region":
-            return self.regions.region[walks.place[some]].astype(np.int64)
-        return np.floor(walks.speed_m_s(some, m) / (SPEED_BIN_MPH * MPH_M_S)).astype(np.int64)
+            return self.regions.region[walks.place[steps]].astype(np.int64)
+        return np.floor(walks.speed_m_s(steps, m) / (SPEED_BIN_MPH * MPH_M_S)).astype(np.int64)
 
     def labels(self) -> pl.DataFrame:
         """Return what defines each group: hour, speed_mph and region, null where a feature does not matter."""
@@ -91,19 +89,19 @@ class Grouping:
 
 def check_features(by: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[Feature, ...]]:
     """Return one or several groupings as tuples of features in a fixed order, each once."""
-    several = [by] if isinstance(by, str) or all(isinstance(one, str) for one in by) else by
-    found: list[tuple[Feature, ...]] = []
-    for one in several:
-        named = {one} if isinstance(one, str) else {str(name) for name in one}
+    several = [by] if isinstance(by, str) or all(isinstance(features, str) for features in by) else by
+    groupings: list[tuple[Feature, ...]] = []
+    for features in several:
+        named = {features} if isinstance(features, str) else {str(name) for name in features}
         unknown = sorted(named - set(get_args(Feature)))
         if unknown:
             raise ParameterError(
                 f"Groups must be by a combination of {', '.join(get_args(Feature))}. Got '{unknown[0]}' instead."
             )
         ordered = tuple(feature for feature in get_args(Feature) if feature in named)
-        if ordered not in found:
-            found.append(cast("tuple[Feature, ...]", ordered))
-    return found
+        if ordered not in groupings:
+            groupings.append(cast("tuple[Feature, ...]", ordered))
+    return groupings
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +140,11 @@ def find_samples(walks: LaggedWalks, grouping: Grouping, *, m: int, length: int)
     key = np.empty(len(walks), np.min_scalar_type(count))
     held, lat, lon = np.zeros(count + 1, np.int64), np.zeros(count + 1), np.zeros(count + 1)
     deep_enough = 0
-    for some in walks.slices():
-        deep = walks.depth[some] >= length - 1
-        number = np.where(deep, grouping.numbers(walks, some, m) + 1, 0)
-        place = walks.place[some]
-        key[some] = number
+    for steps_at_once in walks.slices():
+        deep = walks.depth[steps_at_once] >= length - 1
+        number = np.where(deep, grouping.numbers(walks, steps_at_once, m) + 1, 0)
+        place = walks.place[steps_at_once]
+        key[steps_at_once] = number
         held += np.bincount(number, minlength=count + 1)
         lat += np.bincount(number, walks.places.lat[place], count + 1)
         lon += np.bincount(number, walks.places.lon[place], count + 1)

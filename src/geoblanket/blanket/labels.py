@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Bools, Ints
-from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, Inputs
+from geoblanket.blanket.features import HOURS, LARGEST_ORDER, SPEED_BIN_MPH, SPEED_BINS, PredictorInputs
 from geoblanket.errors import InputError, ParameterError
 
 __all__ = ["LEAST_GROUPS", "Labels", "Parts", "choose_grouping", "read_labels", "split_by_group"]
@@ -23,7 +23,7 @@ class Labels:
     """Hypotheses with a decision, one for each element."""
 
     group: Ints
-    inputs: Inputs
+    inputs: PredictorInputs
     kept: Bools
     """The label: true is "fail to reject" (the paper's positive class), false is "reject"."""
     tested: Bools
@@ -68,16 +68,16 @@ def choose_grouping(findings: pl.DataFrame, by: str | None = None) -> pl.DataFra
     by
         The features joined by + ("hour+speed+region"). None: the grouping by the most features.
     """
-    found = findings["by"].unique().sort().to_list()
+    groupings = findings["by"].unique().sort().to_list()
     if by is None:
-        most = max((name.count("+") for name in found), default=0)
-        finest = [name for name in found if name.count("+") == most]
+        most = max((name.count("+") for name in groupings), default=0)
+        finest = [name for name in groupings if name.count("+") == most]
         if len(finest) > 1:
-            raise ParameterError(f"'by' must say which findings to use. There are: {', '.join(found)}.")
+            raise ParameterError(f"'by' must say which findings to use. There are: {', '.join(groupings)}.")
         by = finest[0] if finest else ""
-    if by not in found:
+    if by not in groupings:
         raise ParameterError(
-            f"'by' must be one of the groupings of the findings: {', '.join(found) or 'there are none'}."
+            f"'by' must be one of the groupings of the findings: {', '.join(groupings) or 'there are none'}."
         )
     return findings.filter(pl.col("by") == by)
 
@@ -103,7 +103,7 @@ def read_labels(findings: pl.DataFrame) -> Labels:
     )
     return Labels(
         group=decided["group"].cast(pl.Int64).to_numpy(),
-        inputs=Inputs(hour, speed, region, m),
+        inputs=PredictorInputs(hour, speed, region, m),
         kept=~decided["rejected"].to_numpy(),
         tested=(decided["status"] == "tested").to_numpy(),
     )

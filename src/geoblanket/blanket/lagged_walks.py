@@ -28,7 +28,7 @@ from geoblanket.roads.places import Places, choose_places
 __all__ = ["LaggedWalks", "load_walks"]
 
 _ROWS_AT_A_TIME = 1_000_000
-_DEEPEST = 255
+_DEEPEST = 255  # what a byte holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +59,14 @@ class LaggedWalks:
         for start in range(0, len(self), _ROWS_AT_A_TIME):
             yield slice(start, min(start + _ROWS_AT_A_TIME, len(self)))
 
-    def speed_m_s(self, some: slice, m: int) -> Floats:
+    def speed_m_s(self, steps: slice, m: int) -> Floats:
         """Return the mean speed over X_{t-m}, ..., X_t at steps t, metres per second, in straight lines between places.
 
         It looks at these m + 1 places and at nothing older. A speed that also knew X_{t-m-1} would make it tell
         something about X_t in every group of like speeds, and true hypotheses would be rejected. Steps with fewer than
         m earlier ones have no meaningful speed.
         """
-        step = np.arange(some.start, some.stop)
+        step = np.arange(steps.start, steps.stop)
         total = np.zeros(len(step))
         for lag in range(m):
             total += self.moved_m[np.maximum(step - lag, 0)]
@@ -182,12 +182,12 @@ class _Loading:
         self._check(follows | ((step == 0) & (walk != before_walk)), "does not follow the step before it")
         self._check((place >= 0) & (place < len(self._places)), "has a place that the roads do not have")
         lat, lon = self._places.lat, self._places.lon
-        some = slice(self.filled, self.filled + len(batch))
-        self.place[some] = place
-        self.hour[some] = batch["hour"].to_numpy()
-        self.moved_m[some] = np.where(step > 0, haversine_m(lat[before], lon[before], lat[place], lon[place]), 0.0)
+        rows = slice(self.filled, self.filled + len(batch))
+        self.place[rows] = place
+        self.hour[rows] = batch["hour"].to_numpy()
+        self.moved_m[rows] = np.where(step > 0, haversine_m(lat[before], lon[before], lat[place], lon[place]), 0.0)
         used = ~batch["walk"].is_in(self._repeated.implode()).to_numpy()
-        self.depth[some] = np.where(used, np.minimum(step, _DEEPEST), 0)
+        self.depth[rows] = np.where(used, np.minimum(step, _DEEPEST), 0)
         self.filled += len(batch)
         self._last = (int(walk[-1]), int(step[-1]), int(place[-1]))
 

@@ -14,20 +14,20 @@ from threadpoolctl import threadpool_limits
 
 from geoblanket._arrays import Bools, Floats
 from geoblanket._progress import Progress, silent
-from geoblanket.blanket.features import Encoding, Inputs
+from geoblanket.blanket.features import Encoding, PredictorInputs
 from geoblanket.blanket.labels import Parts
 from geoblanket.blanket.network import Network
 from geoblanket.blanket.scores import log_losses
 
 __all__ = ["FittedNetwork", "Model", "NetworkOptions", "fit_boosting", "fit_network", "fit_rate_by_order"]
 
-Model = Callable[[Inputs], Floats]
+Model = Callable[[PredictorInputs], Floats]
 """Returns P("fail to reject") of each hypothesis."""
 
-_BOOSTING_STEPS = 200
+_BOOSTING_STEPS = 200  # the most; the validation part chooses how many are used
 _LEAST_GAIN = 1e-4
 """Nats by which the validation loss must fall to count as a gain: where nothing is noisy it would fall for ever."""
-_MOST_CATEGORIES = 255
+_MOST_CATEGORIES = 255  # what scikit-learn takes
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FittedNetwork:
     validation_loss: tuple[float, ...]
     """Binary cross-entropy on the validation part after each epoch, nats."""
 
-    def __call__(self, inputs: Inputs) -> Floats:
+    def __call__(self, inputs: PredictorInputs) -> Floats:
         """Return P("fail to reject") of each hypothesis."""
         return self.network.probabilities(self.encoding.rows(inputs))
 
@@ -71,10 +71,10 @@ def fit_rate_by_order(parts: Parts) -> Model:
     kept = np.bincount(train.inputs.m, weights=train.kept, minlength=most + 1)
     rate: Floats = (kept + 1) / (counts + 2)
 
-    def predict(inputs: Inputs) -> Floats:
+    def predict(inputs: PredictorInputs) -> Floats:
         # Beyond the largest m of the training part, its rate is the best there is.
-        found: Floats = rate[inputs.m.clip(max=most)]
-        return found
+        probability: Floats = rate[inputs.m.clip(max=most)]
+        return probability
 
     return predict
 
@@ -85,7 +85,7 @@ def fit_boosting(parts: Parts, *, seed: int) -> Model:
         return fit_rate_by_order(parts)
     regions = np.unique(parts.train.inputs.region)
 
-    def columns(inputs: Inputs) -> Floats:
+    def columns(inputs: PredictorInputs) -> Floats:
         position = np.searchsorted(regions, inputs.region).clip(max=len(regions) - 1)
         region = np.where(regions[position] == inputs.region, position, np.nan)
         return np.column_stack([inputs.hour, inputs.speed_mph, region, inputs.m]).astype(np.float64)
@@ -102,12 +102,13 @@ def fit_boosting(parts: Parts, *, seed: int) -> Model:
 
     with threadpool_limits(limits=1):
         stages = fit(_BOOSTING_STEPS).staged_predict_proba(columns(parts.validation.inputs))
-        trees = fit(1 + int(np.argmin([log_losses(parts.validation.kept, both[:, 1]).mean() for both in stages])))
+        losses = [log_losses(parts.validation.kept, probability[:, 1]).mean() for probability in stages]
+        trees = fit(1 + int(np.argmin(losses)))
 
-    def predict(inputs: Inputs) -> Floats:
+    def predict(inputs: PredictorInputs) -> Floats:
         with threadpool_limits(limits=1):
-            found: Floats = trees.predict_proba(columns(inputs))[:, 1]
-        return found
+            probability: Floats = trees.predict_proba(columns(inputs))[:, 1]
+        return probability
 
     return predict
 
@@ -161,10 +162,10 @@ def fit_network(
 
 
 def _network_of_orders(encoding: Encoding, rate: Model) -> Network:
-    """Return a network that answers the rate of m whatever else it is asked: both hidden layers pass m on."""
+    """Return a network whose answer depends on m alone, and is its rate: both hidden layers pass m on."""
     largest = encoding.largest
     nothing = np.full(largest, -1)
-    rates = rate(Inputs(nothing, nothing, nothing, np.arange(1, largest + 1)))
+    rates = rate(PredictorInputs(nothing, nothing, nothing, np.arange(1, largest + 1)))
     first = np.zeros((encoding.width, largest))
     first[-largest:] = np.eye(largest)
     weights = (first, np.eye(largest), np.log(rates / (1 - rates))[:, None])

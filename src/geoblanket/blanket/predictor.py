@@ -54,11 +54,11 @@ class Origin:
 
 
 class Predictor:
-    """The length of the blanket from hour, speed and region.
+    """Predicts the length of the blanket from hour, speed and region.
 
-    A speed above 120 mph is taken as 120 mph. An hour or a speed bin that no group had is taken as the nearest one that
-    some group had; a region that no group had, or None, as the mean of all regions. A feature that does not define the
-    groups may be left out.
+    A speed above 120 mph counts as 120 mph. An hour or a speed bin without a group is replaced by the nearest one with
+    a group. A region without a group, or None, is the mean of all regions. A feature that does not define the groups
+    may be omitted.
 
     Parameters
     ----------
@@ -67,9 +67,18 @@ class Predictor:
     network
         Its weights.
     origin
-        How both were made.
+        How encoding and network were made.
     table
-        The lengths over the grid, shape (24, 24, regions + 1), if they are known already.
+        The lengths over the grid, shape (24, 24, regions + 1), if already known.
+
+    Examples
+    --------
+    >>> from geoblanket import load_predictor
+    >>> predictor = load_predictor("city.blanket")
+    >>> predictor.largest
+    1
+    >>> predictor.length(hour=8) == predictor.length_by_network(hour=8)
+    True
     """
 
     def __init__(self, encoding: Encoding, network: Network, origin: Origin, *, table: Octets | None = None) -> None:

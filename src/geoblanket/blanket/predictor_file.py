@@ -30,8 +30,8 @@ LARGEST_BYTES: Final = 1 << 28
 _MAGIC = b"GBPREDI1"
 _KIND = "a predictor of blankets"
 _HINT = "Train it again, or get it again from where it came from"
-_LARGEST_NUMBER = 1e6
-_LONGEST_TEXT = 2000
+_LARGEST_NUMBER = 1e6  # of weights and origins, either way
+_LONGEST_TEXT = 2000  # characters
 _INTEGERS = ("hours", "speeds_mph", "regions")
 _LAYER_PARTS = tuple(f"{part}_{layer}" for part in ("weights", "bias") for layer in range(1, LAYERS + 1))
 _DTYPES = {
@@ -56,7 +56,7 @@ def save_predictor(predictor: Predictor, path: str | Path) -> None:
 
 
 def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> Predictor:
-    """Read a predictor written by `save_predictor`; needs NumPy only.
+    """Read a predictor written by `save_predictor`. Needs only NumPy.
 
     Parameters
     ----------
@@ -67,6 +67,12 @@ def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> P
     ------
     InputError
         The file is damaged, hostile or something else.
+
+    Examples
+    --------
+    >>> from geoblanket import load_predictor
+    >>> load_predictor("city.blanket").length(hour=8)
+    1
     """
     header, arrays = read_arrays(path, magic=_MAGIC, kind=_KIND, hint=_HINT, largest_bytes=largest_bytes)
     try:

@@ -31,12 +31,12 @@ STEP_M = 150.0
 _FIELD_M = 110.0
 """Root mean square of each component of f, metres."""
 _WAVELENGTH_M = {"smooth": 5_000.0, "rough": 2_500.0}
-_WAVES = 6
+_WAVES = 6  # in each field
 _TURN = 0.6
 """Root mean square of the angle of R, radians."""
-_WAY_BACK = 0.1
-_DEGREES_OF_FREEDOM = 3.0
-BURN_IN = 8
+_WAY_BACK = 0.1  # of the distance outside the city, the share that a step leads back
+_DEGREES_OF_FREEDOM = 3.0  # of Student's t: heavy tails, and a variance still
+BURN_IN = 8  # steps before the first location that is returned
 
 
 def simulate_windows(

@@ -13,22 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 from scipy.stats import chi2
 
 from geoblanket._arrays import Floats
 from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
+from geoblanket.blanket.smoother import median_distance
 from geoblanket.errors import ParameterError
 
 __all__ = ["ScetbonStatistic", "scetbon_statistic", "scetbon_test"]
 
-_LOCATIONS = 5
-_COVARIANCE_RIDGE = 1e-10
+_LOCATIONS = 5  # J: where the analytic kernels are compared
+_COVARIANCE_RIDGE = 1e-10  # added to the diagonal, so that the matrix can be inverted
 _ROWS_FOR_MEDIAN = 1000
 _ROWS_FOR_LIKELIHOOD = 200
 _FLATTENING = 0.9
 """Power to which the eigenvalues of the covariance are raised that locations are drawn with."""
-_GRAM_JITTER = 1e-10
+_GRAM_JITTER = 1e-10  # likewise, of the Gram matrix
 _LOG_BOUNDS = (float(np.log(1e-5)), float(np.log(1e5)))
 """Bounds of the logarithms of the ridge's length and noise, when they are optimised."""
 
@@ -93,19 +94,19 @@ def scetbon_test(x: Floats, y: Floats, z: Floats, *, seed: int, optimise: bool =
     x, y, z = (_standardised(part) for part in checked_sample(x, y, z))
     n = len(x)
     rng = np.random.default_rng(seed)
-    widths_squared = np.array([_median_distance(part, rng) ** 2 for part in (x, y, z)])
+    widths_squared = np.array([median_distance(part, rng, most_rows=_ROWS_FOR_MEDIAN) ** 2 for part in (x, y, z)])
     locations = np.column_stack([_drawn_locations(part, rng) for part in (x, y, z)])
     length, noise = np.sqrt(widths_squared[2]), n ** (-2 / 3)
     features = _features(x, y, z, locations, widths_squared)
     lengths, noises = np.full((2, 2 * _LOCATIONS + x.shape[1] + y.shape[1]), [[length], [noise]])
     if optimise:
-        some = rng.choice(n, min(n, _ROWS_FOR_LIKELIHOOD), replace=False)
-        best = _optimised_ridges(z[some], features[some], length, noise)
+        rows = rng.choice(n, min(n, _ROWS_FOR_LIKELIHOOD), replace=False)
+        best = _optimised_ridges(z[rows], features[rows], length, noise)
         lengths[: 2 * _LOCATIONS], noises[: 2 * _LOCATIONS] = best
     residuals = _residuals(z, np.column_stack([features, x, y]), lengths, noises)
-    found = _wald(residuals[:, : 2 * _LOCATIONS])
+    test = _wald(residuals[:, : 2 * _LOCATIONS])
     x_left, y_left = np.split(residuals[:, 2 * _LOCATIONS :], [x.shape[1]], axis=1)
-    return CIResult(found.statistic, found.p_value, partial_r_squared(x_left, y_left), n)
+    return CIResult(test.statistic, test.p_value, partial_r_squared(x_left, y_left), n)
 
 
 def _features(x: Floats, y: Floats, z: Floats, locations: Floats, widths_squared: Floats) -> Floats:
@@ -151,14 +152,6 @@ def _standardised(columns: Floats) -> Floats:
     return result
 
 
-def _median_distance(points: Floats, rng: np.random.Generator) -> float:
-    if len(points) > _ROWS_FOR_MEDIAN:
-        points = points[rng.choice(len(points), _ROWS_FOR_MEDIAN, replace=False)]
-    distances = pdist(points)
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if distances.size else 1.0
-
-
 def _drawn_locations(points: Floats, rng: np.random.Generator) -> Floats:
     """Return locations from a Gaussian with the points' mean and a slightly flattened covariance."""
     values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(points, rowvar=False)))
@@ -181,8 +174,8 @@ def _optimised(squared: Floats, target: Floats, length: float, noise: float) -> 
     def objective(logarithms: Floats) -> tuple[float, Floats]:
         return _negative_log_likelihood(squared, target, logarithms)
 
-    found = minimize(objective, np.log([length, noise]), jac=True, method="L-BFGS-B", bounds=[_LOG_BOUNDS] * 2)
-    best_length, best_noise = np.exp(found.x)
+    optimum = minimize(objective, np.log([length, noise]), jac=True, method="L-BFGS-B", bounds=[_LOG_BOUNDS] * 2)
+    best_length, best_noise = np.exp(optimum.x)
     return float(best_length), float(best_noise)
 
 

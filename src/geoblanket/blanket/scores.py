@@ -66,9 +66,9 @@ def score(kept: Bools, probability: Floats) -> Scores:
     )
     bins = calibration_bins(kept, probability)
     gaps = [
-        one.n * abs(one.predicted - one.observed)
-        for one in bins
-        if one.predicted is not None and one.observed is not None
+        interval.n * abs(interval.predicted - interval.observed)
+        for interval in bins
+        if interval.predicted is not None and interval.observed is not None
     ]
     return Scores(
         n=len(kept),
@@ -92,17 +92,18 @@ def log_losses(kept: Bools, probability: Floats) -> Floats:
     return losses
 
 
-def calibration_bins(kept: Bools, probability: Floats, *, bins: int = CALIBRATION_BINS) -> list[CalibrationBin]:
+def calibration_bins(kept: Bools, probability: Floats) -> list[CalibrationBin]:
     """Return how often "fail to reject" was right in each bin of its probability."""
-    place = np.minimum((probability * bins).astype(int), bins - 1)
-    found = []
-    for number in range(bins):
+    place = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    intervals = []
+    for number in range(CALIBRATION_BINS):
         inside = place == number
         n = int(inside.sum())
         predicted = float(probability[inside].mean()) if n else None
         observed = float(kept[inside].mean()) if n else None
-        found.append(CalibrationBin(number / bins, (number + 1) / bins, n, predicted, observed))
-    return found
+        lower, upper = number / CALIBRATION_BINS, (number + 1) / CALIBRATION_BINS
+        intervals.append(CalibrationBin(lower, upper, n, predicted, observed))
+    return intervals
 
 
 def _defined(value: float) -> float | None:

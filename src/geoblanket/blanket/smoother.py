@@ -39,10 +39,9 @@ _CANDIDATES = 2
 """Landmarks are taken from this many times as many rows, at random."""
 _TIMES = 3
 """How often a target is regressed; 1 is plain kernel ridge regression."""
-_NEGLIGIBLE = 1e-10
+_NEGLIGIBLE = 1e-10  # of the largest singular value or eigenvalue: what is smaller is rounding
 _COLUMNS = 64
 """Columns of a kernel that are computed together."""
-_ROWS_FOR_MEDIAN = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +68,17 @@ class Fit:
     """Estimate of the mean square with which all targets together would be mispredicted, with one penalty for all."""
 
 
-def median_distance(points: Floats, rng: np.random.Generator) -> float:
-    """Return the median distance between points that differ (of at most 200 rows); 1 where none do."""
-    if len(points) > _ROWS_FOR_MEDIAN:
-        points = points[rng.choice(len(points), _ROWS_FOR_MEDIAN, replace=False)]
+def median_distance(points: Floats, rng: np.random.Generator, *, most_rows: int = 200) -> float:
+    """Return the median distance between points that differ (of at most `most_rows` drawn rows); 1 where none do."""
+    if len(points) > most_rows:
+        points = points[rng.choice(len(points), most_rows, replace=False)]
     distances = pdist(points)
     distances = distances[distances > 0]
     return float(np.median(distances)) if distances.size else 1.0
 
 
 def affine_basis(columns: Floats) -> Floats:
-    """Return an orthonormal basis of the constant and some columns, without those that add nothing."""
+    """Return an orthonormal basis of the span of the constant and some columns."""
     centred = columns - columns.mean(axis=0)
     scale = np.abs(centred).max(axis=0, initial=0)
     centred = centred[:, scale > 0] / scale[scale > 0]
@@ -116,20 +115,20 @@ def _features(points: Floats, rng: np.random.Generator) -> Floats:
     """Return columns whose products between rows are the kernel, but for what landmarks do not represent."""
     every, most = np.arange(len(points)), int(np.clip(len(points) / _ROWS_PER_LANDMARK, *_LANDMARKS_ALLOWED))
     chosen = rng.choice(every, _CANDIDATES * most, replace=False) if _CANDIDATES * most < len(every) else every
-    candidates, others = points[chosen], np.delete(every, chosen)
+    candidates, remaining = points[chosen], np.delete(every, chosen)
     factor, pivots, rank, _ = dpstrf(_half_kernel(candidates), tol=_UNREPRESENTED, lower=1, overwrite_a=1)
     rank, pivots = min(rank, most), pivots - 1
     triangle = np.tril(factor[:rank, :rank])
     features = np.empty((len(points), rank))
     features[chosen[pivots]] = np.concatenate([triangle, factor[rank:, :rank]])
-    if others.size:
-        kernel = _kernel(candidates[pivots[:rank]], points[others])
-        features[others] = scipy.linalg.solve_triangular(triangle, kernel, lower=True, check_finite=False).T
+    if remaining.size:
+        kernel = _kernel(candidates[pivots[:rank]], points[remaining])
+        features[remaining] = scipy.linalg.solve_triangular(triangle, kernel, lower=True, check_finite=False).T
     return features
 
 
-def _kernel(points: Floats, others: Floats) -> Floats:
-    squared: Floats = cdist(points, others, "sqeuclidean")
+def _kernel(points: Floats, centres: Floats) -> Floats:
+    squared: Floats = cdist(points, centres, "sqeuclidean")
     squared *= -0.5
     return np.exp(squared, out=squared)
 
@@ -138,8 +137,8 @@ def _half_kernel(points: Floats) -> Floats:
     """Return the kernel between points, on and below the diagonal: all that a Cholesky decomposition reads."""
     kernel = np.zeros((len(points), len(points)), order="F")
     for start in range(0, len(points), _COLUMNS):
-        some = slice(start, start + _COLUMNS)
-        kernel[start:, some] = _kernel(points[some], points[start:]).T
+        columns = slice(start, start + _COLUMNS)
+        kernel[start:, columns] = _kernel(points[columns], points[start:]).T
     return kernel
 
 
@@ -212,5 +211,7 @@ def traces(basis: Basis, removed: Floats, other_removed: Floats, weights: Floats
     unfitted = (weights**2 * (1 - 2 * lengths)).sum() + ((affine.T * weights @ affine) ** 2).sum()
     once = weights**2 @ squares - ((affine.T * weights @ vectors) ** 2).sum(axis=0)
     twice = (removed * ((halfway.T @ halfway) ** 2 @ other_removed)).sum(axis=0)
-    one, other = (np.maximum((1 - lengths)[:, None] - squares @ part, 0) for part in (removed, other_removed))
-    return unfitted - once @ (removed + other_removed) + twice, weights**2 @ (one * other)
+    a_diagonal, b_diagonal = (
+        np.maximum((1 - lengths)[:, None] - squares @ part, 0) for part in (removed, other_removed)
+    )
+    return unfitted - once @ (removed + other_removed) + twice, weights**2 @ (a_diagonal * b_diagonal)

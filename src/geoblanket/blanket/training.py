@@ -21,7 +21,7 @@ from geoblanket.blanket.predictor import Origin, Predictor
 from geoblanket.blanket.scores import CalibrationBin, Scores, calibration_bins, log_losses, score
 from geoblanket.errors import ParameterError
 
-__all__ = ["Evaluation", "TrainResult", "train"]
+__all__ = ["ModelEvaluation", "TrainResult", "train"]
 
 LabelKind = Literal["all", "tested"]
 _KINDS: tuple[LabelKind, ...] = ("all", "tested")
@@ -29,13 +29,13 @@ _PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModelEvaluation:
     """One model, judged on the groups of the test part."""
 
     model: str
     """`network`, `boosting` or `m alone` (the rate of each m)."""
     trained_on: LabelKind
-    """All labels, or only those that were tested and not imputed."""
+    """All labels, or only tested ones (not imputed)."""
     scores: Mapping[LabelKind, Scores]
     """Measures on all labels of the test part, and on those tested."""
     calibration: Mapping[LabelKind, list[CalibrationBin]]
@@ -43,7 +43,7 @@ class Evaluation:
     right_length: float | None
     """Share of the test part's groups whose blanket has the length that Algorithm 1 found; None without such groups."""
     gain: float
-    """How much smaller the cross-entropy on tested labels is than that of m alone, nats a hypothesis."""
+    """By how much the cross-entropy on tested labels is below that of m alone, nats per hypothesis."""
     gain_error: float
     """Standard error of `gain`, over groups."""
 
@@ -53,7 +53,7 @@ class TrainResult:
     """A trained predictor, and how good it is."""
 
     predictor: Predictor
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[ModelEvaluation, ...]
     groups: Mapping[str, int]
     """Groups in the parts `train`, `validation` and `test`."""
     hypotheses: Mapping[str, int]
@@ -69,9 +69,10 @@ class TrainResult:
     found_by_sample: Mapping[int, int]
     """How many of them are in groups for which Algorithm 1 found each length."""
 
-    def evaluation(self, model: str, *, trained_on: str = "all") -> Evaluation:
+    def evaluation(self, model: str, *, trained_on: str = "all") -> ModelEvaluation:
         """Return how good one of the models is."""
-        return next(one for one in self.evaluations if (one.model, one.trained_on) == (model, trained_on))
+        of_model = (evaluation for evaluation in self.evaluations if evaluation.model == model)
+        return next(evaluation for evaluation in of_model if evaluation.trained_on == trained_on)
 
 
 def train(
@@ -87,20 +88,20 @@ def train(
     seed: int = 0,
     progress: Progress = silent,
 ) -> TrainResult:
-    """Train the predictor of blankets on findings, and judge it beside two baselines.
+    """Train the predictor of blankets on findings, and compare it with two baselines.
 
-    Groups are split 60 : 20 : 20 into those to train on, to stop by and to judge by. With all labels, the network's
-    probability for m is that of a blanket no longer than m, so that Algorithm 2 returns its median length; with the
-    tested ones, it is the probability that a blanket not shorter than m ends there.
+    Groups are split 60 : 20 : 20 into training, early stopping and testing. With all labels, the network's probability
+    for m is that of a blanket no longer than m, so Algorithm 2 returns the median length. With tested labels only, it
+    is the probability that a blanket no shorter than m ends there.
 
     Parameters
     ----------
     findings
         A file written by `geoblanket blanket discover`, or its rows.
     about
-        With rows: how they were made (`interval_s`, `time_zone`, `regions`, `test` and `alpha`), as the file tells.
+        With rows: how they were made (`interval_s`, `time_zone`, `regions`, `test` and `alpha`), as in the file.
     by
-        Which grouping to use where the findings have several; by default that by the most features.
+        Which grouping to use if the findings have several; by default the one with the most features.
     labels
         What the predictor's network is trained on: "all", as in the paper, or "tested", without the imputed ones. Both
         networks are judged.
@@ -109,16 +110,25 @@ def train(
     patience
         Epochs without a smaller loss (by 1e-4 nats) on the validation part before training stops. The paper's is 400.
     most_epochs
-        Training stops after so many in any case.
+        The most epochs of training.
     hidden
         Units of the two hidden layers.
     seed
-        Of the split and of the weights to begin with. The same seed and findings give the same predictor.
+        Seed of the split and of the initial weights. The same seed and findings give the same predictor.
 
     Raises
     ------
     ParameterError
         There are fewer than 10 groups with a decision, or an option is out of range.
+
+    Examples
+    --------
+    >>> from geoblanket import train
+    >>> from geoblanket.blanket.predictor_file import save_predictor
+    >>> trained = train("findings.parquet", most_epochs=20)
+    >>> sum(trained.groups.values()) > 10
+    True
+    >>> save_predictor(trained.predictor, "city.blanket")
     """
     options = _options(learning_rate, patience, most_epochs, hidden)
     if labels not in _KINDS:
@@ -126,17 +136,17 @@ def train(
     if not isinstance(findings, pl.DataFrame):
         findings, about = read_findings(findings)
     findings = choose_grouping(findings, by)
-    found = read_labels(findings)
-    parts = split_by_group(found, seed=seed)
-    largest = int(found.inputs.m.max())
+    known = read_labels(findings)
+    parts = split_by_group(known, seed=seed)
+    largest = int(known.inputs.m.max())
     blankets = _known_blankets(findings, largest)
     origin = _origin(about or {}, findings, labels=labels, groups=len(np.unique(parts.train.group)), seed=seed)
     networks: dict[LabelKind, FittedNetwork] = {}
-    evaluations: list[Evaluation] = []
+    evaluations: list[ModelEvaluation] = []
     for kind in _KINDS:
-        if kind == "tested" and found.tested.all():
+        if kind == "tested" and known.tested.all():
             networks[kind] = networks["all"]
-            evaluations += [replace(one, trained_on=kind) for one in evaluations]
+            evaluations += [replace(evaluation, trained_on=kind) for evaluation in evaluations]
             break
         chosen = parts if kind == "all" else parts.tested()
         networks[kind] = fit_network(chosen, largest=largest, options=options, seed=seed, progress=progress)
@@ -158,9 +168,9 @@ def train(
         evaluations=tuple(evaluations),
         groups={name: len(np.unique(part.group)) for name, part in zip(_PARTS, parts, strict=True)},
         hypotheses={
-            "tested": int(found.tested.sum()),
-            "imputed": int((~found.tested).sum()),
-            "undecided": len(findings) - len(found),
+            "tested": int(known.tested.sum()),
+            "imputed": int((~known.tested).sum()),
+            "undecided": len(findings) - len(known),
         },
         epochs=len(fitted.validation_loss),
         best_epoch=fitted.best_epoch,
@@ -195,11 +205,11 @@ def _evaluate(
     *,
     name: str,
     trained_on: LabelKind,
-) -> Evaluation:
+) -> ModelEvaluation:
     judged: dict[LabelKind, Labels] = {"all": test, "tested": test.where(test.tested)}
     predicted = {kind: model(labels.inputs) for kind, labels in judged.items()}
     gain, gain_error = _gain(judged["tested"], predicted["tested"], baseline(judged["tested"].inputs))
-    return Evaluation(
+    return ModelEvaluation(
         model=name,
         trained_on=trained_on,
         scores={kind: score(judged[kind].kept, predicted[kind]) for kind in _KINDS},
@@ -257,9 +267,9 @@ def _sizes(
     )
     predicted = predictor.lengths(hour=hour, speed_mph=speed, region=region)
     by_sample = samples.select("group", "available", length=pl.Series(np.broadcast_to(predicted, len(samples))))
-    found = by_sample.join(blankets, on="group").select("available", length="order")
+    by_found_length = by_sample.join(blankets, on="group").select("available", length="order")
     by_cell = pl.DataFrame({"length": cells.ravel(), "available": np.ones(cells.size, np.int64)})
-    return _counts(by_cell), _counts(by_sample), _counts(found)
+    return _counts(by_cell), _counts(by_sample), _counts(by_found_length)
 
 
 def _counts(frame: pl.DataFrame) -> dict[int, int]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._files import check_output, sha256_file
-from geoblanket._processes import count_workers
 from geoblanket._progress import Progress, silent
+from geoblanket._unfinished import PartStore, unfinished_path
+from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.build.inputs import Inputs, load_inputs, software_versions
+from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
-from geoblanket.build.task_pool import run_tasks
-from geoblanket.build.work_folder import WorkFolder, work_folder_path
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
 
@@ -40,8 +40,8 @@ def build_bundle(
 ) -> BuildRecord:
     """Build the mechanisms of all zones and regimes, verify them, and write them to one bundle.
 
-    The same inputs and parameters give the same bytes, however many workers there are, as long as no search ends by
-    its time limit. What is finished is kept in a folder beside the bundle until all is.
+    The same inputs and parameters give the same bytes for any number of workers, unless a search hits its time limit.
+    Finished parts are kept in a folder beside the bundle until the build ends.
 
     Parameters
     ----------
@@ -54,24 +54,32 @@ def build_bundle(
     config
         All parameters of the result.
     workers
-        Processes; as many as there are cores if None.
+        Number of processes; None for one per core.
     cluster
-        Address of a Dask scheduler, to work on its workers instead. They need geoblanket installed.
+        Address of a Dask scheduler, to use its workers instead. They need geoblanket installed.
     resume
-        Go on with an interrupted build with the same `out`, inputs and parameters.
+        Continue an interrupted build with the same `out`, inputs and parameters.
     progress
         Called as the work goes on.
 
     Raises
     ------
     InputError, MismatchError
-        If files cannot be used or do not belong together, or another build was interrupted than is resumed.
+        If files cannot be used or do not belong together, or the interrupted build was a different one.
     ParameterError
         If a parameter is out of range.
     WorkerError
-        If processes died at some tasks; what others finished is kept.
+        If processes died during some tasks; finished tasks are kept.
     OutputError
         If something cannot be written.
+
+    Examples
+    --------
+    >>> from geoblanket import BuildConfig, build_bundle
+    >>> config = BuildConfig(epsilon=2.0, context="none", max_places=20, gap=0.1, max_tasks=50)
+    >>> record = build_bundle("city.roads", "walks.parquet", "city.bundle", config=config, workers=1)
+    >>> record.totals.gap <= 0.1
+    True
     """
     started = time.perf_counter()
     config = config or BuildConfig()
@@ -79,12 +87,13 @@ def build_bundle(
     inputs = load_inputs(roads, walks, config, progress=progress)
     software = software_versions()
     tasks = {task.name: task for task in inputs.tasks()}
-    folder = WorkFolder(work_folder_path(out), _flat(config, inputs.identities, software), resume=resume)
+    about = _flat(config, inputs.identities, software)
+    store = PartStore(unfinished_path(out), about, resume=resume, pack=pack_result, unpack=unpack_result)
     try:
-        _run(tasks, folder, workers=workers, cluster=cluster, progress=progress)
+        _run(tasks, store, workers=workers, cluster=cluster, progress=progress)
     finally:
-        folder.close()
-    results = [folder.get(task) for task in tasks.values()]
+        store.close()
+    results = [store.get(name) for name in tasks]
     results.sort(key=lambda result: (result.record.zone, result.record.regime))
     save_bundle(
         out,
@@ -96,7 +105,7 @@ def build_bundle(
     )
     record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)
     write_record(record, out)
-    folder.remove()
+    store.remove()
     return record
 
 
@@ -107,17 +116,22 @@ def _flat(config: BuildConfig, identities: Mapping[str, str], software: Mapping[
 
 
 def _run(
-    tasks: Mapping[str, ZoneTask], folder: WorkFolder, *, workers: int | None, cluster: str | None, progress: Progress
+    tasks: Mapping[str, ZoneTask],
+    store: PartStore[ZoneResult],
+    *,
+    workers: int | None,
+    cluster: str | None,
+    progress: Progress,
 ) -> None:
-    left = {name: task for name, task in tasks.items() if not folder.has(task)}
+    unfinished = {name: task for name, task in tasks.items() if not store.has(name)}
     total = sum(task.work for task in tasks.values())
-    done = total - sum(task.work for task in left.values())
+    done = total - sum(task.work for task in unfinished.values())
     progress(_PHASE, done, total)
-    if not left:
+    if not unfinished:
         return
-    processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
-    for name, result in run_tasks(build_zone, left, workers=processes, cluster=cluster):
-        folder.add(tasks[name], result)
+    processes = count_workers(workers, tasks=len(unfinished), seconds=len(unfinished) * _SECONDS_PER_TASK)
+    for name, result in run_tasks(build_zone, unfinished, workers=processes, cluster=cluster):
+        store.add(name, result)
         done += tasks[name].work
         progress(_PHASE, done, total)
 

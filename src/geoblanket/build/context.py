@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import LONGEST_PAST
 
-__all__ = ["DEFAULT_HISTORY_WEIGHTS", "Context", "weights_in_micro"]
+__all__ = ["DEFAULT_HISTORY_WEIGHTS", "NO_CONTEXT", "Context"]
 
 DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 """What the places at t − 1, t − 2 and t − 3 count in the distance of two histories."""
@@ -19,7 +16,7 @@ DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 
 @dataclass(frozen=True)
 class Context:
-    """What of the past decides; read one from its name with `Context.parsed`."""
+    """What of the past decides; `Context.of` reads it from its name."""
 
     kind: Literal["none", "markov", "blanket", "full"]
     """`none`: the present place only; `markov`: a fixed number of earlier places; `blanket`: as many as the Markov
@@ -28,23 +25,29 @@ class Context:
     """How many earlier places `markov` looks at."""
 
     @classmethod
-    def parsed(cls, text: str) -> Context:
-        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`."""
-        kind, _, order = text.partition(":")
-        if kind in ("none", "blanket", "full") and text == kind:
-            return cls(kind)  # type: ignore[arg-type]  # mypy does not narrow by membership
-        if kind == "markov" and order in [str(number) for number in range(1, LONGEST_PAST + 1)]:
-            return cls("markov", int(order))
-        raise ParameterError(
-            f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. Got {text[:20]!r} instead."
-        )
+    def of(cls, context: Context | str) -> Context:
+        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`, or one that is read."""
+        if isinstance(context, Context):
+            return context
+        if context not in (named := {str(known): known for known in _CONTEXTS}):
+            raise ParameterError(
+                f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. "
+                f"Got {str(context)[:20]!r} instead."
+            )
+        return named[context]
+
+    def past(self, most: int) -> int:
+        """Return how many earlier places it looks at, of at most so many that there are."""
+        return {"none": 0, "markov": self.order}.get(self.kind, most)
 
     def __str__(self) -> str:
         return f"markov:{self.order}" if self.kind == "markov" else self.kind
 
 
-def weights_in_micro(history_weights: Sequence[float]) -> tuple[int, ...]:
-    """Return weights in millionths, rounded down as a bundle does: histories are then nearer, the promise stronger."""
-    if len(history_weights) > LONGEST_PAST or not all(weight >= 0 for weight in history_weights):
-        raise ParameterError(f"history_weights must be at most {LONGEST_PAST} numbers of 0 or more.")
-    return tuple(NEVER_MM if weight == math.inf else int(weight * 10**6) for weight in history_weights)
+NO_CONTEXT = Context("none")
+_CONTEXTS = (
+    NO_CONTEXT,
+    Context("blanket"),
+    Context("full"),
+    *(Context("markov", order) for order in range(1, LONGEST_PAST + 1)),
+)

@@ -62,8 +62,9 @@ def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts,
     known = attacker.errors(place, row, counts.count) if steps else (None, None)
     at_border = np.zeros(2)
     for zone in np.unique(before[crossing]).tolist():
-        some = crossing & (before == zone)
-        at_border += np.array(attacker.errors(place[some], row[some], counts.count[some])) * counts.count[some].sum()
+        entered = crossing & (before == zone)
+        count = counts.count[entered]
+        at_border += np.array(attacker.errors(place[entered], row[entered], count)) * count.sum()
     return Disclosure(
         zone_error_m=known[0],
         report_error_m=known[1],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -38,12 +39,21 @@ class VehicleLosses:
         """Add up the losses of the same vehicles in several zones or regimes."""
         if not parts:
             return cls(np.empty(0, np.int32), np.empty(0), np.empty(0))
-        vehicle, which = np.unique(np.concatenate([part.vehicle for part in parts]), return_inverse=True)
+        vehicle, whose = np.unique(np.concatenate([part.vehicle for part in parts]), return_inverse=True)
         steps, loss = (
-            np.bincount(which, np.concatenate([getattr(part, name) for part in parts]), len(vehicle)).astype(np.float64)
+            np.bincount(whose, np.concatenate([getattr(part, name) for part in parts]), len(vehicle)).astype(np.float64)
             for name in ("steps", "loss")
         )
         return cls(vehicle.astype(np.int32), steps, loss)
+
+    def as_arrays(self, prefix: str) -> dict[str, Any]:
+        """Return the arrays by name, after a prefix, for a file of several."""
+        return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> VehicleLosses:
+        """Return what `as_arrays` gave away."""
+        return cls(**{field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)})
 
 
 def vehicle_losses(mechanism: Mechanism, rows: ZoneRows, steps: Steps, loss: PlaceLoss) -> VehicleLosses:
@@ -86,9 +96,9 @@ def step_losses(probabilities: Floats, rows: ZoneRows, steps: Steps, loss: Place
     """
     if not len(steps):
         return np.empty(0)
-    later, which = np.unique(steps.next_place, return_inverse=True)
+    later, position = np.unique(steps.next_place, return_inverse=True)
     expected = probabilities @ loss(later, rows.zone).values.T
-    of_step: Floats = expected[rows.row_of(steps.histories), which]
+    of_step: Floats = expected[rows.row_of(steps.histories), position]
     return of_step
 
 

@@ -23,7 +23,8 @@ from geoblanket.build.blanket_lengths import (
     read_found_blankets,
     regions_of_source,
 )
-from geoblanket.build.config import BuildConfig
+from geoblanket.build.config import DEFAULT_MAX_PLACES, BuildConfig
+from geoblanket.build.context import NO_CONTEXT
 from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.zone_task import ZoneTask
@@ -43,7 +44,6 @@ from geoblanket.roads.zones import Zones, partition_zones, read_zones
 
 __all__ = ["Inputs", "load_inputs", "software_versions"]
 
-_DEFAULT_MAX_PLACES = 40
 _PACKAGES = ("numpy", "scipy", "polars")
 
 
@@ -70,18 +70,11 @@ class Inputs:
     def tasks(self) -> Iterator[ZoneTask]:
         """Yield a task for each zone and regime, that of reports without history last."""
         total = max(1, int(self.counts.count.sum()))
-        with_past, with_past_held_out = self.counts.depth > 0, self.steps.depth > 0
-        regimes = [
-            (
-                name,
-                hours,
-                (self.counts.regime == number) & with_past,
-                (self.steps.regime == number) & with_past_held_out,
+        for regime, (name, hours) in enumerate([*self.clock.regimes, (self.clock.start, tuple(range(24)))]):
+            chosen, chosen_held_out = (
+                part.depth == 0 if name == self.clock.start else (part.regime == regime) & (part.depth > 0)
+                for part in (self.counts, self.steps)
             )
-            for number, (name, hours) in enumerate(self.clock.regimes)
-        ]
-        regimes.append((self.clock.start, tuple(range(24)), ~with_past, ~with_past_held_out))
-        for name, hours, chosen, chosen_held_out in regimes:
             for number, zone in enumerate(self.zones.ids):
                 members = self.zones.members(number)
                 here = self.zones.zone[self.counts.histories[:, 0]] == number
@@ -91,7 +84,7 @@ class Inputs:
                     zone=zone,
                     number=number,
                     regime=name,
-                    context="none" if name == self.clock.start else self.config.context,
+                    context=NO_CONTEXT if name == self.clock.start else self.config.context,
                     members=members,
                     zone_of=self.zones.zone,
                     places=self.places,
@@ -126,7 +119,7 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
     places = choose_places(graph, spacing_m=about["spacing_m"])
     zones = (
-        partition_zones(graph, places, max_places=config.max_places or _DEFAULT_MAX_PLACES)
+        partition_zones(graph, places, max_places=config.max_places or DEFAULT_MAX_PLACES)
         if config.zones is None
         else read_zones(config.zones, places)
     )

@@ -27,14 +27,24 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     Parameters
     ----------
     rows
-        Rows, prior, where they lead and distances.
+        Rows with their prior, next places and distances.
     loss
-        What it costs to report a place where another is true.
+        The cost of reporting a place when another is true.
     epsilon
         ε per kilometre.
     eta_km
         The largest distance at which rows are constrained, kilometres.
+
+    Examples
+    --------
+    With the `places` and the `rows` in the example of `make_rows`:
+
+    >>> from geoblanket.build import make_problem
+    >>> from geoblanket.loss.straight_line import StraightLine
+    >>> problem = make_problem(rows, StraightLine(places), epsilon=2.0, eta_km=5.0)
+    >>> problem.loss.shape == (len(rows), 8)
+    True
     """
-    return Problem(
-        loss=row_loss(rows, loss), prior=rows.prior, distance_km=rows.distance_km, epsilon=epsilon, eta_km=eta_km
+    return Problem.in_millimetres(
+        loss=row_loss(rows, loss), prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
     )

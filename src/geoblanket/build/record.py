@@ -12,6 +12,9 @@ from geoblanket.build.disclosure import Disclosure
 from geoblanket.build.rows import RowsReport
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.errors import InputError
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.costs import Costs, weight_in_micro
+from geoblanket.mechanism.problem import epsilon_in_micro
 
 __all__ = ["BuildRecord", "Measured", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
 
@@ -79,6 +82,16 @@ class ZoneRecord:
     notes: tuple[str, ...]
     """What a reader should know, in words."""
 
+    @property
+    def epsilon_micro(self) -> int:
+        """ε in millionths per kilometre, as the bundle has it."""
+        return epsilon_in_micro(self.epsilon)
+
+    @property
+    def history_weights_micro(self) -> tuple[int, ...]:
+        """What each earlier place counts in distances, in millionths, as the bundle has it."""
+        return tuple(map(weight_in_micro, self.history_weights))
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -111,7 +124,17 @@ class Totals:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """All of a build, as it is kept beside the bundle."""
+    """The record of a build, as it is kept beside the bundle.
+
+    Examples
+    --------
+    With the `record` in the example of `build_bundle`:
+
+    >>> record.unit, record.interval_s
+    ('km', 30.0)
+    >>> sorted({zone.regime for zone in record.zones})
+    ['all day', 'start']
+    """
 
     bundle: str
     """The bundle's file name."""
@@ -140,6 +163,11 @@ class BuildRecord:
     """Wall-clock time of this run, without what an interrupted one had finished."""
     peak_memory_mb: float
     """Largest resident size of the main process, megabytes."""
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs the location that it protects, in millionths per kilometre."""
+        return Costs.of(self.zones, Clock.start)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values; "inf" stands for infinity."""
@@ -171,7 +199,13 @@ def read_record(path: str | Path) -> BuildRecord:
     Raises
     ------
     InputError
-        If the file is not one, or was changed so that it cannot be.
+        If the file is not a record, or was changed so that it cannot be one.
+
+    Examples
+    --------
+    >>> from geoblanket.build import read_record
+    >>> read_record("city.bundle.build.json").config["privacy"]["epsilon"]
+    2.0
     """
     path = Path(path)
     if not path.is_file():

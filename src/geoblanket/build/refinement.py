@@ -21,13 +21,12 @@ from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import GuaranteeViolation, MismatchError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
+from geoblanket.mechanism.solver.highs import LARGEST_RATIO
 
 __all__ = ["Refined", "coarse_rows", "refine"]
 
 
 _MOST_CONSTRAINTS = 2_000_000
-_RATIO_CAP = 1e9
-"""Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +39,8 @@ class Refined:
     loss_before: float
     """The expected loss where each fine row reports as its coarse one."""
     marginal_error: float
-    """By how much the mean over the fine rows of a coarse row differs from it at most, in probability: exact repair
-    moves it by a hair."""
+    """The largest difference, in probability, between a coarse row and the mean of its fine rows: a trace of the exact
+    repair."""
 
 
 def coarse_rows(fine: ZoneRows, coarse: ZoneRows) -> Ints:
@@ -91,13 +90,13 @@ def refine(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike, *, tim
     copied = _copy(mechanism, problem, rows)
     used = np.flatnonzero(mechanism.weights.any(axis=0))
     marginal = mechanism.probabilities[:, used]
-    found = _solve(problem, rows, used, marginal, time_limit_s)
+    solved = _solve(problem, rows, used, marginal, time_limit_s)
     best = copied
-    if found is not None:
+    if solved is not None:
         table = np.zeros((problem.row_count, problem.output_count))
-        table[:, used] = found
+        table[:, used] = solved
         repaired = Mechanism.from_probabilities(table, problem)
-        best = min(copied, repaired, key=lambda one: one.expected_loss(problem))
+        best = min(copied, repaired, key=lambda mechanism: mechanism.expected_loss(problem))
     return Refined(
         mechanism=best,
         loss=best.expected_loss(problem),
@@ -125,12 +124,7 @@ def _checked(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike) -> I
 def _copy(mechanism: Mechanism, problem: Problem, rows: Ints) -> Mechanism:
     """Return the mechanism whose fine rows report as their coarse ones: where the second stage starts."""
     try:
-        return Mechanism.verified(
-            mechanism.weights[rows],
-            distance_mm=problem.distance_mm,
-            epsilon_micro=problem.epsilon_micro,
-            eta_mm=problem.eta_mm,
-        )
+        return Mechanism.from_weights(mechanism.weights[rows], problem)
     except GuaranteeViolation as error:
         raise MismatchError(
             f"Fine rows {error.row} and {error.other_row} are nearer to each other than their coarse rows are, so that "
@@ -147,7 +141,7 @@ def _solve(problem: Problem, rows: Ints, used: Ints, marginal: Floats, time_limi
             f"The linear program of the refinement has {len(low) * outputs:,} constraints, more than "
             f"{_MOST_CONSTRAINTS:,}. Refine smaller zones."
         )
-    ratio = np.exp(np.minimum(problem.log_bound[low, high], np.log(_RATIO_CAP)))
+    ratio = np.exp(np.minimum(problem.log_bound[low, high], np.log(LARGEST_RATIO)))
     pair = np.arange(len(low))
     promise = coo_array(
         (np.concatenate([np.ones(len(low)), -ratio]), (np.tile(pair, 2), np.concatenate([low, high]))),

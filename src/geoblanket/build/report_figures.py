@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from geoblanket._arrays import Indices
-from geoblanket._picture import new_figure
+from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.roads.graph import RoadGraph
@@ -23,18 +24,16 @@ __all__ = ["MOST_ZONES", "loss_figure", "loss_map", "zones_map", "zones_of_bundl
 MOST_ZONES = 60
 """Zones in the figure of losses: those with the most steps."""
 
-_INK = "#22262d"
 _OURS = "#1f5f8b"
 _HELD_OUT = "#c8553d"
-_PLAIN = "#9aa2ae"
 
 
 def zones_of_bundle(bundle: Bundle, record: BuildRecord, places: Places) -> Zones:
     """Return the zones that the bundle has mechanisms for, numbered as in the record; places in none have −1."""
     number = {zone.zone: zone.number for zone in record.zones}
     zone: Indices = np.full(len(places), -1, np.int32)
-    for one in bundle:
-        zone[np.unique(one.histories[:, 0])] = number[one.zone]
+    for bundled in bundle:
+        zone[np.unique(bundled.histories[:, 0])] = number[bundled.zone]
     names = {position: name for name, position in number.items()}
     ids = tuple(names.get(position, "") for position in range(max(names) + 1))
     return Zones(
@@ -50,7 +49,7 @@ def zones_map(graph: RoadGraph, places: Places, zones: Zones) -> Figure:
     """Return a map of the zones with all places and the numbers of the zones."""
     figure, axes = map_figure(graph, colour="#4a505c", width=0.4)
     draw_zones(axes, graph, places, zones)
-    axes.scatter(places.lon, places.lat, s=_dot_size(len(places)), color=_INK, linewidths=0, zorder=3)
+    axes.scatter(places.lon, places.lat, s=_dot_size(len(places)), color=INK, linewidths=0, zorder=3)
     _number_zones(axes, places, zones)
     return figure
 
@@ -65,14 +64,9 @@ def loss_map(graph: RoadGraph, places: Places, zones: Zones, record: BuildRecord
         loss[number] = np.average([zone.loss for zone in here], weights=weight)
     inside = zones.zone >= 0
     drawn = axes.scatter(
-        places.lon[inside],
-        places.lat[inside],
-        c=loss[zones.zone[inside]],
-        s=4 * _dot_size(len(places)),
-        cmap="viridis_r",
-        linewidths=0,
-        zorder=3,
-    )
+        places.lon[inside], places.lat[inside], c=loss[zones.zone[inside]], s=4 * _dot_size(len(places)),
+        cmap="viridis_r", linewidths=0, zorder=3,
+    )  # fmt: skip
     _number_zones(axes, places, zones)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.01)
     bar.set_label(f"expected loss, {record.unit}")
@@ -93,42 +87,30 @@ def loss_figure(record: BuildRecord) -> Figure:
     panels[0].set_yticks(range(len(shown)), [f"{number}" for number in shown])
     panels[0].set_ylabel("zone")
     panels[0].set_ylim(len(shown) - 0.4, -0.6)
-    handles, labels = panels[0].get_legend_handles_labels()
-    for axes in panels[1:]:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if label not in labels:
-                handles.append(handle)
-                labels.append(label)
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    shared_legend(figure, panels, loc="outside lower center", ncols=2)
     return figure
 
 
 def _draw_losses(axes: Axes, zones: Sequence[ZoneRecord], shown: Sequence[int]) -> None:
     height = np.array([shown.index(zone.number) for zone in zones])
     bound, loss = (np.array([getattr(zone, name) for zone in zones]) for name in ("lower_bound", "loss"))
-    axes.grid(axis="x", color="#e3e5e8", linewidth=0.6)
+    quiet(axes)
     axes.hlines(height, bound, loss, color=_OURS, linewidth=5, alpha=0.45, label="from the proven bound to the loss")
     axes.plot(loss, height, "o", color=_OURS, markersize=5, label="loss in design")
     plain = [(zone.context_free_loss, y) for zone, y in zip(zones, height, strict=True) if zone.context_free_loss]
     if plain:
-        axes.plot(
-            *zip(*plain, strict=True), "|", color=_PLAIN, markersize=11, markeredgewidth=2, label="without context"
-        )
-    tested = [(zone.held_out, y) for zone, y in zip(zones, height, strict=True) if zone.held_out is not None]
+        look: dict[str, Any] = {"color": FAINT, "markersize": 11, "markeredgewidth": 2}
+        axes.plot(*zip(*plain, strict=True), "|", label="without context", **look)
+    tested = [(zone.held_out, y + 0.22) for zone, y in zip(zones, height, strict=True) if zone.held_out is not None]
     if tested:
+        losses, y = zip(*tested, strict=True)
+        # Of one vehicle there is no interval.
+        reach = np.nan_to_num([[loss.loss - loss.low, loss.high - loss.loss] for loss in losses], posinf=0.0).T
         axes.errorbar(
-            [found.loss for found, _ in tested],
-            [y + 0.22 for _, y in tested],
-            # Of one vehicle there is no interval.
-            xerr=np.nan_to_num([[one.loss - one.low, one.high - one.loss] for one, _ in tested], posinf=0.0).T,
-            fmt="D",
-            color=_HELD_OUT,
-            markersize=3,
-            linewidth=1,
+            [loss.loss for loss in losses], y, xerr=reach, fmt="D", color=_HELD_OUT, markersize=3, linewidth=1,
             label="on walks held out, 95 % interval",
-        )
+        )  # fmt: skip
     axes.margins(x=0.08)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _shown(zones: Sequence[ZoneRecord]) -> list[int]:
@@ -144,17 +126,10 @@ def _number_zones(axes: Axes, places: Places, zones: Zones) -> None:
         here = zones.zone == number
         if here.any():
             axes.text(
-                float(np.median(places.lon[here])),
-                float(np.median(places.lat[here])),
-                str(number),
-                ha="center",
-                va="center",
-                fontsize=9,
-                fontweight="bold",
-                color=_INK,
+                float(np.median(places.lon[here])), float(np.median(places.lat[here])), str(number),
+                ha="center", va="center", fontsize=9, fontweight="bold", color=INK, zorder=6,
                 bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
-                zorder=6,
-            )
+            )  # fmt: skip
 
 
 def _dot_size(count: int) -> float:

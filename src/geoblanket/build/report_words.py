@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
+from geoblanket._numbers import UNKNOWN, Interval, between, share
+from geoblanket.build.record import BuildRecord, Measured
 
 __all__ = ["cost_table", "factor_table", "limits", "measured", "promise", "summary", "weighted_places"]
 
@@ -26,18 +27,16 @@ def summary(record: BuildRecord) -> list[str]:
         lines.append(f"On walks that were held out: {measured(totals.held_out, unit)}.")
     if totals.gain is not None:
         lines.append(
-            f"To look at the past lowers the loss by {totals.gain:.1%} against the best without it, in design."
+            f"Looking at the past lowers the loss by {share(totals.gain)} in design, against the best without."
         )
     if totals.held_out_gain is not None:
-        sure = ""
-        low, high = totals.held_out_gain_low, totals.held_out_gain_high
-        if low is not None and high is not None and math.isfinite(high):
-            sure = f" (95 % interval {low:.1%} to {high:.1%})"
-        lines.append(f"On walks that were held out, by {totals.held_out_gain:.1%}{sure}.")
+        interval = Interval.of(totals.held_out_gain_low, totals.held_out_gain_high)
+        sure = f" (95 % interval {between(interval, '.1%')})" if interval is not None else ""
+        lines.append(f"On walks that were held out, it lowers the loss by {share(totals.held_out_gain)}{sure}.")
     if few := [zone for zone in record.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
         lines.append(
             f"{len(few):,} of {totals.mechanisms:,} mechanisms report at most {_FEW_OUTPUTS} different places with a "
-            "probability worth mentioning: for this ε their zones are small, and little is told beyond the zone."
+            "probability worth mentioning: for this ε their zones are small, and reports say little beyond the zone."
         )
     return lines
 
@@ -88,8 +87,8 @@ def disclosure(record: BuildRecord) -> list[tuple[str, str, str]]:
             for zone in record.zones
             if getattr(zone.disclosure, name) is not None
         ]
-        if weight := sum(share for _, share in parts):
-            error = sum(error * share for error, share in parts) / weight
+        if weight := sum(part for _, part in parts):
+            error = sum(error * part for error, part in parts) / weight
             rows.append((what, f"{error:,.0f} m", f"{weight:.0%}"))
     return rows
 
@@ -118,30 +117,25 @@ def factor_table(record: BuildRecord) -> list[tuple[str, str]]:
 
 def cost_table(record: BuildRecord) -> list[tuple[str, str, str]]:
     """Return what one and many reports spend: reports, budget per km, the factor for places 100 m apart."""
-    each = max(_per_location(zone) for zone in record.zones)
-    hour = 3600 / record.interval_s
+    hour, in_a_row = 3600 / record.interval_s, record.costs.in_a_row_per_km
     return [
-        (what, f"{each * count:,.4g}", f"{_factor(each * count * 0.1)} times")
-        for what, count in (
-            ("one report", 1.0),
-            ("ten reports", 10.0),
-            (f"an hour, one every {record.interval_s:g} s", hour),
-            ("a day of eight hours", 8 * hour),
+        (what, f"{cost:,.4g}", f"{_factor(cost * 0.1)} times")
+        for what, cost in (
+            ("one report", in_a_row(1)),
+            ("ten reports in a row", in_a_row(10)),
+            (f"an hour, one every {record.interval_s:g} s", in_a_row(hour)),
+            ("a day of eight hours", in_a_row(8 * hour)),
         )
     ]
 
 
-def measured(found: Measured | None, unit: str = "") -> str:
+def measured(mean: Measured | None, unit: str = "") -> str:
     """Return a mean loss over held-out walks, with its confidence interval."""
-    if found is None:
-        return "–"
-    of = f" {unit}" if unit else ""
-    sure = "one vehicle only" if found.high == math.inf else f"{found.low:.4g} to {found.high:.4g}"
-    return f"{found.loss:.4g}{of} ({sure}; {found.steps:,} steps)"
-
-
-def _per_location(zone: ZoneRecord) -> float:
-    return zone.epsilon * (1 + sum(weight for weight in zone.history_weights if weight != math.inf))
+    if mean is None:
+        return UNKNOWN
+    interval = Interval.of(mean.low, mean.high)
+    sure = "one vehicle only" if interval is None else between(interval, ".4g")
+    return f"{mean.loss:.4g}{f' {unit}' if unit else ''} ({sure}; {mean.steps:,} steps)"
 
 
 def _longest_past(record: BuildRecord) -> tuple[float, ...]:

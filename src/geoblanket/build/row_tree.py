@@ -82,9 +82,9 @@ def choose_branches(
     nearest = _nearest(zone, reach, int(max_rows * _FIRST_SHARE) if deeper else max_rows) if largest else {}
     below: dict[tuple[int, ...], list[int]] = {}
     if deeper:
-        own = {(now, before) for now, places in nearest.items() for before in places.tolist()}
-        allowed[0] = np.array([tuple(prefix) in own for prefix in levels[0].prefixes.tolist()])
-        below = _frequent(levels, allowed, max(0, max_rows - len(own)), min_count)
+        with_row = {(now, before) for now, places in nearest.items() for before in places.tolist()}
+        allowed[0] = np.array([tuple(prefix) in with_row for prefix in levels[0].prefixes.tolist()])
+        below = _frequent(levels, allowed, max(0, max_rows - len(with_row)), min_count)
 
     def branches(prefix: tuple[int, ...]) -> Indices:
         return nearest[prefix[0]] if len(prefix) == 1 else np.array(below.get(prefix, _NONE), np.int32)
@@ -130,9 +130,9 @@ def _frequent(
     allowed = [allowed[0], *allowed[1:]]
     for lag in range(1, len(levels)):
         allowed[lag] = allowed[lag] & allowed[lag - 1][levels[lag].parent]
-    found = np.unique(np.concatenate([level.count[ok] for level, ok in zip(levels[1:], allowed[1:], strict=True)]))
+    seen = np.unique(np.concatenate([level.count[ok] for level, ok in zip(levels[1:], allowed[1:], strict=True)]))
     # Rows get fewer as the least count grows; beyond all counts there are none more.
-    steps = [min_count, *found[found > min_count].tolist(), int(found.max(initial=min_count)) + 1]
+    steps = [min_count, *seen[seen > min_count].tolist(), int(seen.max(initial=min_count)) + 1]
     least = steps[bisect_left(steps, True, key=lambda count: _more_rows(levels, allowed, count) <= more_rows)]
     below: dict[tuple[int, ...], list[int]] = {}
     for level, ok in zip(levels[1:], allowed[1:], strict=True):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context, weights_in_micro
+from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
     Branches,
@@ -21,9 +21,10 @@ from geoblanket.build.row_tree import (
     list_histories,
 )
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
-from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.problem import kilometres
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
@@ -37,7 +38,7 @@ MAX_ROWS = 900
 _MIN_COUNT = 2
 _MOST_ROWS = 5_000
 _PSEUDO_COUNT = 0.1
-"""Steps that each place is taken to have seen besides those that it has."""
+"""Steps added to those seen at each place, so that no row has a prior of 0."""
 _TYPICAL_M = 300.0
 
 
@@ -57,7 +58,7 @@ class RowsReport:
     histories_seen: int
     """How many different ones were seen."""
     rows: int
-    """How many are told apart; every other history uses the row of the nearest one."""
+    """How many histories have a row of their own; any other uses the row of the nearest."""
 
     @property
     def variables(self) -> int:
@@ -82,7 +83,17 @@ class RowsReport:
 
 @dataclass(frozen=True, eq=False)
 class ZoneRows:
-    """The rows of a zone and regime; made by `make_rows`."""
+    """The rows of a zone and regime; made by `make_rows`.
+
+    Examples
+    --------
+    With the `rows` in the example of `make_rows`:
+
+    >>> rows.histories.shape == (len(rows), 2)  # the present place and the one before
+    True
+    >>> rows.distance_mm.shape == (len(rows), len(rows))
+    True
+    """
 
     places_e7: Indices
     """Latitude and longitude of all places in 1e-7 degrees, shape (P, 2)."""
@@ -91,7 +102,7 @@ class ZoneRows:
     history_weights: tuple[float, ...]
     """What each earlier place counts in distances, Γ values."""
     histories: Indices
-    """The history that each row is called after: places at t, t − 1, ..., −1 for any; shape (S, 1 + Γ)."""
+    """The history that each row stands for: places at t, t − 1, ..., −1 for any; shape (S, 1 + Γ)."""
     prior: Floats
     """How probable each row is, shape (S,)."""
     next_place: Distributions
@@ -105,12 +116,8 @@ class ZoneRows:
 
     @property
     def distance_km(self) -> Floats:
-        """Row distances in kilometres, of which a `Problem` makes the same millimetres, shape (S, S)."""
-        # The next float: what is divided must not fall below the millimetre when it is multiplied again.
-        kilometres = np.nextafter(self.distance_mm / 1e6, np.inf)
-        kilometres[self.distance_mm == 0] = 0.0
-        kilometres[self.distance_mm == NEVER_MM] = np.inf
-        return kilometres
+        """Row distances in kilometres, shape (S, S)."""
+        return kilometres(self.distance_mm)
 
     @cached_property
     def table(self) -> HistoryTable:
@@ -128,7 +135,7 @@ def make_rows(
     counts: HistoryCounts,
     *,
     reach_m: float,
-    context: str = "blanket",
+    context: Context | str = "blanket",
     lengths: Lengths | None = None,
     history_weights: Sequence[float] = DEFAULT_HISTORY_WEIGHTS,
     max_rows: int = MAX_ROWS,
@@ -136,8 +143,8 @@ def make_rows(
 ) -> ZoneRows:
     """Make the rows of a zone.
 
-    Without any step in the zone every place is as probable as another, and vehicles go to places near by; the report
-    tells.
+    If no training step lies in the zone, all its places are equally probable and vehicles move to nearby places; the
+    report says so.
 
     Parameters
     ----------
@@ -159,11 +166,24 @@ def make_rows(
         The most rows, except with the context "full"; never fewer than places.
     min_count
         How often a history must have been seen to be told apart from others by its places at t − 2 and before.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket import choose_places
+    >>> from geoblanket.build import make_rows
+    >>> from geoblanket.mobility.histories import count_histories
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> counts = count_histories("walks.parquet", places, largest=1)
+    >>> rows = make_rows(places, range(8), counts, reach_m=1000, context="markov:1", history_weights=[1], max_rows=20)
+    >>> len(rows) <= 20
+    True
     """
-    found = Context.parsed(context)
+    context = Context.of(context)
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows, min_count)
-    largest = _largest(found, history_weights, counts)
+    largest = _largest(context, history_weights, counts)
     coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
@@ -171,13 +191,13 @@ def make_rows(
     before = _reachable(zone, reach, largest)
     branches = (
         _unreduced(reach, before)
-        if found.kind == "full"
+        if context.kind == "full"
         else choose_branches(
             zone,
             seen,
             reach,
             largest=largest,
-            lengths=_lengths(found, lengths, largest),
+            lengths=_lengths(context, lengths, largest),
             max_rows=max_rows,
             min_count=min_count,
         )
@@ -193,8 +213,8 @@ def make_rows(
         histories=listed,
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
-        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, weights_in_micro(weights))),
-        report=_report(found, zone, seen, before, listed),
+        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
+        report=_report(context, zone, seen, before, listed),
     )
 
 
@@ -212,16 +232,13 @@ def _check(places: Places, zone: Indices, max_rows: int, min_count: int) -> None
 
 def _largest(context: Context, history_weights: Sequence[float], counts: HistoryCounts) -> int:
     """Return Γ, how many earlier places a context looks at."""
-    if context.kind == "none":
-        return 0
     largest = min(len(history_weights), counts.largest)
-    needed = context.order if context.kind == "markov" else 1
-    if largest < needed:
+    if largest < context.past(1):
         raise ParameterError(
-            f"The context {context} needs {needed} history weight(s), and histories with as many earlier places. "
-            f"Got {len(history_weights)} and {counts.largest} instead."
+            f"The context {context} needs {context.past(1)} history weight(s), and histories with as many earlier "
+            f"places. Got {len(history_weights)} and {counts.largest} instead."
         )
-    return context.order if context.kind == "markov" else largest
+    return context.past(largest)
 
 
 def _lengths(context: Context, lengths: Lengths | None, largest: int) -> Lengths:
@@ -235,7 +252,7 @@ def _lengths(context: Context, lengths: Lengths | None, largest: int) -> Lengths
 def _prior(present: Indices, seen: Floats) -> Floats:
     """Return the probabilities of rows: as they were seen, and a little for each place, whether seen or not.
 
-    No row has none: the loss of such a row would not count at all, and the search for the optimum would lose its hold.
+    No row gets 0: its loss would not count, and nothing would guide the search there.
     """
     _, place = np.unique(present, return_inverse=True)
     mass = seen + _PSEUDO_COUNT / np.bincount(place)[place]
@@ -263,10 +280,10 @@ def _next_places(
     return result
 
 
-def _chosen(which: Bools, one: Distributions, other: Distributions) -> Distributions:
-    """Return the rows of `one` where `which`, else those of `other`."""
-    pick = which.astype(np.float64)
-    return csr_array(one.multiply(pick[:, None]) + other.multiply(1 - pick[:, None]))
+def _chosen(use_finer: Bools, finer: Distributions, coarser: Distributions) -> Distributions:
+    """Return the rows of `finer` where they are to be used, else those of `coarser`."""
+    pick = use_finer.astype(np.float64)
+    return csr_array(finer.multiply(pick[:, None]) + coarser.multiply(1 - pick[:, None]))
 
 
 def _reachable(zone: Indices, reach: Reach, largest: int) -> int:

@@ -1,50 +1,34 @@
-"""Dataclasses from JSON or TOML values and back, by their annotations: no key, type or number is taken on trust."""
+"""Stored dataclasses from JSON values and back: no key, type or number is taken on trust."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, TypeVar
 
-__all__ = ["as_json", "of_type", "read_dataclass"]
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["as_json", "read_dataclass"]
 
 Made = TypeVar("Made")
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "nothing"}
-
 
 def read_dataclass(cls: type[Made], values: Any) -> Made:
-    """Return `cls` made from a mapping with exactly its fields; raise ValueError unless all are of their types."""
-    if not isinstance(values, Mapping) or set(values) != {field.name for field in fields(cls)}:  # type: ignore[arg-type]  # any dataclass
-        raise ValueError(f"there must be the keys of {cls.__name__}, and no others")
-    hints = get_type_hints(cls)
-    made = {}
-    for name, value in values.items():
-        try:
-            made[name] = of_type(value, hints[name])
-        except ValueError as error:
-            raise ValueError(f"'{name}': {error}") from None
-    return cls(**made)
+    """Return the dataclass that `as_json` gave as `values`; raise ValueError if a key or a type is another.
 
-
-def of_type(value: Any, hint: Any) -> Any:
-    """Return a JSON or TOML value as an annotation wants it; raise ValueError, in words, if it is something else.
-
-    A list becomes a tuple and a whole number a float where these are wanted; "inf" and "-inf" stand for infinity, since
-    JSON has none. True is not a number, and NaN is never one.
+    A whole number may stand for a float.
     """
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return _one_of(value, arguments)
-    if origin in (tuple, dict):
-        return _tuple(value, arguments) if origin is tuple else _table(value, arguments[1])
-    if is_dataclass(hint) and isinstance(hint, type):
-        return read_dataclass(hint, value)
-    if origin is Literal and value not in arguments:
-        raise ValueError(f"must be {_listed(arguments)}")
-    return value if origin is Literal or hint is Any else _plain(value, hint)
+    try:
+        made: Made = _adapter(cls).validate_python(values)  # type: ignore[arg-type]  # classes are hashable
+    except ValidationError as error:
+        wrong = {".".join(map(str, detail["loc"])) or "all of it" for detail in error.errors()}
+        raise ValueError(f"not {cls.__name__}: {', '.join(sorted(wrong))} is missing or wrong") from None
+    # Pydantic also takes text for numbers, true for 1 and keys that it does not know: none of them is written.
+    if not _same(as_json(made), values):
+        raise ValueError(f"not {cls.__name__}: a key or a type is another")
+    return made
 
 
 def as_json(value: Any) -> Any:
@@ -52,45 +36,21 @@ def as_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): as_json(one) for key, one in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def _plain(value: Any, hint: Any) -> Any:
-    if hint is float and (value in ("inf", "-inf") or (type(value) is int and abs(value) < 1 << 53)):
-        value = float(value)
-    if type(value) is not hint or (hint is float and math.isnan(value)):
-        raise ValueError(f"must be {_WORDS[hint]}, not {_WORDS.get(type(value), 'a table or a list')}")
-    return value
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
 
 
-def _table(value: Any, hint: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
-        raise ValueError("must be a table of names and values")
-    return {key: of_type(one, hint) for key, one in value.items()}
-
-
-def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
-    problems = []
-    for hint in hints:
-        try:
-            return of_type(value, hint)
-        except ValueError as error:
-            problems.append(str(error))
-    raise ValueError(problems[0])
-
-
-def _tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError("must be a list")
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        return tuple(of_type(one, hints[0]) for one in value)
-    if len(value) != len(hints):
-        raise ValueError(f"must have {len(hints)} values")
-    return tuple(of_type(one, hint) for one, hint in zip(value, hints, strict=True))
-
-
-def _listed(values: tuple[Any, ...]) -> str:
-    return f"{', '.join(map(str, values[:-1]))} or {values[-1]}"
+def _same(written: Any, given: Any) -> bool:
+    """Whether JSON values are the same; True is not 1, and NaN is never the same."""
+    if isinstance(written, dict) and isinstance(given, Mapping):
+        return written.keys() == given.keys() and all(_same(item, given[key]) for key, item in written.items())
+    if isinstance(written, list) and isinstance(given, list | tuple):
+        return len(written) == len(given) and all(map(_same, written, given))
+    return written == given and (type(written) is type(given) or (type(written) is float and type(given) is int))

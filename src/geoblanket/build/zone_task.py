@@ -18,6 +18,7 @@ import numpy as np
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.context import NO_CONTEXT, Context
 from geoblanket.build.disclosure import zone_disclosure
 from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
 from geoblanket.build.problems import make_problem
@@ -44,7 +45,7 @@ class ZoneTask:
     """The zone's name in the bundle."""
     number: int
     regime: str
-    context: str
+    context: Context
     """None for reports without history, whatever the build's context is."""
     members: Indices
     """The places of the zone, ascending."""
@@ -67,8 +68,8 @@ class ZoneTask:
 
     @property
     def work(self) -> float:
-        """How long it takes by estimate, in no unit: for the time that is left."""
-        rows = len(self.members) if self.context == "none" else self.config.max_rows
+        """Estimated effort, without a unit: for the progress and the time that is left."""
+        rows = len(self.members) if self.context == NO_CONTEXT else self.config.max_rows
         return math.pow(rows, 1.5) * len(self.members)
 
     @property
@@ -93,11 +94,11 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     started = time.perf_counter()
     config = task.config
     rows = _rows(task, task.context)
-    plain = _rows(task, "none") if config.compare and task.context != "none" else None
+    plain = _rows(task, NO_CONTEXT) if config.compare and task.context != NO_CONTEXT else None
     loss = _known_loss(task, [rows] if plain is None else [rows, plain])
-    found = _optimised(rows, loss, config)
-    losses = vehicle_losses(found.mechanism, rows, task.steps, loss)
-    base, base_losses = (found, losses) if plain is None else _compared(task, plain, loss)
+    result = _optimised(rows, loss, config)
+    losses = vehicle_losses(result.mechanism, rows, task.steps, loss)
+    base, base_losses = (result, losses) if plain is None else _compared(task, plain, loss)
     compared = config.compare
     record = ZoneRecord(
         zone=task.zone,
@@ -109,23 +110,23 @@ def build_zone(task: ZoneTask) -> ZoneResult:
         history_weights=rows.history_weights,
         share=task.share,
         unit=task.loss.unit,
-        loss=found.loss,
-        lower_bound=found.lower_bound,
-        gap=found.gap,
+        loss=result.loss,
+        lower_bound=result.lower_bound,
+        gap=result.gap,
         loss_error=loss.largest_error,
-        outputs_used=found.outputs_used,
-        outcome=found.outcome.value,
+        outputs_used=result.outputs_used,
+        outcome=result.outcome.value,
         seconds=time.perf_counter() - started,
         peak_memory_mb=peak_memory_mb(),
         held_out=measure(losses),
         context_free_loss=base.loss if compared else None,
         context_free_bound=base.lower_bound if compared else None,
         context_free_held_out=measure(base_losses) if compared else None,
-        disclosure=zone_disclosure(found.mechanism, rows, task.counts, task.zone_of),
-        notes=tuple(_notes(rows, found, config)),
+        disclosure=zone_disclosure(result.mechanism, rows, task.counts, task.zone_of),
+        notes=tuple(_notes(rows, result, config)),
     )
     bundled = BundledMechanism.of(
-        found.mechanism,
+        result.mechanism,
         zone=task.zone,
         regime=task.regime,
         history_weights=rows.history_weights,
@@ -144,7 +145,7 @@ def peak_memory_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)
 
 
-def _rows(task: ZoneTask, context: str) -> ZoneRows:
+def _rows(task: ZoneTask, context: Context) -> ZoneRows:
     return make_rows(
         task.places,
         task.members,
@@ -158,32 +159,32 @@ def _rows(task: ZoneTask, context: str) -> ZoneRows:
     )
 
 
-def _known_loss(task: ZoneTask, several: list[ZoneRows]) -> KnownLoss:
-    later = np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in several)])
-    return KnownLoss.of(task.loss, later, several[0].zone)
+def _known_loss(task: ZoneTask, all_rows: list[ZoneRows]) -> KnownLoss:
+    later = np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in all_rows)])
+    return KnownLoss.of(task.loss, later, all_rows[0].zone)
 
 
 def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> OptimiseResult:
     problem = make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
-    found = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
-    if found.outcome is Outcome.INTERRUPTED:
-        # What was found so far is not what was asked for, and must not count as finished.
+    result = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
+    if result.outcome is Outcome.INTERRUPTED:
+        # The result is not within the gap that was asked for, so it must not count as finished.
         raise KeyboardInterrupt
-    return found
+    return result
 
 
 def _compared(task: ZoneTask, plain: ZoneRows, loss: PlaceLoss) -> tuple[OptimiseResult, VehicleLosses]:
-    found = _optimised(plain, loss, task.config)
-    return found, vehicle_losses(found.mechanism, plain, task.steps, loss)
+    result = _optimised(plain, loss, task.config)
+    return result, vehicle_losses(result.mechanism, plain, task.steps, loss)
 
 
-def _notes(rows: ZoneRows, found: OptimiseResult, config: BuildConfig) -> list[str]:
+def _notes(rows: ZoneRows, result: OptimiseResult, config: BuildConfig) -> list[str]:
     notes = []
     if rows.report.steps == 0:
         notes.append("no data: no training walk was here, so all places count as equally probable")
-    if found.gap > config.gap:
-        notes.append(f"the gap of {config.gap:g} was not reached ({found.outcome.value})")
-    if found.outputs_used == 1 and len(rows.zone) > 1:
+    if result.gap > config.gap:
+        notes.append(f"the gap of {config.gap:g} was not reached ({result.outcome.value})")
+    if result.outputs_used == 1 and len(rows.zone) > 1:
         notes.append("one output is as good as any: reports say little more than the zone")
     return notes
 

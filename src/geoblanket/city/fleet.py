@@ -33,8 +33,8 @@ CALL_TYPES = ("A", "B", "C")
 """How a taxi was called: by telephone, at a stand, on the street."""
 
 _TRIPS_A_DAY = 10 * VEHICLES
-_MOST_STEPS = 90
-_CALL_SHARES = (0.22, 0.48, 0.30)
+_MOST_STEPS = 90  # ticks of a trip (45 minutes)
+_CALL_SHARES = (0.22, 0.48, 0.30)  # by call type
 _TRIPS_BY_HOUR = np.array(
     [2.6, 2.2, 1.9, 1.6, 1.7, 2.4, 3.4, 4.6, 5.8, 5.6, 5.0, 4.7, 4.6, 4.8,
      5.0, 5.0, 5.2, 5.6, 5.8, 5.2, 4.4, 3.9, 3.6, 3.2]
@@ -45,12 +45,12 @@ _TRAFFIC_BY_HOUR = np.array([0] * 7 + [2] * 3 + [1] * 7 + [2] * 3 + [1] * 1 + [0
 _SHIFT_STARTS = np.array([0, 4, 6, 8, 12, 15, 18])
 _SHIFT_SHARES = np.array([0.10, 0.14, 0.18, 0.18, 0.14, 0.16, 0.10])
 _SHIFT_HOURS = 10
-_PERIODS = ("night", "morning", "midday", "evening")
 _PERIOD_BY_HOUR = np.array([0] * 6 + [1] * 4 + [2] * 6 + [3] * 5 + [0] * 3)
+"""Night, morning, midday or evening: an index into the rows of the next two."""
 # Where trips start: out of town into it in the morning, and back in the evening.
 _START_DISTRICT = np.array([[0.42, 0.33, 0.25], [0.26, 0.38, 0.36], [0.36, 0.36, 0.28], [0.42, 0.34, 0.24]])
 _END_DISTRICT = np.array([[0.9, 1.0, 1.2], [1.4, 0.9, 0.8], [1.1, 1.0, 0.9], [0.8, 1.1, 1.3]])
-_ATTRACTORS = 6
+_ATTRACTORS = 6  # places that trips lead to, by period
 # A Weibull hazard: trips of 24 ticks (12 minutes) on average, half of them under 10 minutes or so.
 _HAZARD_SHAPE, _HAZARD_SCALE = 1.6, 27.0
 
@@ -135,8 +135,8 @@ def _assign_vehicles(start_s: Ints, rng: np.random.Generator) -> Indices:
     vehicle = np.empty(len(hour), np.int32)
     for number in range(len(_SHIFT_STARTS)):
         members = taxis[bounds[number] : bounds[number + 1]]
-        mine = np.flatnonzero(shift == number)
-        vehicle[mine] = members[np.arange(len(mine)) % len(members)]
+        trips = np.flatnonzero(shift == number)
+        vehicle[trips] = members[np.arange(len(trips)) % len(members)]
     return vehicle
 
 
@@ -269,10 +269,10 @@ def _origins(city: City, start_s: Ints, rng: np.random.Generator) -> tuple[Indic
     stand = np.full(count, -1, np.int32)
     node = np.empty(count, np.int32)
     for number in range(len(DISTRICTS)):
-        mine = district == number
+        inside = district == number
         usable = np.flatnonzero(city.moves.usable & (city.district == number))
-        node[mine] = usable[(draw[2][mine] * len(usable)).astype(np.int64)]
-        at_stand = mine & (call_type == CALL_TYPES.index("B"))
+        node[inside] = usable[(draw[2][inside] * len(usable)).astype(np.int64)]
+        at_stand = inside & (call_type == CALL_TYPES.index("B"))
         stands = np.flatnonzero(city.district[city.stands] == number)
         stand[at_stand] = stands[(draw[3][at_stand] * len(stands)).astype(np.int64)]
     node = np.where(stand >= 0, city.stands[stand], node).astype(np.int32)

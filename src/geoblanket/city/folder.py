@@ -30,7 +30,7 @@ __all__ = ["FORMATS", "check_formats", "write_city"]
 FORMATS = {"porto": "porto.csv", "rome": "rome.txt", "table": "points.csv", "parquet": "points.parquet"}
 """Formats of traces, and the file of each."""
 
-_NEVER_S = 1 << 40
+_NEVER_S = 1 << 40  # later than any trip
 
 
 def check_formats(formats: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ class _TextFile:
         self._stack.__exit__(kind, error, trace)
 
     def _finish(self) -> None:
-        """Write what is held back."""
+        """Write the points that are held back."""
 
 
 class PortoTraces(_TextFile):

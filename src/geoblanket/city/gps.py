@@ -38,12 +38,12 @@ INTERVAL_S = 15
 NOISE_M = 5.0
 """Standard deviation of the noise, metres, in each direction."""
 
-_JUMP_CHANCE = 0.0006
-_JUMP_M = (600.0, 4000.0)
+_JUMP_CHANCE = 0.0006  # of each point
+_JUMP_M = (600.0, 4000.0)  # from and to
 _EMPTY_TRIPS, _SINGLE_POINT_TRIPS, _GAP_TRIPS = 0.002, 0.002, 0.004
 _LOST_CHANCE, _REPEATED_CHANCE, _LATE_CHANCE = 0.01, 0.004, 0.003
 _IRREGULAR_S, _IRREGULAR_JITTER_S = 11.0, 2.0
-_LATE_S = 25.0
+_LATE_S = 25.0  # delay of points that arrive out of order
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +195,10 @@ def _edges_every_half_tick(city: City, walks: Walks) -> tuple[Indices, Indices]:
 
 def _interleave(walks: Walks, half: npt.NDArray[Any], at_tick: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Merge values before each tick (but a trip's first) and at each tick."""
-    both = np.stack([half, at_tick], 1).reshape(-1, *at_tick.shape[1:])
-    keep = np.ones(len(both), np.bool_)
+    merged = np.stack([half, at_tick], 1).reshape(-1, *at_tick.shape[1:])
+    keep = np.ones(len(merged), np.bool_)
     keep[2 * walks.offsets[:-1]] = False
-    return both[keep]
+    return merged[keep]
 
 
 def positions_at(city: City, walks: Walks, trip: Ints, after_s: Floats) -> Floats:
@@ -215,8 +215,8 @@ def positions_at(city: City, walks: Walks, trip: Ints, after_s: Floats) -> Float
     first = np.clip(piece.astype(np.int64), 0, len(WAYPOINTS_S))
     share = (piece - first)[:, None]
     ends = (_way_point(city, walks, start, end, first + extra) for extra in (0, 1))
-    one, other = ends
-    result: Floats = one + share * (other - one)
+    before, after = ends
+    result: Floats = before + share * (after - before)
     return result
 
 
@@ -270,7 +270,7 @@ def _count_out_of_order(trip: Ints, time_us: Ints) -> int:
 
 
 def _ranges(count: Ints) -> Ints:
-    """Return 0, 1, …, count - 1 for each count, one after the other."""
+    """Return the ranges 0, 1, …, count - 1 of all counts, concatenated."""
     result: Ints = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     return result
 

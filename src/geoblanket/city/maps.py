@@ -147,9 +147,9 @@ def _inner_node_ids(city: City) -> Ints:
     edge = np.repeat(np.arange(graph.edge_count), count)
     position = np.arange(len(edge)) - graph.shape_offsets[edge]
     mirrored = (back[edge] >= 0) & (back[edge] < edge)
-    other = graph.shape_offsets[back[edge]] + count[edge] - 1 - position
+    mirror_image = graph.shape_offsets[back[edge]] + count[edge] - 1 - position
     ids = _FIRST_INNER_ID + np.arange(len(edge))
-    return np.where(mirrored, _FIRST_INNER_ID + other, ids)
+    return np.where(mirrored, _FIRST_INNER_ID + mirror_image, ids)
 
 
 def _way_nodes(city: City, way: list[int], inner_ids: Ints) -> list[int]:

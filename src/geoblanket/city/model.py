@@ -16,12 +16,20 @@ from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["City", "make_city"]
 
-_STAND_SHARES = (0.4, 0.35, 0.25)
+_STAND_SHARES = (0.4, 0.35, 0.25)  # of the taxi stands, by district
 
 
 @dataclass(frozen=True, eq=False)
 class City:
-    """A synthetic city."""
+    """A synthetic city: roads, districts, and how its taxis move. Made by `make_city`.
+
+    Examples
+    --------
+    With the `city` in the example of `make_city`:
+
+    >>> city.size, city.graph.edge_count
+    ('small', 1433)
+    """
 
     size: str
     seed: int
@@ -48,6 +56,15 @@ def make_city(size: str = "medium", *, seed: int = 0, progress: Progress = silen
         "small", "medium" or "large": about 500, 5,000 or 45,000 nodes.
     progress
         Called as the work goes on.
+
+    Examples
+    --------
+    >>> from geoblanket import make_city
+    >>> from geoblanket.city.folder import write_city
+    >>> city = make_city("small", seed=0)
+    >>> city.graph.node_count
+    539
+    >>> _ = write_city(city, "city", trips=150, formats=["porto"])
     """
     plan = make_plan(size, seed)
     progress("streets", 0, 1)

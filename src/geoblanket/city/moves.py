@@ -20,13 +20,13 @@ mix a few steps without memory with those that have it, but never two kinds of m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
+from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints, Octets
 from geoblanket.city.plan import DISTRICTS, Plan
 from geoblanket.city.routes import BIN_EDGES_M, TICK_S, Routes
 from geoblanket.city.streets import Streets
@@ -58,12 +58,12 @@ _BAND_CHANCES = {
 }
 _SLOWER = np.array([1.0, 1.15, 1.5])
 """Odds of stops and of the district's slower band by traffic: calm, busy, rush hour."""
-_MOST_CROSSING = 0.5
+_MOST_CROSSING = 0.5  # chance that a step leaves its district, where steps have memory
 _LEAST_STAYING = 0.1
 """Where the candidates inside the district have less weight than this, beside its border, steps have no memory."""
-_FEWEST_CANDIDATES = 3
-_LEAST_WEIGHT = 1e-9
-_ROWS_AT_ONCE = 2048
+_FEWEST_CANDIDATES = 3  # of a step that can be calibrated, or have memory
+_LEAST_WEIGHT = 1e-9  # of a candidate: none is impossible
+_ROWS_AT_ONCE = 2048  # calibrated together, to bound memory
 _MOVING = len(BANDS) - 1
 
 
@@ -108,7 +108,7 @@ def build_moves(plan: Plan, streets: Streets, routes: Routes) -> Moves:
     main = np.array([_main_band(name) for name in DISTRICTS])[district]
     changed = np.ones(len(rows.slot), np.bool_)
     while changed.any():
-        calibrated = _calibrate(plan, points, district, rows.take(changed))
+        calibrated = _calibrate(plan, points, district, rows.where(changed))
         weight[changed], stays[changed], stay_chance[changed], order[changed] = calibrated
         alive = np.zeros(len(points), np.bool_)
         alive[rows.source[(order > 0) & (rows.band == main[rows.source])]] = True
@@ -121,7 +121,7 @@ def build_moves(plan: Plan, streets: Streets, routes: Routes) -> Moves:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _Rows(ArrayTable):
     """The rows that have routes, with their candidates side by side."""
 
     source: Ints
@@ -136,9 +136,6 @@ class _Rows:
     bin: Ints
     base: Floats
     """Liking of each candidate before calibration, shape (n, K)."""
-
-    def take(self, chosen: Bools | Ints) -> _Rows:
-        return _Rows(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 def _gather_rows(routes: Routes, district: Octets) -> _Rows:
@@ -225,7 +222,7 @@ def _tilt(rows: _Rows, mean: Floats) -> tuple[Floats, Bools]:
     open_rows = np.flatnonzero(enough)
     for first in range(0, len(open_rows), _ROWS_AT_ONCE):
         part = open_rows[first : first + _ROWS_AT_ONCE]
-        weight[part] = _tilt_part(rows.take(part), mean[part])
+        weight[part] = _tilt_part(rows.where(part), mean[part])
     return weight, enough
 
 
@@ -236,7 +233,7 @@ def _tilt_part(rows: _Rows, mean: Floats) -> Floats:
     ends = np.array(BAND_BINS)
     bins = int(np.diff(ends).max())
     number = rows.bin - ends[rows.band, :1]
-    features = np.concatenate([wishes * (number == one)[..., None] for one in range(bins)], -1)
+    features = np.concatenate([wishes * (number == bin_number)[..., None] for bin_number in range(bins)], -1)
     count = features.shape[-1]
     ridge = np.diag([0.001, 0.001, 0.02, 0.02] * bins)
     multiplier = np.zeros((len(off), count))
@@ -287,7 +284,7 @@ def _to_moves(district: Octets, rows: _Rows, chain: _Chain, routes: Routes) -> M
         stay_slots=spread((there & arrange(chain.stays)).sum(1), np.uint8),
         slots=spread(there.sum(1), np.uint8),
         order=order,
-        routes=routes.take(kept),
+        routes=routes.where(kept),
     )
 
 

@@ -23,7 +23,7 @@ _WATER = "#a9cfe6"
 _WALKS = ("#4059ad", "#97396b", "#2a7f62", "#6b4e9b", "#b5651d", "#1f7a8c")
 
 
-def draw_city(city: City, *, trips: int, seed: int = 0, walks: int = 6) -> Figure:
+def draw_city(city: City, *, trips: int, seed: int) -> Figure:
     """Draw a city and the true ways of some of its trips, each in its own colour, with a dot at every tick."""
     figure, axes = map_figure(city.graph, caption="a synthetic city", long_side_in=9.0)
     around = np.linspace(0.0, 2 * np.pi, 361)
@@ -32,7 +32,7 @@ def draw_city(city: City, *, trips: int, seed: int = 0, walks: int = 6) -> Figur
         lat, lon = to_degrees(np.stack([reach * np.cos(around), reach * np.sin(around)], 1))
         axes.fill(lon, lat, color=_TINTS[number], linewidth=0, zorder=0)
     axes.fill(*_river_bank(city), color=_WATER, linewidth=0, zorder=0.5)
-    for colour, (lat, lon, ticks) in zip(_WALKS, _some_walks(city, trips, seed, walks), strict=False):
+    for colour, (lat, lon, ticks) in zip(_WALKS, _some_walks(city, trips, seed, len(_WALKS)), strict=False):
         axes.add_collection(
             LineCollection([np.stack([lon, lat], 1)], colors=colour, linewidths=1.8, alpha=0.9, zorder=3), autolim=False
         )

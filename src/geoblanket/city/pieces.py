@@ -9,19 +9,19 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import Delaunay, cKDTree
 
-from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._arrays import ArrayTable, Bools, Floats, Ints
 from geoblanket.city.plan import Junctions, Plan
 from geoblanket.roads.graph import ROAD_CLASSES
 
-__all__ = ["Pieces", "contract", "join_junctions", "largest_component", "make_dead_ends"]
+__all__ = ["Pieces", "join_junctions", "largest_component", "make_dead_ends", "merge_pieces"]
 
 
-_DEAD_END_SHARE = (0.03, 0.08, 0.10)
-_REMOVED_SHARE = 0.05
+_DEAD_END_SHARE = (0.03, 0.08, 0.10)  # of junctions of residential streets alone, by district
+_REMOVED_SHARE = 0.05  # of residential streets
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Pieces(ArrayTable):
     """Undirected street pieces between junctions."""
 
     ends: Ints
@@ -35,10 +35,6 @@ class Pieces:
     roundabout: Bools
     """Pieces of a roundabout are driven from their first end to their second."""
 
-    def take(self, chosen: Bools | Ints) -> Pieces:
-        """Return the chosen pieces."""
-        return Pieces(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
 
 def join_junctions(plan: Plan, junctions: Junctions) -> Pieces:
     """Join the junctions along arterials and with their near neighbours."""
@@ -51,7 +47,7 @@ def join_junctions(plan: Plan, junctions: Junctions) -> Pieces:
     keep &= ~_crosses_river(plan, points[ends])
     keep &= ~np.isin(_pair_key(ends), _pair_key(main.ends))
     ends = ends[keep]
-    open_roads = main.take(main.road_class != ROAD_CLASSES.index("motorway"))
+    open_roads = main.where(main.road_class != ROAD_CLASSES.index("motorway"))
     ends = ends[~_crosses_any(points[ends], points[open_roads.ends])]
     small = _small_pieces(junctions, ends, first_street=int(main.street.max()) + 1)
     return Pieces(*(np.concatenate([getattr(main, field.name), getattr(small, field.name)]) for field in fields(main)))
@@ -115,12 +111,12 @@ def _crosses_any(segments: Floats, others: Floats) -> Bools:
     """Return which segments (n, 2, 2) cross one of the nearest `others` (m, 2, 2); a shared end is no crossing."""
     nearest = np.asarray(cKDTree(others.mean(1)).query(segments.mean(1), k=min(12, len(others)))[1])
     crosses = np.zeros(len(segments), np.bool_)
-    for found in nearest.T:
-        crosses |= _segments_cross(segments, others[found])
+    for neighbour in nearest.T:
+        crosses |= _segments_cross(segments, others[neighbour])
     return crosses
 
 
-def _segments_cross(one: Floats, other: Floats) -> Bools:
+def _segments_cross(first: Floats, second: Floats) -> Bools:
     """Return which pairs of segments (n, 2, 2) cross."""
 
     def side(segment: Floats, point: Floats) -> Floats:
@@ -128,8 +124,8 @@ def _segments_cross(one: Floats, other: Floats) -> Bools:
         result: Floats = along[:, 0] * to[:, 1] - along[:, 1] * to[:, 0]
         return result
 
-    apart = side(one, other[:, 0]) * side(one, other[:, 1]) < 0
-    result: Bools = apart & (side(other, one[:, 0]) * side(other, one[:, 1]) < 0)
+    apart = side(first, second[:, 0]) * side(first, second[:, 1]) < 0
+    result: Bools = apart & (side(second, first[:, 0]) * side(second, first[:, 1]) < 0)
     return result
 
 
@@ -173,7 +169,7 @@ def make_dead_ends(plan: Plan, junctions: Junctions, pieces: Pieces, rng: np.ran
     np.minimum.at(lowest, pieces.ends.ravel(), np.repeat(rank, 2))
     ends_here = closed[pieces.ends]
     stays = (ends_here & (rank[:, None] == lowest[pieces.ends])).any(1)
-    return pieces.take(np.where(ends_here.any(1), stays, keep))
+    return pieces.where(np.where(ends_here.any(1), stays, keep))
 
 
 def largest_component(ends: Ints, count: int) -> Bools:
@@ -183,7 +179,7 @@ def largest_component(ends: Ints, count: int) -> Bools:
     return np.asarray(label[ends[:, 0]] == np.bincount(label[ends[:, 0]]).argmax())
 
 
-def contract(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
+def merge_pieces(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
     """Join the two streets of every junction that has only two; return the pieces and their inner points.
 
     Where that would make a loop or a second piece between the same ends, the junction becomes a dead end instead.
@@ -196,30 +192,30 @@ def contract(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
     for piece, pair in enumerate(ends):
         for node in pair:
             at.setdefault(node, set()).add(piece)
-    waiting = sorted(node for node, found in at.items() if len(found) == 2)
+    waiting = sorted(node for node, touching in at.items() if len(touching) == 2)
     while waiting:
         node = waiting.pop()
         if len(at[node]) != 2:
             continue
-        one, other = sorted(at[node])
-        start = sum(ends[one]) - node
-        end = sum(ends[other]) - node
+        kept_piece, joined_piece = sorted(at[node])
+        start = sum(ends[kept_piece]) - node
+        end = sum(ends[joined_piece]) - node
         joined_before = any(end in ends[piece] for piece in at[start])
-        alive[other] = False
-        at[node].discard(other)
-        at[end].discard(other)
+        alive[joined_piece] = False
+        at[node].discard(joined_piece)
+        at[end].discard(joined_piece)
         if start == end or joined_before:
             if len(at[end]) == 2:
                 waiting.append(end)
             continue
-        before = inner[one] if ends[one][1] == node else inner[one][::-1]
-        after = inner[other] if ends[other][0] == node else inner[other][::-1]
-        ends[one], inner[one] = (start, end), [*before, node, *after]
+        before = inner[kept_piece] if ends[kept_piece][1] == node else inner[kept_piece][::-1]
+        after = inner[joined_piece] if ends[joined_piece][0] == node else inner[joined_piece][::-1]
+        ends[kept_piece], inner[kept_piece] = (start, end), [*before, node, *after]
         at[node].clear()
-        at[end].add(one)
-        road_class[one] = max(road_class[one], road_class[other])
-        bridge[one] |= bridge[other]
+        at[end].add(kept_piece)
+        road_class[kept_piece] = max(road_class[kept_piece], road_class[joined_piece])
+        bridge[kept_piece] |= bridge[joined_piece]
     kept = np.flatnonzero(alive)
-    joined = replace(pieces.take(kept), ends=np.array([ends[piece] for piece in kept]))
+    joined = replace(pieces.where(kept), ends=np.array([ends[piece] for piece in kept]))
     joined = replace(joined, road_class=road_class[kept], bridge=bridge[kept])
     return joined, [points[inner[piece]] for piece in kept]

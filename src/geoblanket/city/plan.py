@@ -53,7 +53,7 @@ SIZES = {
 RIVER_STEP_M = 60.0
 """Distance between the points of the river's middle line, metres, about."""
 
-_SPACING_M = (88.0, 115.0, 155.0)
+_SPACING_M = (88.0, 115.0, 155.0)  # between junctions, by district
 # Streets join some junctions away again (two streets end to end are one), so more are placed than wanted.
 _PLACED_PER_NODE = 1.36
 
@@ -269,7 +269,7 @@ def _fill_neighbourhoods(plan: Plan, rng: np.random.Generator) -> tuple[Floats, 
     spacing = plan.spacing_m(centres) / np.sqrt(_PLACED_PER_NODE)
     sixth = np.asarray(tree.query(centres, k=[min(7, len(centres))])[0])[:, 0]
     reach = 1.6 * np.minimum(sixth, 20 * spacing)
-    found = []
+    placed = []
     for patch, (centre, step) in enumerate(zip(centres, spacing, strict=True)):
         aspect = rng.uniform(1.0, 1.25)
         irregular = rng.uniform(0.16, 0.24) if rng.random() < 0.35 else rng.uniform(0.05, 0.1)
@@ -280,9 +280,9 @@ def _fill_neighbourhoods(plan: Plan, rng: np.random.Generator) -> tuple[Floats, 
         local += rng.normal(0.0, irregular * step, local.shape)
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         points = centre + local @ turn.T
-        mine = tree.query(points)[1] == patch
-        found.append((points[mine], np.full(int(mine.sum()), patch), row[mine], column[mine]))
-    points, patches, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        nearest = tree.query(points)[1] == patch
+        placed.append((points[nearest], np.full(int(nearest.sum()), patch), row[nearest], column[nearest]))
+    points, patches, rows, columns = (np.concatenate(parts) for parts in zip(*placed, strict=True))
     return points, patches, rows, columns
 
 

@@ -13,9 +13,9 @@ from geoblanket.roads.graph import ROAD_CLASSES
 __all__ = ["add_roundabouts"]
 
 _RADIUS_M = 22.0
-_SHARE = 0.02
-_LEAST_LENGTH_M = 75.0
-_LEAST_ANGLE = np.radians(40.0)
+_SHARE = 0.02  # of junctions that are wanted as roundabouts; some do not fit
+_LEAST_LENGTH_M = 75.0  # of the streets that meet
+_LEAST_ANGLE = np.radians(40.0)  # between them
 
 
 def add_roundabouts(

@@ -7,7 +7,7 @@ by road in about that time. Two drivers may take different roads between the sam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +16,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
-from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m, local_metres
+from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints, Octets
+from geoblanket._geodesy import EARTH_RADIUS_M, MPH_M_S, haversine_m, local_metres
 from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
 from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets
@@ -27,7 +27,6 @@ __all__ = ["BIN_EDGES_M", "TICK_S", "WAYPOINTS_S", "Lines", "Routes", "find_rout
 
 TICK_S = 30
 """The clock of the fleet, seconds: at every tick each vehicle is exactly at a node."""
-MPH_M_S = 0.44704
 BIN_EDGES_M = np.arange(10, 50, 5) * MPH_M_S * TICK_S
 """Borders of the bins of straight-line displacement in one tick, metres: multiples of 5 mph."""
 WAYPOINTS_S = np.arange(5, TICK_S, 5)
@@ -35,13 +34,13 @@ WAYPOINTS_S = np.arange(5, TICK_S, 5)
 
 _BINS_OF_DISTRICT = ((0, 4), (2, 7), (2, 7))
 """First and last + 1 bin that is used from a district: downtown up to 30 mph, elsewhere from 20 mph."""
-_LARGEST_DETOUR = 1.8
-_ALWAYS_NEAR_M = 400.0
-_LARGEST_TIME_S = 1.6 * TICK_S
-_SECTORS = 8
-_TILE_M = 1500.0
-_PERCEPTION_NOISE = 0.12
-_ALTERNATIVES = 2
+_LARGEST_DETOUR = 1.8  # road over straight line
+_ALWAYS_NEAR_M = 400.0  # a road shorter than this is no detour
+_LARGEST_TIME_S = 1.6 * TICK_S  # at free flow
+_SECTORS = 8  # directions
+_TILE_M = 1500.0  # side of the squares that are searched one after the other
+_PERCEPTION_NOISE = 0.12  # standard deviation of the logarithm of what a driver takes a road to be long
+_ALTERNATIVES = 2  # drivers' views, and so routes, of each pair
 
 
 class Lines:
@@ -65,7 +64,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Routes:
+class Routes(ArrayTable):
     """Ways to go in one tick, sorted by source, then bin."""
 
     source: Indices
@@ -81,22 +80,18 @@ class Routes:
     edges: Indices
     """Edge just after the tick, at each of `WAYPOINTS_S`, and just before the next tick, shape (P, 2, 7)."""
 
-    def take(self, chosen: Bools | Ints) -> Routes:
-        """Return the chosen routes."""
-        return Routes(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
 
 def find_routes(plan: Plan, streets: Streets, lines: Lines, usable: Bools, *, progress: Progress = silent) -> Routes:
     """Find the routes between usable nodes: in each bin at most one for each of eight directions."""
     net = _Net(streets.graph, lines, np.random.default_rng([plan.seed, 4]))
     pairs = _near_pairs(plan, streets, usable)
-    found = []
+    parts = []
     tiles = list(_tiles(streets.points, pairs.source))
     for done, (inside, around) in enumerate(tiles, 1):
-        found.append(_routes_of_tile(net, pairs.take(inside), around))
+        parts.append(_routes_of_tile(net, pairs.where(inside), around))
         progress("roads between ticks", done, len(tiles))
-    routes = Routes(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Routes)))
-    return routes.take(np.lexsort((routes.target, routes.bin, routes.source)))
+    routes = Routes.joined(parts)
+    return routes.where(np.lexsort((routes.target, routes.bin, routes.source)))
 
 
 class _Net:
@@ -119,23 +114,20 @@ class _Net:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class _Pairs(ArrayTable):
     source: Ints
     target: Ints
     bin: Ints
     displacement: Floats
     straight_m: Floats
 
-    def take(self, chosen: Bools | Ints) -> _Pairs:
-        return _Pairs(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
 
 def _near_pairs(plan: Plan, streets: Streets, usable: Bools) -> _Pairs:
     """Return the ordered pairs of usable nodes whose straight line falls into a bin of the source's district."""
     graph, nodes = streets.graph, np.flatnonzero(usable)
-    found = cKDTree(streets.points[nodes]).query_pairs(1.01 * BIN_EDGES_M[-1], output_type="ndarray")
-    found = nodes[np.concatenate([found, found[:, ::-1]])]
-    source, target = found.T
+    near = cKDTree(streets.points[nodes]).query_pairs(1.01 * BIN_EDGES_M[-1], output_type="ndarray")
+    near = nodes[np.concatenate([near, near[:, ::-1]])]
+    source, target = near.T
     straight = haversine_m(graph.lat[source], graph.lon[source], graph.lat[target], graph.lon[target])
     number = np.searchsorted(BIN_EDGES_M, straight, side="right") - 1
     first, end = np.array(_BINS_OF_DISTRICT)[plan.district(streets.points)[source]].T
@@ -146,7 +138,7 @@ def _near_pairs(plan: Plan, streets: Streets, usable: Bools) -> _Pairs:
     displacement = np.stack(
         [(graph.lon[target] - graph.lon[source]) * scale * middle, (graph.lat[target] - graph.lat[source]) * scale], 1
     )
-    return _Pairs(source, target, number, displacement, straight).take(inside)
+    return _Pairs(source, target, number, displacement, straight).where(inside)
 
 
 def _tiles(points: Floats, source: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -184,14 +176,14 @@ def _routes_of_tile(net: _Net, pairs: _Pairs, around: Ints) -> Routes:
     fits = length[0] < np.maximum(_LARGEST_DETOUR * pairs.straight_m, _ALWAYS_NEAR_M)
     fits &= (_sum_along(paths[0], graph.time_s) < _LARGEST_TIME_S) & (length[0] > 0)
     chosen = np.flatnonzero(fits)
-    chosen = chosen[_best_of_each_direction(pairs.take(chosen), detour[chosen])]
+    chosen = chosen[_best_of_each_direction(pairs.where(chosen), detour[chosen])]
     # A second road that is too long is not taken: that driver goes the first way too.
     other_fits = (length[1] < 1.15 * length[0]) & (length[1] > 0)
     width = max(path.shape[1] for path in paths)
     wide = [np.pad(path, ((0, 0), (0, width - path.shape[1])), constant_values=-1) for path in paths]
     both = np.stack([wide[0], np.where(other_fits[:, None], wide[1], wide[0])], 1)[chosen]
     waypoints, edges = _place_waypoints(graph, net.lines, both.reshape(-1, width))
-    kept = pairs.take(chosen)
+    kept = pairs.where(chosen)
     return Routes(
         source=kept.source.astype(np.int32),
         target=kept.target.astype(np.int32),

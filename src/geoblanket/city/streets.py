@@ -10,7 +10,7 @@ from scipy.sparse import csgraph
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
-from geoblanket.city.pieces import Pieces, contract, join_junctions, largest_component, make_dead_ends
+from geoblanket.city.pieces import Pieces, join_junctions, largest_component, make_dead_ends, merge_pieces
 from geoblanket.city.plan import Plan, place_junctions
 from geoblanket.city.roundabouts import add_roundabouts
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, whole_lines
@@ -31,7 +31,7 @@ _SPEEDS_KM_H = {
     "residential": (40, 50, 70),
 }
 _ROUNDABOUT_KM_H = 30
-_ONE_WAY_SHARE = {"residential": (0.8, 0.6, 0.25), "tertiary": (0.6, 0.3, 0.1)}
+_ONE_WAY_SHARE = {"residential": (0.8, 0.6, 0.25), "tertiary": (0.6, 0.3, 0.1)}  # by district
 _FIRST_NODE_ID = 1_000_000_001
 
 
@@ -68,8 +68,8 @@ def build_streets(plan: Plan) -> Streets:
     junctions = place_junctions(plan)
     pieces = join_junctions(plan, junctions)
     pieces = make_dead_ends(plan, junctions, pieces, rng)
-    pieces = pieces.take(largest_component(pieces.ends, len(junctions.points)))
-    pieces, lines = contract(junctions.points, pieces)
+    pieces = pieces.where(largest_component(pieces.ends, len(junctions.points)))
+    pieces, lines = merge_pieces(junctions.points, pieces)
     used, ends = np.unique(pieces.ends, return_inverse=True)
     pieces = replace(pieces, ends=ends.reshape(-1, 2))
     points, pieces, lines = add_roundabouts(junctions.points[used], pieces, lines, rng)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 __all__ = ["study"]
@@ -14,58 +15,45 @@ __all__ = ["study"]
 
 def study(
     *,
-    walks: Annotated[Path, typer.Option(help="Walks, from `geoblanket match`.", show_default=False)],
-    roads: Annotated[Path, typer.Option(help="The roads they were matched to.", show_default=False)],
+    walks: options.Walks,
+    roads: options.Roads,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.", show_default=False)],
     traces: Annotated[
         Path | None,
-        typer.Option(help="Traces, whose points' density is measured.", show_default="the density of the walks' steps"),
+        typer.Option(help="Traces, to measure the density of points.", show_default="the density of the walks' steps"),
     ] = None,
-    regions: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGIONS",
-            help="porto or rome (the paper's grids), zones:FILE (from `geoblanket roads zones`), or "
-            "grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS in degrees.",
-            show_default="4 × 4 cells over the box of the roads",
-        ),
-    ] = None,
+    regions: options.Regions = None,
     paper: Annotated[
         str | None,
         typer.Option(
             metavar="CITY",
             help="Compare with a city of the paper: rome or porto.",
-            show_default="as the regions, if named so",
+            show_default="that of the regions, if any",
         ),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "Markov blankets",
-    time_zone: Annotated[
-        str, typer.Option(metavar="NAME", help="The time zone of the hours, for example Europe/Lisbon.")
-    ] = "UTC",
-    largest: Annotated[int, typer.Option(min=1, max=20, help="The largest blanket to test.")] = 5,
-    alpha: Annotated[float, typer.Option(help="Reject a hypothesis if p is at most this.")] = 0.05,
-    test: Annotated[str, typer.Option(help="The test: analytic, or scetbon (the paper's, slow).")] = "analytic",
-    smallest_group: Annotated[int, typer.Option(min=1, help="Groups with fewer samples are not tested.")] = 200,
-    largest_sample: Annotated[int, typer.Option(min=1, help="Samples drawn of larger groups.")] = 2000,
-    permutations: Annotated[int, typer.Option(min=19, help="Shuffles of each classifier test.")] = 199,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other draws.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; the result does not depend on it.", show_default="all cores")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Test on a Dask cluster: the address of its scheduler.")
-    ] = None,
+    time_zone: options.TimeZone = "UTC",
+    largest: options.LargestBlanket = 5,
+    alpha: options.Alpha = 0.05,
+    test: options.Test = "analytic",
+    smallest_group: options.SmallestGroup = 200,
+    largest_sample: options.LargestSample = 2000,
+    permutations: Annotated[int, typer.Option(min=19, help="Permutations of each classifier test.")] = 199,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    cluster: options.Cluster = None,
     json: JsonOption = False,
 ) -> None:
-    """Study how blankets go with speed, place and hour: figures, tables and one report.
+    """Study how blankets depend on speed, place and hour: figures, tables and a report.
 
-    Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study goes on
-    where it was when started again with the same inputs and options.
+    Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study
+    continues when it is started again with the same inputs and options.
     """
+    from geoblanket.blanket.options import DiscoveryOptions
     from geoblanket.errors import ParameterError
-    from geoblanket.study.blankets.paper import PAPER
     from geoblanket.study.blankets.report import write_report
     from geoblanket.study.blankets.running import run_study
+    from geoblanket.study.paper import PAPER
 
     if paper is not None and paper not in PAPER:
         raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")
@@ -74,16 +62,18 @@ def study(
             walks,
             roads,
             out,
-            regions=regions,
+            DiscoveryOptions(
+                regions=regions,
+                time_zone=time_zone,
+                largest=largest,
+                alpha=alpha,
+                test=test,
+                smallest_group=smallest_group,
+                largest_sample=largest_sample,
+                seed=seed,
+            ),
             traces=traces,
-            time_zone=time_zone,
-            largest=largest,
-            alpha=alpha,
-            test=test,
-            smallest_group=smallest_group,
-            largest_sample=largest_sample,
             permutations=permutations,
-            seed=seed,
             workers=workers,
             cluster=cluster,
             progress=progress,

@@ -13,7 +13,7 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from geoblanket.blanket.predictor import Predictor
-    from geoblanket.blanket.training import Evaluation, TrainResult
+    from geoblanket.blanket.training import ModelEvaluation, TrainResult
 
 __all__ = ["predict", "train"]
 
@@ -42,24 +42,24 @@ def train(
         typer.Option(
             metavar="FEATURE+...",
             help="Which grouping to use if the findings have several, for example hour+speed.",
-            show_default="that by the most features",
+            show_default="the one with the most features",
         ),
     ] = None,
     tested_only: Annotated[
         bool, typer.Option("--tested-only", help="Train on decisions of tests only, not on imputed ones.")
     ] = False,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam. The paper's is 1e-5.")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam. The paper's is 1e-5.")] = 1e-3,
     patience: Annotated[
         int,
-        typer.Option(min=1, help="Stop after so many epochs without a smaller validation loss. The paper's is 400."),
+        typer.Option(min=1, help="Stop after this many epochs without a smaller validation loss. The paper's is 400."),
     ] = 50,
-    most_epochs: Annotated[int, typer.Option(min=1, help="Stop after so many epochs in any case.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Another seed, another split of the groups.")] = 0,
+    most_epochs: Annotated[int, typer.Option(min=1, help="The most epochs.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split of the groups.")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Train the predictor of blankets, and judge it beside baselines on groups that it has not seen.
+    """Train the predictor of blankets, and compare it with baselines on held-out groups.
 
-    Of the groups of the findings, 60 % are to train on, 20 % to stop by, and 20 % to judge by.
+    Of the groups of the findings, 60 % are for training, 20 % for early stopping and 20 % for testing.
     """
     from geoblanket._files import check_output
     from geoblanket.blanket.predictor_file import save_predictor
@@ -98,14 +98,14 @@ def predict(
         float | None, typer.Option(help="Speed over the last interval, mph; above 120 it counts as 120.")
     ] = None,
     region: Annotated[
-        int | None, typer.Option(help="Number of the region; any other than those known is their mean.")
+        int | None, typer.Option(help="Number of the region; an unknown one counts as the mean of all.")
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the lengths of the whole grid instead (CSV).")
+        Path | None, typer.Option(metavar="FILE", help="Write the lengths for the whole grid instead (CSV).")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Predict the length of the blanket from hour, speed and region, or write the whole table of them."""
+    """Predict the length of the blanket from hour, speed and region, or write the whole table."""
     from geoblanket.blanket.predictor_file import load_predictor
 
     predictor = load_predictor(model)
@@ -148,7 +148,7 @@ def _facts(result: TrainResult) -> dict[str, Any]:
         "hypotheses": dict(result.hypotheses),
         "epochs": result.epochs,
         "best_epoch": result.best_epoch,
-        "evaluations": [asdict(one) for one in result.evaluations],
+        "evaluations": [asdict(evaluation) for evaluation in result.evaluations],
         "lengths": {
             "cells": _named(result.length_by_cell),
             "samples": _named(result.length_by_sample),
@@ -167,7 +167,7 @@ def _print_result(result: TrainResult) -> None:
     print_table(
         "Training",
         [
-            ("groups to train on, to stop by, to judge by", " / ".join(f"{count:,}" for count in groups.values())),
+            ("groups for training, early stopping, testing", " / ".join(f"{count:,}" for count in groups.values())),
             ("hypotheses tested", f"{hypotheses['tested']:,}"),
             ("hypotheses imputed as not rejected", f"{hypotheses['imputed']:,}"),
             ("hypotheses without a decision, left out", f"{hypotheses['undecided']:,}"),
@@ -175,22 +175,24 @@ def _print_result(result: TrainResult) -> None:
         ],
     )
     if hypotheses["imputed"]:
-        _print_scores("On tested labels of groups not seen before", result.evaluations, "tested")
-        _print_scores("With the imputed labels of these groups", result.evaluations, "all")
+        _print_scores("On tested labels of held-out groups", result.evaluations, "tested")
+        _print_scores("On tested and imputed labels of held-out groups", result.evaluations, "all")
     else:
         _print_scores(
-            "On groups not seen before", [one for one in result.evaluations if one.trained_on == "all"], "all"
+            "On held-out groups",
+            [evaluation for evaluation in result.evaluations if evaluation.trained_on == "all"],
+            "all",
         )
     _print_lengths(result)
 
 
-def _print_scores(title: str, evaluations: Sequence[Evaluation], judged: Literal["all", "tested"]) -> None:
-    scores = [one.scores[judged] for one in evaluations]
-    rows = [(label, *(_number(getattr(one, name)) for one in scores)) for name, label in _MEASURES.items()]
+def _print_scores(title: str, evaluations: Sequence[ModelEvaluation], judged: Literal["all", "tested"]) -> None:
+    scores = [evaluation.scores[judged] for evaluation in evaluations]
+    rows = [(label, *(_number(getattr(score, name)) for score in scores)) for name, label in _MEASURES.items()]
     print_table(
         f"{title}: {scores[0].n:,}, {scores[0].kept:.1%} of them “fail to reject”",
-        [*rows, ("right length", *(_number(one.right_length) for one in evaluations))],
-        header=("trained on", *(f"{one.model}\n{one.trained_on}" for one in evaluations)),
+        [*rows, ("right length", *(_number(evaluation.right_length) for evaluation in evaluations))],
+        header=("trained on", *(f"{evaluation.model}\n{evaluation.trained_on}" for evaluation in evaluations)),
     )
 
 
@@ -214,13 +216,13 @@ def _number(value: float | None) -> str:
 def _say_worth(result: TrainResult) -> None:
     """Say whether the network is worth more than m alone, whose rates need no network."""
     if result.best_epoch == 0:
-        say("The predictor uses m alone: on the groups to stop by, its rates did at least as well as any network.")
+        say("The predictor uses m alone: its rates did at least as well as any network in early stopping.")
         return
-    one = result.evaluation("network", trained_on=result.predictor.origin.labels)
-    gain = f"{one.gain:+.4f} ± {one.gain_error:.4f} nats a tested hypothesis"
+    network = result.evaluation("network", trained_on=result.predictor.origin.labels)
+    gain = f"{network.gain:+.4f} ± {network.gain_error:.4f} nats a tested hypothesis"
     if result.groups["test"] < _ENOUGH_GROUPS:
-        say(f"There are only {result.groups['test']} groups to judge by, too few to tell what the network knows.")
-    elif one.gain > 2 * one.gain_error:
+        say(f"There are only {result.groups['test']} groups for testing, too few to judge the network.")
+    elif network.gain > 2 * network.gain_error:
         say(f"The network knows more than m alone ({gain}).")
     else:
         say(f"The network is no better than m alone ({gain}): hour, speed and region tell nothing more here.")

@@ -3,70 +3,65 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
     from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
 
-__all__ = ["build"]
+__all__ = ["ConfiguredCommand", "build"]
 
-_MOST_ZONES = 40
+_MAX_ZONES_SHOWN = 40
+
+
+class ConfiguredCommand(TyperCommand):
+    """Takes help and defaults of its options from `BuildConfig`, which is imported only when they are needed."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, described."""
+        from geoblanket.build.config import BuildConfig, as_toml
+
+        for option in self.params:
+            field = BuildConfig.model_fields.get(option.name or "")
+            if isinstance(option, TyperOption) and field is not None:
+                option.help = field.description
+                if field.default is not None:
+                    option.show_default = as_toml(field.default).strip('"[]').replace(" ", "")
+        return super().get_params(ctx)
 
 
 def build(
     *,
-    roads: Annotated[Path | None, typer.Option(help="The roads.", show_default=False)] = None,
-    walks: Annotated[
-        Path | None, typer.Option(help="Walks on them, from `geoblanket match`.", show_default=False)
-    ] = None,
+    roads: options.MaybeRoads = None,
+    walks: options.MaybeWalks = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Parameters, as TOML; flags take their place.")
+        Path | None, typer.Option(metavar="FILE", help="Parameters, as TOML; flags override them.")
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a file with all parameters, explained, and end.")
+        Path | None, typer.Option(metavar="FILE", help="Write a file with all parameters, explained, and exit.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="ε per kilometre.", show_default="2")] = None,
-    eta_km: Annotated[
-        float | None, typer.Option(help="The promise holds up to this distance, km; inf for all.", show_default="5")
-    ] = None,
-    history_weights: Annotated[
-        str | None,
-        typer.Option(metavar="W,...", help="What earlier places count in distances.", show_default="1,0.5,0.25"),
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(help="What of the past decides: none, markov:1, blanket or full.", show_default="blanket"),
-    ] = None,
-    predictor: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="How long blankets are, from `geoblanket blanket train`.")
-    ] = None,
-    findings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Or as they were found, from `geoblanket blanket discover`.")
-    ] = None,
-    order: Annotated[int | None, typer.Option(help="Or the same length everywhere.", show_default="2")] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(help="What a wrong place costs: travel, time, straight or nearest.", show_default="travel"),
-    ] = None,
-    gap: Annotated[
-        float | None, typer.Option(help="The loss may be so much above the least possible.", show_default="0.01")
-    ] = None,
-    time_limit_s: Annotated[
-        float | None, typer.Option(help="Seconds for a zone and regime, at most.", show_default="1800")
-    ] = None,
-    zones: Annotated[Path | None, typer.Option(metavar="FILE", help="Zones, from `geoblanket roads zones`.")] = None,
-    max_places: Annotated[
-        int | None, typer.Option(help="Or cut zones of so many places, at most.", show_default="40")
-    ] = None,
-    max_rows: Annotated[int | None, typer.Option(help="Rows of a zone, at most.", show_default="900")] = None,
+    epsilon: float | None = None,
+    eta_km: float | None = None,
+    history_weights: Annotated[str | None, typer.Option(metavar="W,...")] = None,
+    context: str | None = None,
+    predictor: options.MaybeFile = None,
+    findings: options.MaybeFile = None,
+    order: int | None = None,
+    loss: str | None = None,
+    gap: float | None = None,
+    time_limit_s: float | None = None,
+    zones: options.MaybeFile = None,
+    max_places: int | None = None,
+    max_rows: int | None = None,
     regimes: Annotated[
         str | None,
         typer.Option(
@@ -75,19 +70,11 @@ def build(
             show_default="one for all hours",
         ),
     ] = None,
-    time_zone: Annotated[str | None, typer.Option(metavar="NAME", help="Of the hours.", show_default="UTC")] = None,
-    compare: Annotated[
-        bool | None, typer.Option("--compare", help="Also tell what context gains over none.", show_default="no")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; the result does not depend on it.", show_default="all cores")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Work on a Dask cluster: the address of its scheduler.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted build with the same inputs and parameters.")
-    ] = False,
+    time_zone: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    compare: Annotated[bool | None, typer.Option("--compare")] = None,
+    workers: options.Workers = None,
+    cluster: options.Cluster = None,
+    resume: options.Resume = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write a report: a page with figures, and the record.")
     ] = None,
@@ -95,7 +82,7 @@ def build(
 ) -> None:
     """Build the mechanisms of all zones: rows, optimum with a proven gap, exact repair and verification, one bundle.
 
-    What is finished is kept beside the output until all is; an interrupted build goes on with --resume.
+    Finished zones are kept beside the output; an interrupted build continues with --resume.
     """
     from geoblanket.build.config import example_config, read_config
 
@@ -106,10 +93,8 @@ def build(
             temporary.write_text(example_config(), encoding="utf-8")
         say(f"Written to {init}.")
         return
-    missing = [name for name, value in (("--roads", roads), ("--walks", walks), ("--out", out)) if value is None]
-    if roads is None or walks is None or out is None:
-        raise typer.BadParameter(f"{', '.join(missing)} must be given.")
-    found = read_config(
+    roads, walks, out = options.require(roads=roads, walks=walks, out=out)
+    parameters = read_config(
         config,
         epsilon=epsilon,
         eta_km=eta_km,
@@ -128,18 +113,13 @@ def build(
         time_zone=time_zone,
         compare=compare,
     )
+    from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
-    from geoblanket.build.work_folder import work_folder_path
 
-    try:
-        with progress_bars() as progress:
-            record = build_bundle(
-                roads, walks, out, config=found, workers=workers, cluster=cluster, resume=resume, progress=progress
-            )
-    except BaseException:
-        if work_folder_path(out).exists():
-            say(f"What is finished is kept in {work_folder_path(out)}; go on with --resume.")
-        raise
+    with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
+        record = build_bundle(
+            roads, walks, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
+        )
     if json:
         print_json(record.as_dict())
     else:
@@ -161,8 +141,8 @@ def _numbers(text: str) -> tuple[float, ...]:
 def _hours(text: str) -> dict[str, tuple[int, ...]]:
     result: dict[str, tuple[int, ...]] = {}
     try:
-        for one in text.split(";"):
-            name, _, spans = one.partition("=")
+        for regime in text.split(";"):
+            name, _, spans = regime.partition("=")
             ends = [[int(end) for end in span.split("-")] for span in spans.split(",")]
             result[name.strip()] = tuple(hour for span in ends for hour in range(span[0], span[-1] + 1))
     except ValueError:
@@ -195,7 +175,7 @@ def _print_record(record: BuildRecord) -> None:
         ("memory of a process, at most", f"{_memory_mb(record):,.0f} MB"),
     ]
     print_table(f"Bundle {record.bundle}", rows)
-    if len(record.zones) <= _MOST_ZONES:
+    if len(record.zones) <= _MAX_ZONES_SHOWN:
         print_table(
             "Zones and regimes",
             [_zone_row(zone) for zone in record.zones],
@@ -219,8 +199,8 @@ def _zone_row(zone: ZoneRecord) -> tuple[str, ...]:
     )
 
 
-def _measured(found: Measured | None, unit: str) -> str:
-    return "–" if found is None else f"{found.loss:.4g} {unit} ({found.low:.4g} to {found.high:.4g})"
+def _measured(loss: Measured | None, unit: str) -> str:
+    return "–" if loss is None else f"{loss.loss:.4g} {unit} ({loss.low:.4g} to {loss.high:.4g})"
 
 
 def _share(value: float | None) -> str:

@@ -111,7 +111,7 @@ def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
 
     facts = asdict(BundleFacts.of(bundle, name=file.name, size=file.stat().st_size))
     radius = facts["snapping_radius_m"]
-    mechanisms = [asdict(MechanismFacts.of(bundled)) for bundled in bundle]
+    mechanisms = [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle]
     return {
         **{name: facts[name] for name in _PRINTED},
         "snapping_radius_m": None if radius is None else round(radius, 1),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -16,18 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["city"]
 
 
-class _Size(StrEnum):
-    small = "small"
-    medium = "medium"
-    large = "large"
-
-
 def city(
     *,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write; made if it does not exist.")],
-    size: Annotated[_Size, typer.Option(help="About 500, 5,000 or 45,000 nodes.")] = _Size.small,
-    trips: Annotated[int, typer.Option(min=1, help="Taxi trips to make.")] = 3000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another city.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write; created if it does not exist.")],
+    size: Annotated[
+        Literal["small", "medium", "large"], typer.Option(help="About 500, 5,000 or 45,000 nodes.")
+    ] = "small",
+    trips: Annotated[int, typer.Option(min=1, help="Number of taxi trips.")] = 3000,
+    seed: options.Seed = 0,
     formats: Annotated[
         str | None,
         typer.Option(
@@ -42,30 +38,26 @@ def city(
             help="Write the true edge of every point of the Porto file. By default yes, for large no.",
         ),
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the city and some walks (PNG, SVG or PDF).")
-    ] = None,
+    picture: options.Picture = None,
     json_: JsonOption = False,
 ) -> None:
     """Make a synthetic city: roads, traces, and the truth about them.
 
-    The same size, number of trips and seed always give the same files. The taxis' next node depends on the last one,
-    two or three nodes, by district and speed: `orders.csv` says how many, so that methods that find it out can be
-    tested.
+    The same size, number of trips and seed always give the same files. A taxi's next node depends on its last one, two
+    or three nodes, by district and speed: `orders.csv` says how many, as ground truth for methods that estimate it.
     """
-    from geoblanket._picture import check_picture, save_figure
+    from geoblanket._picture import save_figure
     from geoblanket.city.folder import FORMATS, check_formats, write_city
     from geoblanket.city.model import make_city
 
-    if picture is not None:
-        check_picture(picture)
-    large = size is _Size.large
+    options.check_picture(picture)
+    large = size == "large"
     chosen = (
         (["porto"] if large else list(FORMATS)) if formats is None else [name.strip() for name in formats.split(",")]
     )
     check_formats(chosen)
     with progress_bars() as progress:
-        made = make_city(size.value, seed=seed, progress=progress)
+        made = make_city(size, seed=seed, progress=progress)
         facts = write_city(
             made,
             out,
@@ -103,7 +95,7 @@ def _print_facts(facts: Mapping[str, Any], out: Path) -> None:
     for name, count in facts["points"].items():
         faults = ", ".join(f"{number:,} {fault.replace('_', ' ')}" for fault, number in facts["faults"][name].items())
         rows.append((name, f"{count:,}", faults))
-    print_table("Traces", rows, header=("format", "points", "faults put in"))
+    print_table("Traces", rows, header=("format", "points", "injected faults"))
     from geoblanket.city.truth import orders_frame
 
     rows = [
@@ -114,4 +106,4 @@ def _print_facts(facts: Mapping[str, Any], out: Path) -> None:
         )
         for row in orders_frame().iter_rows(named=True)
     ]
-    print_table("Markov order, the truth", rows, header=("district, band", "speed", "order"))
+    print_table("True Markov order", rows, header=("district, band", "speed", "order"))

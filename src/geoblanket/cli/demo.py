@@ -1,4 +1,4 @@
-"""`geoblanket demo`: the main job, from nothing to perturbed reports, as the commands that a user would type."""
+"""`geoblanket demo`: the whole pipeline, from nothing to perturbed reports, as the commands that a user would type."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["demo"]
 def demo(
     *,
     context: typer.Context,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for everything that is made.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for all files.")] = Path("demo"),
 ) -> None:
-    """Do the whole job on a synthetic city, showing each command."""
+    """Run the whole pipeline on a synthetic city, showing each command."""
     start = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     city = out / "city"
@@ -51,7 +51,7 @@ def demo(
          ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "1",
           "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300",
           "--out", out / "city-private.bundle"]),
-        ("The bundle, verified again by one who trusts nothing in it.",
+        ("The bundle, verified again without trusting anything in it.",
          ["verify", out / "city.bundle"]),
         ("Perturbed reports, as devices would send them.",
          ["perturb", out / "city.bundle", "--walks", out / "walks-250.parquet", "--roads", out / "city.roads",
@@ -76,7 +76,7 @@ def demo(
         f"Done in {time.perf_counter() - start:.0f} s",
         [
             ("steps that put the taxi where it truly was", f"{share:.2%}"),
-            ("the city, its districts and some true ways", str(out / "city.png")),
+            ("the city, its districts and some true routes", str(out / "city.png")),
             ("the zones", str(out / "zones.png")),
             ("the walks found from noisy GPS", str(out / "walks.png")),
             ("the mechanisms, verified", str(out / "city.bundle")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from geoblanket.evaluate.city_data import CityFiles
     from geoblanket.evaluate.experiment import Experiment
-    from geoblanket.evaluate.running import Evaluation
 
 __all__ = ["app"]
 
@@ -27,15 +27,9 @@ app = typer.Typer(
 )
 
 _TITLE = "Mechanisms compared"
-_NOT_OF_PAPER = ("paper", "quick")
+_NOT_BEYOND_PAPER = ("paper", "quick")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
-]
-_WorkersOption = Annotated[
-    int | None, typer.Option(help="Processes; results do not depend on it.", show_default="all cores")
-]
-_ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on with an interrupted run with the same inputs and experiments.")
 ]
 _ReportOption = Annotated[bool, typer.Option(help="Also write a report: a page with figures, in FOLDER/report.")]
 
@@ -44,10 +38,8 @@ _ReportOption = Annotated[bool, typer.Option(help="Also write a report: a page w
 def evaluate(
     *,
     context: typer.Context,
-    roads: Annotated[Path | None, typer.Option(help="The roads.", show_default=False)] = None,
-    walks: Annotated[
-        Path | None, typer.Option(help="Walks on them, from `geoblanket match`.", show_default=False)
-    ] = None,
+    roads: options.MaybeRoads = None,
+    walks: options.MaybeWalks = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FOLDER", help="The folder for the results.", show_default=False),
@@ -55,37 +47,38 @@ def evaluate(
     experiment: Annotated[
         list[str], typer.Option(metavar="NAME|FILE.toml", help="What to compare; may be given several times.")
     ] = ["quick"],  # noqa: B006 - Typer reads it, and nothing changes it
-    experiments: Annotated[bool, typer.Option("--experiments", help="List the experiments, and end.")] = False,
+    experiments: Annotated[bool, typer.Option("--experiments", help="List the experiments and exit.")] = False,
     predictor: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="How long blankets are, from `geoblanket blanket train`: for LP+C-mDP."),
+        typer.Option(metavar="FILE", help="Predicted blankets, from `geoblanket blanket train`: for LP+C-mDP."),
     ] = None,
     findings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="As they were found, from `geoblanket blanket discover`: for LP+TrueMB."),
+        typer.Option(metavar="FILE", help="Discovered blankets, from `geoblanket blanket discover`: for LP+TrueMB."),
     ] = None,
     traces: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What the walks were made from: for other spacings and intervals."),
+        typer.Option(metavar="FILE", help="The traces behind the walks: for other spacings and intervals."),
     ] = None,
     locations: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Where vehicles with one destination each are (CSV: latitude, longitude; no header)."
+            metavar="FILE",
+            help="Locations of vehicles with one destination each (CSV: latitude, longitude; no header).",
         ),
     ] = None,
     city: Annotated[str, typer.Option(metavar="NAME", help="The city's name in the results.")] = "city",
-    time_zone: Annotated[str, typer.Option(metavar="NAME", help="Of the hours.")] = "UTC",
+    time_zone: options.TimeZone = "UTC",
     quick: _QuickOption = False,
-    workers: _WorkersOption = None,
-    resume: _ResumeOption = False,
+    workers: options.Workers = None,
+    resume: options.Resume = False,
     report: _ReportOption = True,
     json: JsonOption = False,
 ) -> None:
     """Compare mechanisms in a city, each verified exactly: loss on held-out walks, leakage, attacks, time and size.
 
-    Results are one table, results.parquet and results.csv. Without a predictor or findings, the methods that need
-    them are left out. If something contradicts what must hold, it is told, and the command ends with 3.
+    Results are one table, results.parquet and results.csv. Methods that need a predictor or findings are skipped
+    without them. If a result contradicts what must hold, the command says so and exits with 3.
     """
     if context.invoked_subcommand is not None:
         return
@@ -95,9 +88,7 @@ def evaluate(
     if experiments:
         print_table("Experiments", list(shipped_experiments().items()))
         return
-    missing = [name for name, value in (("--roads", roads), ("--walks", walks), ("--out", out)) if value is None]
-    if roads is None or walks is None or out is None:
-        raise typer.BadParameter(f"{', '.join(missing)} must be given.")
+    roads, walks, out = options.require(roads=roads, walks=walks, out=out)
     files = CityFiles(
         name=city,
         roads=roads,
@@ -120,19 +111,19 @@ def paper(
     *,
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Raw data, a folder for each city.", show_default=False)],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all that is made.", show_default=False)
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all files.", show_default=False)
     ],
     city: Annotated[Literal["porto", "rome", "both"], typer.Option(help="Which of the paper's cities.")] = "both",
     quick: _QuickOption = False,
-    workers: _WorkersOption = None,
-    resume: _ResumeOption = False,
+    workers: options.Workers = None,
+    resume: options.Resume = False,
     report: _ReportOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Do the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
+    """Run the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
 
-    Roads and traces are imported and matched, blankets found and their predictor trained; then all experiments are run
-    (with --quick, only the main one). What is finished is kept, and an interrupted run goes on with --resume.
+    Roads and traces are imported and matched, blankets discovered and their predictor trained; then all experiments run
+    (with --quick, only the main one). Finished work is kept, and an interrupted run continues with --resume.
     """
     from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
     from geoblanket.study.evaluation.cities import PAPER_CITIES, prepare_city
@@ -142,7 +133,9 @@ def paper(
         cities = [
             prepare_city(PAPER_CITIES[name], data, out / name, workers=workers, progress=progress) for name in names
         ]
-    chosen = ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_OF_PAPER)]
+    chosen = (
+        ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER)]
+    )
     experiments = [read_experiment(name, quick=quick) for name in chosen]
     _run(cities, experiments, out, workers, resume=resume, report=report, json=json)
 
@@ -151,7 +144,7 @@ def paper(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with results.", show_default=False)],
     *,
-    title: Annotated[str, typer.Option(help="Of the page.")] = _TITLE,
+    title: Annotated[str, typer.Option(help="Title of the page.")] = _TITLE,
 ) -> None:
     """Write the report of finished results again: FOLDER/report/report.html and its figures."""
     _write_report(folder, title=title)
@@ -184,36 +177,25 @@ def _run(
     report: bool,
     json: bool,
 ) -> None:
-    from geoblanket.evaluate.running import evaluate_cities, unfinished_path
+    from geoblanket._unfinished import unfinished_path
+    from geoblanket.evaluate.running import evaluate_cities
 
-    try:
-        with progress_bars() as progress:
-            found = evaluate_cities(cities, experiments, out, workers=workers, resume=resume, progress=progress)
-    except BaseException:
-        if unfinished_path(out).exists():
-            say(f"What is finished is kept in {unfinished_path(out)}; go on with --resume.")
-        raise
+    with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
+        evaluation = evaluate_cities(cities, experiments, out, workers=workers, resume=resume, progress=progress)
     if json:
-        print_json(_summary(found))
+        violations = [violation.as_dict() for violation in evaluation.violations]
+        print_json({"results": evaluation.results.height, "notes": list(evaluation.notes), "violations": violations})
     else:
-        _print_results(found.results)
-    for note in found.notes:
+        _print_results(evaluation.results)
+    for note in evaluation.notes:
         say(note)
     say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
     if report:
         _write_report(out)
-    if found.violations:
-        for one in found.violations:
-            typer.secho(f"{one.check}: {one.where}: {one.detail}", err=True, fg="red")
+    for violation in evaluation.violations:
+        typer.secho(f"{violation.check}: {violation.where}: {violation.detail}", err=True, fg="red")
+    if evaluation.violations:
         raise typer.Exit(3)
-
-
-def _summary(found: Evaluation) -> dict[str, object]:
-    return {
-        "results": found.results.height,
-        "notes": list(found.notes),
-        "violations": [one.as_dict() for one in found.violations],
-    }
 
 
 def _print_results(results: pl.DataFrame) -> None:

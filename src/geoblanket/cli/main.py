@@ -1,4 +1,4 @@
-"""The command tree, and the one place that turns errors into messages and exit codes."""
+"""The command tree, and the only place that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from geoblanket import __version__
 from geoblanket.cli import blanket, evaluate, ledger, roads, traces
-from geoblanket.cli.build import build
+from geoblanket.cli.build import ConfiguredCommand, build
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
@@ -52,7 +52,7 @@ app.add_typer(traces.app, name="traces")
 app.add_typer(roads.app, name="roads")
 app.command()(match)
 app.add_typer(blanket.app, name="blanket")
-app.command()(build)
+app.command(cls=ConfiguredCommand)(build)
 app.command()(lattice)
 app.command()(verify)
 app.command()(show)

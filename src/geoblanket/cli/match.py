@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -16,44 +16,34 @@ if TYPE_CHECKING:
 __all__ = ["match"]
 
 
-class _Method(StrEnum):
-    HMM = "hmm"
-    NEAREST = "nearest"
-
-
 def match(
     *,
     traces: Annotated[Path, typer.Option(help="Traces, from `geoblanket traces import`.", show_default=False)],
-    roads: Annotated[Path, typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)],
+    roads: options.Roads,
     out: Annotated[Path, typer.Option(help="The walks to write (Parquet).", show_default=False)],
     interval: Annotated[float, typer.Option(help="Time between two steps of a walk, seconds.")] = 30.0,
     method: Annotated[
-        _Method,
-        typer.Option(help="hmm: the most probable route on the roads; nearest: the nearest place, roads unseen."),
-    ] = _Method.HMM,
-    spacing: Annotated[float, typer.Option(help="Spacing of the places, metres; 0: every road node.")] = 0.0,
-    max_gap: Annotated[float, typer.Option(help="A longer time without a matched point ends a walk, seconds.")] = 180.0,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; the result does not depend on it.", show_default="all cores")
-    ] = None,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the walks (PNG, SVG or PDF).")] = None,
+        Literal["hmm", "nearest"],
+        typer.Option(help="hmm: the most probable route on the roads; nearest: the nearest place, whatever the roads."),
+    ] = "hmm",
+    spacing: options.Spacing = 0.0,
+    max_gap: Annotated[float, typer.Option(help="Seconds without a matched point that end a walk.")] = 180.0,
+    workers: options.Workers = None,
+    picture: options.Picture = None,
     json: JsonOption = False,
 ) -> None:
     """Match traces to roads: a place at every tick of a fixed clock."""
     from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.mobility.matching import match_traces
 
-    if picture is not None:
-        from geoblanket._picture import check_picture
-
-        check_picture(picture)
+    options.check_picture(picture)
     with progress_bars() as progress:
         summary = match_traces(
             traces,
             roads,
             out,
             interval_s=interval,
-            method=method.value,
+            method=method,
             spacing_m=spacing,
             options=MatchOptions(max_gap_s=max_gap),
             workers=workers,
@@ -72,8 +62,8 @@ def match(
         say(f"Picture written to {picture}.")
 
 
-def _print_summary(summary: MatchSummary, *, method: _Method, interval: float) -> None:
-    target = "road" if method is _Method.HMM else "place"
+def _print_summary(summary: MatchSummary, *, method: str, interval: float) -> None:
+    target = "road" if method == "hmm" else "place"
     print_table(
         f"Walks: one step every {interval:g} s",
         [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 from geoblanket.cli.zones import zones
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Road networks: import, look, cut into zones, export.", no_args_is_help=True)
-
-RoadsArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A road graph written by 'roads import'.")]
+app = typer.Typer(help="Road networks: import, inspect, cut into zones, export.", no_args_is_help=True)
 
 _COUNTED = {
     "ways": "read: ways of a road class",
@@ -64,22 +63,19 @@ def import_(
     keep_all: Annotated[
         bool, typer.Option("--keep-all", help="Keep the whole network, not only its largest strongly connected part.")
     ] = False,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the roads (.png or .svg).")] = None,
+    picture: options.Picture = None,
     credit: Annotated[
         str | None,
         typer.Option(help="A line in the picture's corner; by default OpenStreetMap's, for files in its format."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read a road network and write it as one quick file."""
+    """Read a road network and write it as one file that loads quickly."""
     from geoblanket._files import check_output
     from geoblanket.roads.importer import import_roads
 
     check_output(out)
-    if picture is not None:
-        from geoblanket._picture import check_picture
-
-        check_picture(picture)
+    options.check_picture(picture)
     with progress_bars() as progress:
         graph, summary = import_roads(files, keep_all=keep_all, progress=progress)
     graph.save(out)
@@ -112,7 +108,7 @@ def _print_summary(summary: RoadsSummary, out: Path) -> None:
 
 
 @app.command()
-def info(file: RoadsArgument, *, json: JsonOption = False) -> None:
+def info(file: options.RoadsArgument, *, json: JsonOption = False) -> None:
     """Show what a road graph holds."""
     from geoblanket.roads.description import describe_roads
     from geoblanket.roads.graph import RoadGraph
@@ -145,7 +141,7 @@ def info(file: RoadsArgument, *, json: JsonOption = False) -> None:
 
 @app.command()
 def export(
-    file: RoadsArgument,
+    file: options.RoadsArgument,
     to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write: .geojson or .parquet (GeoParquet).")],
     *,
     part: Annotated[Literal["edges", "nodes"], typer.Option(help="What to write.")] = "edges",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,20 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="GPS traces: import and look.", no_args_is_help=True)
-
-
-class _Format(StrEnum):
-    porto = "porto"
-    rome = "rome"
-    table = "table"
-
-
-class _TimeUnit(StrEnum):
-    s = "s"
-    ms = "ms"
-    us = "us"
-    ns = "ns"
+app = typer.Typer(help="GPS traces: import and inspect.", no_args_is_help=True)
 
 
 @app.command("import")
@@ -38,7 +24,7 @@ def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files to read; text may be gzipped.")],
     *,
     format_: Annotated[
-        _Format,
+        Literal["porto", "rome", "table"],
         typer.Option(
             "--format",
             help="porto: train.csv of ECML/PKDD 2015. rome: taxi_february.txt of CRAWDAD roma/taxi. "
@@ -56,14 +42,14 @@ def import_(
         ),
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option(help="Between cells. By default a comma, for rome a semicolon; \\t is a tab.")
+        str | None, typer.Option(help="Between cells; by default a comma, for rome a semicolon; \\t is a tab.")
     ] = None,
     time_unit: Annotated[
-        _TimeUnit | None,
-        typer.Option(help="Unit of times that are numbers since 1970. By default found out; for porto seconds."),
+        Literal["s", "ms", "us", "ns"] | None,
+        typer.Option(help="Unit of times that are numbers since 1970. By default detected; seconds for porto."),
     ] = None,
     time_zone: Annotated[
-        str | None, typer.Option(help="Zone of times that have no UTC offset, for example Europe/Lisbon.")
+        str | None, typer.Option(help="Time zone of times without UTC offset, such as Europe/Lisbon.")
     ] = None,
     max_speed: Annotated[
         float, typer.Option(min=0, help="Drop points that jump away faster than this, m/s (0: keep them).")
@@ -92,7 +78,7 @@ def import_(
 ) -> None:
     """Import GPS traces of any source into one clean table: vehicle, trip, time (UTC), lat, lon.
 
-    Nothing disappears silently: the summary says how many rows each rule touched, and which were the first.
+    Nothing disappears silently: the summary says how many rows each rule changed, and which came first.
     """
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces
@@ -101,10 +87,10 @@ def import_(
         summary = import_traces(
             files,
             out,
-            format=format_.value,
+            format=format_,
             columns=None if columns is None else _read_columns(columns),
             delimiter="\t" if delimiter == "\\t" else delimiter,
-            time_unit=None if time_unit is None else time_unit.value,
+            time_unit=time_unit,
             time_zone=time_zone,
             cleaning=Cleaning(
                 drop_missing_data=not keep_missing_data,
@@ -178,7 +164,7 @@ def _print_summary(summary: ImportSummary, out: Path) -> None:
             rows.append((f"{verb}: {meaning}", f"{count.rows:,}", f"{count.points:,}", where + more))
     rows.extend((f"  malformed: {reason}", f"{count:,}", "", "") for reason, count in summary.malformed.most_common())
     if rows:
-        print_table("What the rules touched", rows, header=("rule", "rows", "points", "first rows"))
+        print_table("What the cleaning rules changed", rows, header=("rule", "rows", "points", "first rows"))
 
 
 def _print_info(facts: TracesInfo, file: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -18,16 +19,14 @@ __all__ = ["zones"]
 
 
 def zones(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A road graph written by 'roads import'.")],
+    file: options.RoadsArgument,
     *,
-    max_places: Annotated[int, typer.Option(min=1, help="The largest number of places in a zone.")] = 200,
-    spacing: Annotated[float, typer.Option(help="Spacing of the places, metres; 0: every road node.")] = 0.0,
+    max_places: Annotated[int, typer.Option(min=1, help="The most places of a zone.")] = 200,
+    spacing: options.Spacing = 0.0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The table of zones to write (.parquet).")
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw the zones (.png, .svg or .pdf).")
-    ] = None,
+    picture: options.Picture = None,
     json: JsonOption = False,
 ) -> None:
     """Choose places on the roads and cut them into connected zones of about equal size."""
@@ -38,10 +37,7 @@ def zones(
 
     if out is not None:
         check_output(out)
-    if picture is not None:
-        from geoblanket._picture import check_picture
-
-        check_picture(picture)
+    options.check_picture(picture)
     graph = RoadGraph.load(file)
     places = choose_places(graph, spacing_m=spacing)
     partition = partition_zones(graph, places, max_places=max_places)

@@ -32,7 +32,7 @@ from geoblanket.loss.travel_cost import TravelCost
 from geoblanket.mobility.histories import (
     LONGEST_PAST,
     HistoryCounts,
-    Regimes,
+    RegimeHours,
     Steps,
     collect_steps,
     count_histories,
@@ -50,7 +50,15 @@ _HOURS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class CityFiles:
-    """The files of a city."""
+    """The files of a city.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket.evaluate import CityFiles
+    >>> CityFiles(name="city", roads=Path("city.roads"), walks=Path("walks.parquet")).time_zone
+    'UTC'
+    """
 
     name: str
     roads: Path
@@ -136,7 +144,7 @@ class CityData:
         self.places = choose_places(self.graph, spacing_m=about["spacing_m"])
         self.interval_s = float(about["interval_s"])
         # One regime an hour: rows do not look at it, and held-out steps can be told apart by it.
-        hours = Regimes({f"{hour:02d}": [hour] for hour in range(_HOURS)}, files.time_zone)
+        hours = RegimeHours({f"{hour:02d}": [hour] for hour in range(_HOURS)}, files.time_zone)
         split = Split(seed=seed)
         counts = count_histories(
             files.walks,

@@ -14,6 +14,7 @@ from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.evaluate.city_data import ZoneData
+from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
 from geoblanket.evaluate.measures.privacy import PrivacyMeter
 from geoblanket.evaluate.measures.utility import held_out_losses
@@ -21,17 +22,18 @@ from geoblanket.evaluate.measures.values import HeldOut, Value
 from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
+from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
-__all__ = ["MethodOutcome", "ZoneOutcome", "ZoneTask", "compare_zone"]
+__all__ = ["ComparisonTask", "MethodOutcome", "ZoneOutcome", "compare_zone"]
 
 _KEPT = 2
 """How many zones a process remembers: tasks of one zone come one after the other."""
 
 
 @dataclass(frozen=True, eq=False)
-class ZoneTask:
+class ComparisonTask:
     """One zone and setting to compare methods in."""
 
     name: str
@@ -82,11 +84,11 @@ class ZoneOutcome:
     @classmethod
     def joined(cls, parts: Sequence[ZoneOutcome], order: Sequence[str]) -> ZoneOutcome:
         """Put the methods of one zone and setting together, in this order."""
-        methods = {one.method: one for part in parts for one in part.methods}
+        methods = {method.method: method for part in parts for method in part.methods}
         return replace(parts[0], methods=tuple(methods[key] for key in order if key in methods))
 
 
-def compare_zone(task: ZoneTask) -> ZoneOutcome:
+def compare_zone(task: ComparisonTask) -> ZoneOutcome:
     """Let every method of a task make its mechanism for a zone, and measure them all."""
     leave_ctrl_c_to(task.process)
     problems = _problems(task.data)
@@ -113,7 +115,7 @@ def _problems(data: ZoneData) -> ZoneProblems:
 
 
 class _Comparison:
-    def __init__(self, task: ZoneTask, problems: ZoneProblems) -> None:
+    def __init__(self, task: ComparisonTask, problems: ZoneProblems) -> None:
         self.task, self.setting, self.problems = task, task.setting, problems
         self._optimal: dict[tuple[int, float], tuple[Made, float]] = {}
 
@@ -137,11 +139,11 @@ class _Comparison:
         epsilon = self._epsilon(rows)
         if epsilon <= 0:
             note = "a past that is taken as known has no finite cost, so there is nothing to compare at equal cost"
-            return MethodOutcome(method.key, (Value("verified", 0.0, ""),), {}, note)
+            return MethodOutcome(method.key, (Value(Measure.VERIFIED, 0.0, ""),), {}, note)
         problem = self.problems.problem(rows, epsilon=epsilon, eta_km=self.setting.eta_km)
         made, memory_mb = self._made(method, rows, problem)
         if made.mechanism is None:
-            return MethodOutcome(method.key, (Value("verified", 0.0, ""),), {}, made.note)
+            return MethodOutcome(method.key, (Value(Measure.VERIFIED, 0.0, ""),), {}, made.note)
         meter = PrivacyMeter(self.task.data, self.problems.model, self.task.seed)
         values = [
             *self._design(made, made.mechanism, rows, problem),
@@ -163,7 +165,7 @@ class _Comparison:
         """Return ε of a single report, rounded down to the millionths that mechanisms are made of."""
         if not self.setting.equal_cost:
             return self.setting.epsilon
-        return math.floor(self.setting.epsilon / (1 + sum(rows.history_weights)) * 1e6) / 1e6
+        return math.floor(self.setting.epsilon / times_counted(rows.history_weights) * 1e6) / 1e6
 
     def _made(self, method: Method, rows: ZoneRows, problem: Problem) -> tuple[Made, float]:
         """Let a method make its mechanism; of linear programs over the same rows one is enough."""
@@ -184,13 +186,7 @@ class _Comparison:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""
         if made.mechanism is None or self._context_free is None:
             return made
-        weights = self._context_free.weights[_place_in_zone(rows)]
-        plain = Mechanism.verified(
-            weights,
-            distance_mm=problem.distance_mm,
-            epsilon_micro=problem.epsilon_micro,
-            eta_mm=problem.eta_mm,
-        )
+        plain = Mechanism.from_weights(self._context_free.weights[_place_in_zone(rows)], problem)
         if plain.expected_loss(problem) >= made.mechanism.expected_loss(problem):
             return made
         note = "within its gap, the search found nothing better than the mechanism without context, which is used"
@@ -199,31 +195,31 @@ class _Comparison:
     def _design(self, made: Made, mechanism: Mechanism, rows: ZoneRows, problem: Problem) -> Iterator[Value]:
         unit = self.problems.loss.unit
         loss = mechanism.expected_loss(problem)
-        yield Value("verified", 1.0, "")
-        yield Value("design_loss", loss, unit)
+        yield Value(Measure.VERIFIED, 1.0, "")
+        yield Value(Measure.DESIGN_LOSS, loss, unit)
         if made.lower_bound is not None:
-            yield Value("lower_bound", made.lower_bound, unit)
-            yield Value("gap", max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")
+            yield Value(Measure.LOWER_BOUND, made.lower_bound, unit)
+            yield Value(Measure.GAP, max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")
         if self._context_free is not None:
             # It keeps the promise between finer rows too, so that the optimum over them cannot be above it.
             of_place = self._context_free.probabilities[_place_in_zone(rows)]
-            yield Value("lp_loss_on_rows", float(problem.prior @ (problem.loss * of_place).sum(axis=1)), unit)
+            yield Value(Measure.LP_LOSS_ON_ROWS, float(problem.prior @ (problem.loss * of_place).sum(axis=1)), unit)
         # What no privacy at all, and what the most private report (always the same place) would cost.
-        yield Value("no_privacy_loss", float(problem.prior @ problem.loss.min(axis=1)), unit)
-        yield Value("constant_loss", float((problem.prior @ problem.loss).min()), unit)
+        yield Value(Measure.NO_PRIVACY_LOSS, float(problem.prior @ problem.loss.min(axis=1)), unit)
+        yield Value(Measure.CONSTANT_LOSS, float((problem.prior @ problem.loss).min()), unit)
         used = problem.prior @ mechanism.probabilities > 1e-3
-        yield Value("places", float(len(rows.zone)), "")
-        yield Value("rows", float(len(rows)), "")
-        yield Value("outputs", float(np.count_nonzero(used)), "")
+        yield Value(Measure.PLACES, float(len(rows.zone)), "")
+        yield Value(Measure.ROWS, float(len(rows)), "")
+        yield Value(Measure.OUTPUTS, float(np.count_nonzero(used)), "")
 
     def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:
-        yield Value("build_seconds", made.seconds, "s")
-        yield Value("peak_memory_mb", memory_mb, "MB")
+        yield Value(Measure.BUILD_SECONDS, made.seconds, "s")
+        yield Value(Measure.PEAK_MEMORY_MB, memory_mb, "MB")
         size = bundle_bytes(mechanism, rows)
-        yield Value("bundle_bytes", float(size), "bytes")
+        yield Value(Measure.BUNDLE_BYTES, float(size), "bytes")
         microseconds = release_us(mechanism, rows, self.task.data.steps)
         if microseconds is not None:
-            yield Value("release_us", microseconds, "µs")
+            yield Value(Measure.RELEASE_US, microseconds, "µs")
 
 
 def _place_in_zone(rows: ZoneRows) -> Indices:

@@ -89,8 +89,8 @@ class Method:
 
     key: str
     label: str
-    rows: RowsKind
     maker: Callable[[Task], Made | Mechanism]
+    rows: RowsKind = "none"
 
     @property
     def uses_past(self) -> bool:
@@ -113,56 +113,46 @@ def make(method: Method, task: Task) -> Made:
 def _optimal(task: Task) -> Made:
     # Small problems are solved closer to the optimum: it takes a second, and what context gains is not overstated.
     gap = task.gap if len(task.rows) > _FEW_ROWS else task.gap / 10
-    found = optimise(task.problem, gap=gap, time_limit_s=task.time_limit_s)
-    if found.outcome is Outcome.INTERRUPTED:
+    optimum = optimise(task.problem, gap=gap, time_limit_s=task.time_limit_s)
+    if optimum.outcome is Outcome.INTERRUPTED:
         # What was found so far must not count as finished.
         raise KeyboardInterrupt
-    note = "" if found.gap <= task.gap else f"the gap of {task.gap:g} was not reached ({found.outcome.value})"
-    return Made(found.mechanism, found.seconds, found.lower_bound, note)
+    note = "" if optimum.gap <= task.gap else f"the gap of {task.gap:g} was not reached ({optimum.outcome.value})"
+    return Made(optimum.mechanism, optimum.seconds, optimum.lower_bound, note)
 
 
 def _const_opt(task: Task) -> Mechanism:
     return const_opt(task.problem, task.output_distance_km, near_km=task.near_km)
 
 
-def _exponential(task: Task) -> Mechanism:
-    return exponential(task.problem, task.output_distance_km, calibrated=True)
-
-
 def _exponential_published(task: Task) -> Mechanism:
     return exponential(task.problem, task.output_distance_km)
 
 
-def _exponential_remapped(task: Task) -> Mechanism:
-    return remap(_exponential(task), task.problem)
+def _exponential(task: Task) -> Mechanism:
+    return exponential(task.problem, task.output_distance_km, calibrated=True)
 
 
 def _planar_laplace(task: Task) -> Mechanism:
     return planar_laplace(task.problem, *task.positions_km)
 
 
-def _planar_laplace_remapped(task: Task) -> Mechanism:
-    return remap(_planar_laplace(task), task.problem)
-
-
-def _tight(task: Task) -> Mechanism:
-    return tight_constraints(task.problem)
-
-
 METHODS = {
     method.key: method
     for method in (
-        Method("lp_cmdp", "LP+C-mDP", "predicted", _optimal),
-        Method("lp_true_mb", "LP+TrueMB", "found", _optimal),
-        Method("lp_markov1", "LP+Markov1", "markov:1", _optimal),
-        Method("lp", "LP", "none", _optimal),
-        Method("constopt", "ConstOPT", "none", _const_opt),
-        Method("expmech", "ExpMech", "none", _exponential),
-        Method("expmech_published", "ExpMech, as published", "none", _exponential_published),
-        Method("expmech_remap", "ExpMech + remap", "none", _exponential_remapped),
-        Method("planar_laplace", "Planar Laplace", "none", _planar_laplace),
-        Method("planar_laplace_remap", "Planar Laplace + remap", "none", _planar_laplace_remapped),
-        Method("tight", "Tight constraints", "none", _tight),
+        Method("lp_cmdp", "LP+C-mDP", _optimal, "predicted"),
+        Method("lp_true_mb", "LP+TrueMB", _optimal, "found"),
+        Method("lp_markov1", "LP+Markov1", _optimal, "markov:1"),
+        Method("lp", "LP", _optimal),
+        Method("constopt", "ConstOPT", _const_opt),
+        Method("expmech", "ExpMech", _exponential),
+        Method("expmech_published", "ExpMech, as published", _exponential_published),
+        Method("expmech_remap", "ExpMech + remap", lambda task: remap(_exponential(task), task.problem)),
+        Method("planar_laplace", "Planar Laplace", _planar_laplace),
+        Method(
+            "planar_laplace_remap", "Planar Laplace + remap", lambda task: remap(_planar_laplace(task), task.problem)
+        ),
+        Method("tight", "Tight constraints", lambda task: tight_constraints(task.problem)),
     )
 }
 """All methods by their keys."""

@@ -12,17 +12,17 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._files import sha256_file
-from geoblanket._processes import count_workers
+from geoblanket._files import make_folder, sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._unfinished import PartStore
+from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
-from geoblanket.build.task_pool import run_tasks
-from geoblanket.errors import InputError, OutputError, ParameterError
+from geoblanket.errors import InputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
-from geoblanket.evaluate.comparing import ZoneOutcome, ZoneTask, compare_zone
+from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
 from geoblanket.evaluate.experiment import Experiment
+from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.outcome_store import OutcomeStore
 from geoblanket.evaluate.results import write_results
 from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
@@ -30,7 +30,7 @@ from geoblanket.evaluate.tabulating import tabulate
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 
-__all__ = ["Evaluation", "evaluate_cities", "unfinished_path"]
+__all__ = ["Evaluation", "evaluate_cities", "unfinished_folder"]
 
 _SECONDS_PER_TASK = 10.0
 _GROUPS = (
@@ -53,7 +53,7 @@ class Evaluation:
     """What contradicts what must hold; see `sanity`."""
 
 
-def unfinished_path(out: str | Path) -> Path:
+def unfinished_folder(out: str | Path) -> Path:
     """Return where a run keeps what it has finished, until all is."""
     return Path(out) / "unfinished"
 
@@ -92,15 +92,11 @@ def evaluate_cities(
     OutputError
         If something cannot be written.
     """
-    out = Path(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be made ({error.strerror or error}).") from error
+    out = make_folder(out)
     if not cities or not experiments:
         raise ParameterError("There must be one city or more, and one experiment or more.")
     about = _about(cities, experiments)
-    store = OutcomeStore(unfinished_path(out), about, resume=resume)
+    store = PartStore(unfinished_folder(out), about, resume=resume, pack=pack_outcome, unpack=unpack_outcome)
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
     for experiment in experiments:
@@ -111,15 +107,15 @@ def evaluate_cities(
             tables.append(table)
             notes += more
         # After each experiment, so that there is something to look at while the others go on.
-        found = _written(pl.concat(tables), notes, out, about)
+        evaluation = _written(pl.concat(tables), notes, out, about)
     store.remove()
-    return found
+    return evaluation
 
 
 def _written(results: pl.DataFrame, notes: Sequence[str], out: Path, about: Mapping[str, Any]) -> Evaluation:
     violations = check_results(results)
-    told = {"notes": list(notes), "violations": [one.as_dict() for one in violations]}
-    write_results(results, out, about={**about, **told})
+    remarks = {"notes": list(notes), "violations": [violation.as_dict() for violation in violations]}
+    write_results(results, out, about={**about, **remarks})
     return Evaluation(results, tuple(notes), violations)
 
 
@@ -138,7 +134,7 @@ def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> di
     }
 
 
-def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Progress) -> Iterator[ZoneTask]:
+def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Progress) -> Iterator[ComparisonTask]:
     """Yield the tasks of an experiment in a city, those of one zone one after the other; walks go to the folder."""
     groups: dict[tuple[Any, ...], list[Setting]] = {}
     for setting in experiment.settings:
@@ -163,8 +159,8 @@ def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Pro
                 chosen = tuple(method for method in setting.methods if method in methods)
                 if not chosen:
                     continue
-                yield ZoneTask(
-                    name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting}",
+                yield ComparisonTask(
+                    name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting!r}",
                     data=data,
                     setting=setting,
                     methods=chosen,
@@ -212,43 +208,43 @@ def _walks(
 
 
 def _run(
-    tasks: Mapping[str, ZoneTask],
-    store: OutcomeStore,
+    tasks: Mapping[str, ComparisonTask],
+    store: PartStore[ZoneOutcome],
     *,
     workers: int | None,
     progress: Callable[[float, float], None],
 ) -> None:
-    left = {name: task for name, task in tasks.items() if store.get(name) is None}
+    left = {name: task for name, task in tasks.items() if not store.has(name)}
     done = len(tasks) - len(left)
     progress(done, len(tasks))
     if not left:
         return
     processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
-    for name, outcome in run_tasks(compare_zone, left, workers=processes, cluster=None):
+    for name, outcome in run_tasks(compare_zone, left, workers=processes):
         store.add(name, outcome)
         done += 1
         progress(done, len(tasks))
 
 
 def _collect(
-    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ZoneTask], store: OutcomeStore
+    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ComparisonTask], store: PartStore[ZoneOutcome]
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the results of an experiment in a city, and the notes about methods."""
     notes = []
-    parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {one: {} for one in experiment.settings}
+    parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {setting: {} for setting in experiment.settings}
     for name, task in tasks.items():
         where = _where(files, experiment, task.data.number)
         if not name.startswith(f"{where},"):
             continue
         outcome = store.get(name)
-        if outcome is None:
-            raise OutputError(f"{store.path}: a finished comparison is gone. Run again with --resume.")
         parts[task.setting].setdefault(outcome.zone, []).append(outcome)
         notes += [
-            f"{where}, ε = {task.setting.epsilon:g}, {one.method}: {one.note}" for one in outcome.methods if one.note
+            f"{where}, ε = {task.setting.epsilon:g}, {method.method}: {method.note}"
+            for method in outcome.methods
+            if method.note
         ]
     outcomes = {
-        setting: [ZoneOutcome.joined(some, setting.methods) for some in zones.values()]
+        setting: [ZoneOutcome.joined(parts_of_zone, setting.methods) for parts_of_zone in zones.values()]
         for setting, zones in parts.items()
     }
     return tabulate(experiment.name, files.name, outcomes), notes

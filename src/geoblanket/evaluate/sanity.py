@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS
 
@@ -51,7 +52,15 @@ class Violation:
 
 
 def check_results(results: pl.DataFrame) -> tuple[Violation, ...]:
-    """Return all that is wrong with results, in their order."""
+    """Return every violated check of the results, in order.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from geoblanket.evaluate import RESULTS_SCHEMA, check_results
+    >>> check_results(pl.DataFrame(schema=RESULTS_SCHEMA))
+    ()
+    """
     violations = []
     for keys, methods in _settings(results):
         for name, check in CHECKS.items():
@@ -82,14 +91,14 @@ def _where(keys: Mapping[str, Any], method: str) -> str:
 
 
 def _verified(methods: Mapping[str, Measures]) -> _Problems:
-    for method, found in methods.items():
-        if found.get("verified") == 0 and method not in _MAY_NOT_EXIST:
+    for method, measures in methods.items():
+        if measures.get(Measure.VERIFIED) == 0 and method not in _MAY_NOT_EXIST:
             yield method, "there is no verified mechanism"
 
 
 def _same_domain(methods: Mapping[str, Measures]) -> _Problems:
-    for measure in ("places", "held_out_steps", "held_out_vehicles"):
-        values = {method: found[measure] for method, found in methods.items() if measure in found}
+    for measure in (Measure.PLACES, Measure.HELD_OUT_STEPS, Measure.HELD_OUT_VEHICLES):
+        values = {method: measures[measure] for method, measures in methods.items() if measure in measures}
         first = next(iter(values.values()), None)
         for method, value in values.items():
             if value != first:
@@ -97,25 +106,32 @@ def _same_domain(methods: Mapping[str, Measures]) -> _Problems:
 
 
 def _within_budget(methods: Mapping[str, Measures]) -> _Problems:
-    for method, found in methods.items():
-        spent = found.get("epsilon_effective", 0.0)
-        if spent > found.get("epsilon", float("inf")) * (1 + _TOLERANCE):
-            yield method, f"it spends ε = {spent:.9g} per km of {found['epsilon']:.9g}"
-        if found.get("leakage_max", 0.0) > spent * (1 + _TOLERANCE) + _TOLERANCE:
-            yield method, f"its leakage of {found['leakage_max']:.9g} per km is above what it spends, {spent:.9g}"
+    for method, measures in methods.items():
+        spent = measures.get(Measure.EPSILON_EFFECTIVE, 0.0)
+        if spent > measures.get("epsilon", float("inf")) * (1 + _TOLERANCE):
+            yield method, f"it spends ε = {spent:.9g} per km of {measures['epsilon']:.9g}"
+        if measures.get(Measure.LEAKAGE_MAX, 0.0) > spent * (1 + _TOLERANCE) + _TOLERANCE:
+            yield (
+                method,
+                f"its leakage of {measures[Measure.LEAKAGE_MAX]:.9g} per km is above what it spends, {spent:.9g}",
+            )
 
 
 def _above_no_privacy(methods: Mapping[str, Measures]) -> _Problems:
-    for method, found in methods.items():
-        if found.get("no_privacy_loss", 0.0) > found.get("design_loss", float("inf")) * (1 + _TOLERANCE):
-            yield method, f"its loss {found['design_loss']:.6g} is below that without privacy"
-        if found.get("lower_bound", 0.0) > found.get("constant_loss", float("inf")) * (1 + _TOLERANCE):
+    for method, measures in methods.items():
+        if measures.get(Measure.NO_PRIVACY_LOSS, 0.0) > measures.get(Measure.DESIGN_LOSS, float("inf")) * (
+            1 + _TOLERANCE
+        ):
+            yield method, f"its loss {measures[Measure.DESIGN_LOSS]:.6g} is below that without privacy"
+        if measures.get(Measure.LOWER_BOUND, 0.0) > measures.get(Measure.CONSTANT_LOSS, float("inf")) * (
+            1 + _TOLERANCE
+        ):
             yield method, "it is proven to cost more than always reporting one place, which is among its choices"
 
 
 def _context_helps(methods: Mapping[str, Measures]) -> _Problems:
-    for method, found in methods.items():
-        bound, plain = found.get("lower_bound", 0.0), found.get("lp_loss_on_rows", float("inf"))
+    for method, measures in methods.items():
+        bound, plain = measures.get(Measure.LOWER_BOUND, 0.0), measures.get(Measure.LP_LOSS_ON_ROWS, float("inf"))
         if bound > plain * (1 + _TOLERANCE):
             yield method, f"it is proven to cost at least {bound:.6g}, and LP costs {plain:.6g} on the same rows"
 
@@ -123,30 +139,30 @@ def _context_helps(methods: Mapping[str, Measures]) -> _Problems:
 def _order(methods: Mapping[str, Measures]) -> _Problems:
     for better, worse in _PAIRS:
         if better in methods and worse in methods:
-            low, high = (methods[name].get("design_loss") for name in (better, worse))
+            low, high = (methods[name].get(Measure.DESIGN_LOSS) for name in (better, worse))
             if low is not None and high is not None and low > high * (1 + _SOLVER_TOLERANCE):
                 yield better, f"its loss {low:.6g} is above that of {METHODS[worse].label}, {high:.6g}"
-    bound = methods.get("lp", {}).get("lower_bound")
-    for method, found in methods.items():
+    bound = methods.get("lp", {}).get(Measure.LOWER_BOUND)
+    for method, measures in methods.items():
         if METHODS[method].uses_past or bound is None:
             continue
-        if found.get("design_loss", bound) < bound * (1 - _TOLERANCE):
-            yield method, f"its loss {found['design_loss']:.6g} is below the least possible, {bound:.6g}"
+        if measures.get(Measure.DESIGN_LOSS, bound) < bound * (1 - _TOLERANCE):
+            yield method, f"its loss {measures[Measure.DESIGN_LOSS]:.6g} is below the least possible, {bound:.6g}"
 
 
 def _held_out(methods: Mapping[str, Measures]) -> _Problems:
-    for method, found in methods.items():
+    for method, measures in methods.items():
         # Not at equal cost, where LP has the larger ε, nor for single hours and speeds, which have no own mechanisms.
-        compared = METHODS[method].uses_past and "lp_loss_on_rows" in found
-        if compared and found.get("gain_over_lp (high)", 0.0) < _WORST_GAIN:
-            yield method, f"it is worse than LP on held-out walks, by {-found['gain_over_lp']:.1%}"
+        compared = METHODS[method].uses_past and Measure.LP_LOSS_ON_ROWS in measures
+        if compared and measures.get(f"{gain_over('lp')} (high)", 0.0) < _WORST_GAIN:
+            yield method, f"it is worse than LP on held-out walks, by {-measures[gain_over('lp')]:.1%}"
 
 
 def _falls(results: pl.DataFrame) -> Iterator[Violation]:
     """Check that the least loss falls as ε grows."""
     wanted = results.filter(
         pl.col("method").is_in(_OPTIMAL)
-        & pl.col("measure").is_in(["design_loss", "lower_bound"])
+        & pl.col("measure").is_in([Measure.DESIGN_LOSS, Measure.LOWER_BOUND])
         & (pl.col("zone") != ALL_ZONES)
     )
     columns = [name for name in SETTING_COLUMNS if name != "epsilon"]
@@ -154,7 +170,7 @@ def _falls(results: pl.DataFrame) -> Iterator[Violation]:
         named = dict(zip(columns, keys, strict=True))
         table = part.pivot("measure", index="epsilon", values="value", aggregate_function="first").sort("epsilon")
         for smaller, larger in pairwise(table.iter_rows(named=True)):
-            if larger["lower_bound"] > smaller["design_loss"] * (1 + _TOLERANCE):
+            if larger[Measure.LOWER_BOUND] > smaller[Measure.DESIGN_LOSS] * (1 + _TOLERANCE):
                 where = _where({**named, "epsilon": larger["epsilon"]}, named["method"])
                 yield Violation(_FALLS, where, f"it rose from ε = {smaller['epsilon']:g}")
 

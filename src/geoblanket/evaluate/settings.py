@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
+
+from geoblanket.build.config import DEFAULT_MAX_PLACES
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS
+from geoblanket.build.parameters import Number, Parameters
 from geoblanket.build.rows import MAX_ROWS
-from geoblanket.errors import ParameterError
+from geoblanket.evaluate.variants import Varied, joined, variant_of
 
 __all__ = ["ONE_DESTINATION", "Blanket", "LossCase", "Setting"]
 
@@ -24,47 +25,47 @@ Blanket = Literal["as told", "too short", "too long", "shuffled"]
 """What is made of the lengths of blankets, to see what wrong ones cost."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(Parameters):
     """One point of an experiment.
 
-    Raises
-    ------
-    ParameterError
-        With all that is wrong.
+    Examples
+    --------
+    >>> from geoblanket.evaluate import Setting
+    >>> Setting(methods=("lp", "expmech"), epsilon=2.0).eta_km
+    5.0
     """
 
-    methods: tuple[str, ...]
+    title_of_errors: ClassVar[str] = "A setting of the experiment is wrong"
+
+    methods: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     """Keys of `METHODS`."""
-    epsilon: float
+    epsilon: Number = Field(ge=1e-6, le=1000)
     """ε per kilometre."""
-    eta_km: float = 5.0
-    """Rows at most so far apart are protected from each other, kilometres."""
-    history_weights: tuple[float, ...] = DEFAULT_HISTORY_WEIGHTS
-    """What the places at t − 1, t − 2, ... count in distances."""
-    max_places: int = 40
+    eta_km: Annotated[Number, Field(ge=1e-3)] = 5.0
+    """Rows at most this far apart are protected from each other, kilometres."""
+    history_weights: Annotated[
+        tuple[Annotated[Number, Field(ge=0)], ...],
+        Field(strict=False, min_length=1, max_length=len(DEFAULT_HISTORY_WEIGHTS)),
+    ] = DEFAULT_HISTORY_WEIGHTS
+    """Weights of the places at t − 1, t − 2, ... in distances."""
+    max_places: Annotated[int, Field(ge=2, le=8192)] = DEFAULT_MAX_PLACES
     """Places of a zone, at most."""
-    max_rows: int = MAX_ROWS
+    max_rows: Annotated[int, Field(ge=1, le=8192)] = MAX_ROWS
     """Rows of a zone, at most."""
     loss_case: LossCase = "population"
-    delay: int = 1
+    delay: Annotated[int, Field(ge=1, le=1000)] = 1
     """How many intervals later the service uses the location."""
-    spacing_m: float | None = None
+    spacing_m: Annotated[Number | None, Field(ge=0, le=1e5)] = None
     """Between places, metres; None for that of the walks."""
-    interval_s: float | None = None
+    interval_s: Annotated[Number | None, Field(ge=1e-3, le=1e5)] = None
     """Between reports, seconds; None for that of the walks."""
     blanket: Blanket = "as told"
     equal_cost: bool = False
     """Let ε be what all reports together cost a location: methods that use the past get ε / (1 + Σw) for each."""
-    near_km: float = 1.0
+    near_km: Annotated[Number, Field(ge=0)] = 1.0
     """ConstOPT optimises the outputs within this distance of a place, kilometres."""
     variant: str = ""
     """What this setting is about, in words; for results."""
-
-    def __post_init__(self) -> None:
-        problems = list(self._problems())
-        if problems:
-            raise ParameterError("A setting of the experiment is wrong: " + "; ".join(problems) + ".")
 
     @property
     def columns(self) -> tuple[object, ...]:
@@ -83,30 +84,9 @@ class Setting:
     @property
     def described(self) -> str:
         """What tells this setting from others that have the same columns in results, in words."""
-        parts = [self.variant]
-        if self.equal_cost:
-            parts.append("equal cost per location")
-        if self.blanket != "as told":
-            parts.append(f"blanket {self.blanket}")
-        if self.delay != 1:
-            parts.append(f"delay {self.delay}")
-        return "; ".join(filter(None, parts))
-
-    def _problems(self) -> Iterator[str]:
-        if not self.methods:
-            yield "it names no methods"
-        for name, least, most in (
-            ("epsilon", 1e-6, 1000.0),
-            ("eta_km", 1e-3, math.inf),
-            ("max_places", 2, 8192),
-            ("max_rows", 1, 8192),
-            ("delay", 1, 1000),
-            ("spacing_m", 0.0, 1e5),
-            ("interval_s", 1e-3, 1e5),
-            ("near_km", 0.0, math.inf),
-        ):
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                yield f"{name} must be from {least:g} to {most:g}, got {value:g}"
-        if not 1 <= len(self.history_weights) <= len(DEFAULT_HISTORY_WEIGHTS) or min(self.history_weights) < 0:
-            yield f"history_weights must be 1 to {len(DEFAULT_HISTORY_WEIGHTS)} numbers of 0 or more"
+        return joined(
+            self.variant,
+            variant_of(Varied.EQUAL_COST, "per location") if self.equal_cost else "",
+            variant_of(Varied.BLANKET, self.blanket) if self.blanket != "as told" else "",
+            variant_of(Varied.DELAY, self.delay) if self.delay != 1 else "",
+        )

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket.build.problems import row_loss
+from geoblanket.build.problems import make_problem
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
@@ -59,23 +59,17 @@ class ZoneProblems:
     def problem(self, rows: ZoneRows, *, epsilon: float, eta_km: float) -> Problem:
         """Return the problem of rows with this ε and η."""
         if id(rows) not in self._problems:
-            self._problems[id(rows)] = Problem(
-                loss=row_loss(rows, self.loss),
-                prior=rows.prior,
-                distance_km=rows.distance_km,
-                epsilon=epsilon,
-                eta_km=eta_km,
-            )
+            self._problems[id(rows)] = make_problem(rows, self.loss, epsilon=epsilon, eta_km=eta_km)
         known = self._problems[id(rows)]
-        return Problem(
-            loss=known.loss, prior=known.prior, distance_km=known.distance_km, epsilon=epsilon, eta_km=eta_km
+        return Problem.in_millimetres(
+            loss=known.loss, prior=known.prior, distance_mm=known.distance_mm, epsilon=epsilon, eta_km=eta_km
         )
 
     def _known(self, rows: ZoneRows) -> ZoneRows:
         """Return rows that were made before, if they are the same."""
-        for one in self._rows.values():
-            if one.history_weights == rows.history_weights and np.array_equal(one.histories, rows.histories):
-                return one
+        for known in self._rows.values():
+            if known.history_weights == rows.history_weights and np.array_equal(known.histories, rows.histories):
+                return known
         return rows
 
     def _make_rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
@@ -109,8 +103,8 @@ class _WrongLengths:
 
     def __call__(self, now: Indices, before: Indices) -> Ints:
         """Return the length for each pair of the place at t and the place at t − 1."""
-        told = np.asarray(self.lengths(now, before), np.int64)
+        lengths = np.asarray(self.lengths(now, before), np.int64)
         if self.how == "shuffled":
-            return np.random.default_rng(len(told)).permutation(told)
+            return np.random.default_rng(len(lengths)).permutation(lengths)
         off = {"too short": -1, "too long": 1}.get(self.how, 0)
-        return np.clip(told + off, 1, LONGEST_PAST)
+        return np.clip(lengths + off, 1, LONGEST_PAST)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from geoblanket._arrays import Floats, Indices
-from geoblanket._processes import count_workers
+from geoblanket._workers import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss.place_loss import LossTable
 from geoblanket.loss.tasks import TaskPrior
@@ -41,16 +41,15 @@ class Effort:
     Parameters
     ----------
     max_tasks
-        If there are at most so many tasks, the mean is exact. Else it is taken over so many drawn ones, and its
-        standard error is told.
+        If there are at most so many tasks, the mean is exact. Else it is taken over so many drawn ones, and has
+        a standard error.
     seed
         Of the draw.
     memory_bytes
         Memory for road distances, beside the result and 64 MiB for searches. A smaller cap may mean more searches; the
         result differs by no more than rounding.
     workers
-        How many processes to search with and threads to compute with; None for as many as pay. With more than one, a
-        script needs the guard ``if __name__ == "__main__":``.
+        How many processes to search with and threads to compute with; None for as many as pay.
     """
 
     max_tasks: int = 50_000
@@ -114,8 +113,8 @@ def mean_difference(
         return LossTable(mean)
     others = np.empty(0, np.int32) if other_nodes is None else other_nodes
     places = np.concatenate([true_nodes, reported_nodes])
-    for some, to_tasks, from_others in _distance_blocks(graph, used.nodes, places, others, by=by, effort=effort):
-        weight, f = used.weight[some], profile(to_tasks, from_others)
+    for part, to_tasks, from_others in _distance_blocks(graph, used.nodes, places, others, by=by, effort=effort):
+        weight, f = used.weight[part], profile(to_tasks, from_others)
         _add_differences(mean, f * weight, "cityblock", effort.workers)
         if sampled:
             _add_differences(square, f * np.sqrt(weight), "sqeuclidean", effort.workers)
@@ -135,14 +134,14 @@ def _distance_blocks(
     bytes_per_task = 8 * (len(nodes) + 2 * len(places) + len(others))
     size = max(1, effort.memory_bytes // bytes_per_task)
     for start in range(0, len(tasks), size):
-        some = slice(start, start + size)
+        part = slice(start, start + size)
         distances = road_distances(
-            graph, nodes, tasks[some], weight=by, workers=effort.workers, memory_cap_bytes=8 * len(nodes) * size
+            graph, nodes, tasks[part], weight=by, workers=effort.workers, memory_cap_bytes=8 * len(nodes) * size
         ).astype(np.float64, copy=False)
         to_tasks, from_others = distances[where[: len(places)]], distances[where[len(places) :]]
         _check_reachable(graph, places, tasks, start, to_tasks)
         del distances
-        yield some, to_tasks, from_others
+        yield part, to_tasks, from_others
 
 
 def _check_reachable(graph: RoadGraph, places: Indices, tasks: Indices, start: int, distances: Floats) -> None:
@@ -174,4 +173,4 @@ def _add_differences(
     parts = min(len(rows), max(threads, -(-total.nbytes // _PART_BYTES)))
     edges = np.linspace(0, len(rows), parts + 1).astype(int)
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(add, (slice(one, other) for one, other in pairwise(edges))))
+        list(pool.map(add, (slice(start, stop) for start, stop in pairwise(edges))))

@@ -29,7 +29,7 @@ class StraightLine:
 
     def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
         """Return the distance of each reported place from each true one, kilometres; see `PlaceLoss`."""
-        one = check_places(true_places, len(self.places), "true places")[:, None]
-        other = check_places(reported, len(self.places), "reported places")[None, :]
+        row = check_places(true_places, len(self.places), "true places")[:, None]
+        column = check_places(reported, len(self.places), "reported places")[None, :]
         lat, lon = self.places.lat, self.places.lon
-        return LossTable(haversine_m(lat[one], lon[one], lat[other], lon[other]) / 1000)
+        return LossTable(haversine_m(lat[row], lon[row], lat[column], lon[column]) / 1000)

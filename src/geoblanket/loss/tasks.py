@@ -19,7 +19,7 @@ from geoblanket.roads.places import Places
 __all__ = ["TaskPrior"]
 
 _SUM_TOLERANCE = 1e-9
-_LARGEST_NODE = 2**31 - 1
+_LARGEST_NODE = 2**31 - 1  # what 32 bits hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class TaskPrior:
 
     @classmethod
     def from_counts(cls, nodes: npt.ArrayLike, counts: npt.ArrayLike) -> TaskPrior:
-        """Take each node as probable as it was counted often.
+        """Make each node as probable as it is frequent.
 
         Parameters
         ----------

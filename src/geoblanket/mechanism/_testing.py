@@ -30,11 +30,11 @@ MARKER_VALUE: Final = "in this test, draws are not private"
 def predictable_words(words: Ints) -> Iterator[None]:
     """Draw from `words`, in their order, instead of from the operating system; running out of them is an error."""
     _refuse_outside_tests()
-    left = iter(words.tolist())
+    remaining = iter(words.tolist())
 
     def source(count: int) -> Ints:
         _refuse_outside_tests()
-        taken = list(islice(left, count))
+        taken = list(islice(remaining, count))
         if len(taken) < count:
             raise RandomnessError("There are no more words for this test.")
         return np.array(taken, dtype=np.int64)

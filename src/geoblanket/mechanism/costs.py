@@ -1,17 +1,19 @@
-"""What a report costs the location that it protects.
+"""What a report costs the location that it protects: the one place where ε·(1 + Σw) is computed.
 
-A location is protected in its own report and as the past of the next Γ ones. The cost depends on the mechanisms and on
-whether there was a history, which is public; never on where the vehicle is.
+The cost depends on the mechanisms of a bundle and on whether the report has a history, both of which are public; never
+on where the vehicle is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["Costs", "Counted"]
+__all__ = ["Costs", "Counted", "times_counted", "weight_in_micro"]
 
 _MICRO: Final = 10**6
 
@@ -33,20 +35,23 @@ class Counted(Protocol):
 
 
 class Costs(NamedTuple):
-    """What a report costs, in millionths per kilometre."""
+    """What a location pays for being reported, in millionths per kilometre.
+
+    A location pays once, when it is reported, for its own report and for the next Γ reports, in which it is part of the
+    past: ε for the present, ε·w_τ as the past at lag τ. That is ε·(1 + Σ w_τ) for a location with a history. The first
+    location of a history pays more, because it also stands for the earlier places that are not known: at lag k it
+    counts Σ_(τ ≥ k) w_τ, which makes ε·(1 + Σ τ·w_τ) in all. With ε = 4 and w = (1, 0.5) these are 10 and 12 per
+    kilometre. A past that is taken as known (w = ∞) is not protected, and costs nothing.
+    """
 
     start: int
-    """Without history. The first place of a history stands for all earlier ones that are not known, and so counts more
-    than once in the reports that follow."""
+    """Of a report without history."""
     other: int
-    """With history: ε·(1 + Σw)."""
+    """Of a report with history."""
 
     @classmethod
     def of(cls, mechanisms: Iterable[Counted], start: str) -> Costs:
-        """Return the costs of reports by the mechanisms of a bundle, at most, whatever ones follow one another.
-
-        A report at time t + k has the place of time t at lag k, weighed w_k. Where it is the first of a history, it
-        stands at all lags from k on, so that it counts Σ_k Σ_(τ ≥ k) w_τ = Σ τ·w_τ in all.
+        """Return what reports by the mechanisms of a bundle cost at most, in whatever order they are used.
 
         Parameters
         ----------
@@ -55,16 +60,38 @@ class Costs(NamedTuple):
         start
             The regime of reports without history; if no mechanism has it, such reports are taken to use any.
         """
-        every = [(one.regime == start, one.epsilon_micro, _counted(one.history_weights_micro)) for one in mechanisms]
-        later = [(epsilon, weights) for first, epsilon, weights in every if not first]
+        first: list[tuple[int, list[int]]] = []
+        later: list[tuple[int, list[int]]] = []
+        for mechanism in mechanisms:
+            weights = [0 if weight == NEVER_MM else weight for weight in mechanism.history_weights_micro]
+            (first if mechanism.regime == start else later).append((mechanism.epsilon_micro, weights))
         past = max((len(weights) for _, weights in later), default=0)
         at_lag = sum(max(epsilon * sum(weights[k : k + 1]) for epsilon, weights in later) for k in range(past))
         from_lag = sum(max(epsilon * sum(weights[k:]) for epsilon, weights in later) for k in range(past))
         now = max((epsilon * _MICRO for epsilon, _ in later), default=0)
-        now_first = max((epsilon * (_MICRO + sum(weights)) for first, epsilon, weights in every if first), default=now)
+        now_first = max((epsilon * (_MICRO + sum(weights)) for epsilon, weights in first), default=now)
         return cls(start=-(-(now_first + from_lag) // _MICRO), other=-(-(now + at_lag) // _MICRO))
 
+    @property
+    def largest_per_km(self) -> float:
+        """What any report costs at most, per kilometre."""
+        return max(self) / _MICRO
 
-def _counted(weights_micro: Sequence[int]) -> list[int]:
-    """Return the weights of earlier places, in millionths; a past that is known is not protected, and not counted."""
-    return [0 if weight == NEVER_MM else weight for weight in weights_micro]
+    def in_a_row_per_km(self, reports: float) -> float:
+        """Return what so many reports in a row cost together at most, per kilometre; only the first has no history."""
+        return (max(self) + self.other * max(0.0, reports - 1)) / _MICRO
+
+
+def times_counted(history_weights: Sequence[float]) -> float:
+    """Return 1 + Σw: how often a location counts, in its own report and as the past of later ones."""
+    return 1 + sum(history_weights)
+
+
+def weight_in_micro(weight: float) -> int:
+    """Return a history weight in millionths, rounded down: histories are then nearer, and the promise stronger.
+
+    `NEVER_MM` stands for infinity: a past that is known.
+    """
+    if not weight >= 0:
+        raise ParameterError(f"history_weights must be 0 or more. Got {weight} instead.")
+    return NEVER_MM if weight == math.inf else int(weight * _MICRO)

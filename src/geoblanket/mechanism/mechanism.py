@@ -23,10 +23,22 @@ _MM_PER_KM: Final = 10**6
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Mechanism:
-    """Rows of probabilities over outputs that keep their promise, by exact arithmetic.
+    """Rows of probabilities over outputs that keep their promise, proven in exact arithmetic.
 
-    There is no way to one but through the verifier: `Mechanism.verified` or `Mechanism.from_probabilities`. It cannot
-    be changed afterwards, and a copy that was pickled is verified again.
+    Only the verifier makes one: use `Mechanism.verified` or `Mechanism.from_probabilities`. A mechanism is immutable,
+    and unpickling verifies it again.
+
+    Examples
+    --------
+    With the `problem` in the example of `Problem`, repair and verify a table that is not private at all:
+
+    >>> import numpy as np
+    >>> from geoblanket import Mechanism
+    >>> mechanism = Mechanism.from_probabilities(np.eye(3), problem)
+    >>> mechanism.certificate.epsilon_effective <= 1.0
+    True
+    >>> mechanism.sample(0) in {0, 1, 2}  # an exact draw, with the operating system's randomness
+    True
     """
 
     weights: Ints
@@ -44,26 +56,7 @@ class Mechanism:
 
     @classmethod
     def verified(cls, weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Mechanism:
-        """Verify integer weights exactly and return them as a mechanism.
-
-        Parameters
-        ----------
-        weights
-            int64, shape (S, K); rows sum to 2^62.
-        distance_mm
-            Row distances in millimetres, int64, shape (S, S).
-        epsilon_micro
-            ε in millionths per kilometre.
-        eta_mm
-            Rows further apart than this, in millimetres, are not compared.
-
-        Raises
-        ------
-        GuaranteeViolation
-            The weights do not keep the promise.
-        MechanismError
-            The arrays cannot be a mechanism.
-        """
+        """Verify integer weights exactly and return them as a mechanism; see `verify` for the parameters and errors."""
         weights, distance_mm = _frozen(weights), _frozen(distance_mm)
         certificate = verify(weights, distance_mm=distance_mm, epsilon_micro=epsilon_micro, eta_mm=eta_mm)
         mechanism = object.__new__(cls)
@@ -82,11 +75,13 @@ class Mechanism:
         """Repair a table of numbers, shape (S, K), to a mechanism of `problem`, and verify it."""
         from geoblanket.mechanism.repairer import repair  # devices never need it, and start sooner without
 
+        return cls.from_weights(repair(probabilities, problem).weights, problem)
+
+    @classmethod
+    def from_weights(cls, weights: Ints, promise: Problem | Mechanism) -> Mechanism:
+        """Verify integer weights, shape (S, K), with the distances, ε and η of a problem or another mechanism."""
         return cls.verified(
-            repair(probabilities, problem).weights,
-            distance_mm=problem.distance_mm,
-            epsilon_micro=problem.epsilon_micro,
-            eta_mm=problem.eta_mm,
+            weights, distance_mm=promise.distance_mm, epsilon_micro=promise.epsilon_micro, eta_mm=promise.eta_mm
         )
 
     @property
@@ -122,24 +117,24 @@ class Mechanism:
     @property
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
-        found = self.certificate
-        within = "" if found.pairs_beyond == 0 else f" at most η = {self.eta_km:.9g} km apart"
+        certificate = self.certificate
+        within = "" if certificate.pairs_beyond == 0 else f" at most η = {self.eta_km:.9g} km apart"
         lines = [
             "Whatever is reported, it is at most e^(ε·d) times as probable from one row as from another at distance "
             f"d km{within}, with ε = {self.epsilon:.9g} per km.",
-            f"Verified exactly, in integers, for all {found.pairs:,} such pairs of {found.rows:,} rows, in both "
-            f"directions and for each of {found.outputs:,} outputs. "
-            f"The largest ε found is {found.epsilon_effective:.6g} per km.",
+            f"Verified exactly, in integers, for all {certificate.pairs:,} such pairs of {certificate.rows:,} rows, in "
+            f"both directions and for each of {certificate.outputs:,} outputs. "
+            f"The largest ε found is {certificate.epsilon_effective:.6g} per km.",
         ]
-        if found.pairs_beyond:
+        if certificate.pairs_beyond:
             lines.append(
-                f"Not covered by itself: the {found.pairs_beyond:,} pairs further apart than η; along a chain of pairs "
-                "within η, the bounds multiply."
+                f"Not covered by itself: the {certificate.pairs_beyond:,} pairs further apart than η; along a chain of "
+                "pairs within η, the bounds multiply."
             )
-        if not found.connected:
+        if not certificate.connected:
             lines.append(
-                f"No chain joins all rows: they fall into {found.components:,} parts, and between two parts nothing is "
-                "promised."
+                f"No chain joins all rows: they fall into {certificate.components:,} parts, and between two parts "
+                "nothing is promised."
             )
         lines.append(
             "Not covered: the distance from a raw coordinate to the place it is snapped to (add it to d), and repeated "

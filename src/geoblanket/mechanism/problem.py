@@ -20,7 +20,7 @@ from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem"]
+__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "epsilon_in_micro", "kilometres"]
 
 
 NEVER_MM: Final = 2**63 - 1
@@ -40,7 +40,7 @@ _MM_PER_KM = 10**6
 class Problem:
     """What a mechanism is asked for: to keep a promise between rows, at the least expected loss.
 
-    The arrays are copied and read-only. All that is wrong with the arguments is told in one `ParameterError`.
+    The arrays are copied and read-only. One `ParameterError` lists all that is wrong with the arguments.
 
     Parameters
     ----------
@@ -55,6 +55,16 @@ class Problem:
         ε per kilometre, from 1e-6 to 1,000.
     eta_km
         The largest distance at which rows are constrained, in kilometres.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoblanket import Problem
+    >>> places_km = np.array([0.0, 1.0, 2.0])  # three places on a line
+    >>> distance_km = abs(places_km[:, None] - places_km)
+    >>> problem = Problem(loss=distance_km, prior=np.full(3, 1 / 3), distance_km=distance_km, epsilon=1.0)
+    >>> problem.loss.shape
+    (3, 3)
     """
 
     loss: Floats
@@ -86,6 +96,20 @@ class Problem:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "eta_km", float(self.eta_km))
 
+    @classmethod
+    def in_millimetres(
+        cls, *, loss: Floats, prior: Floats, distance_mm: Ints, epsilon: float, eta_km: float = math.inf
+    ) -> Problem:
+        """Return the problem whose row distances are these whole millimetres; `NEVER_MM` for `inf`.
+
+        The other parameters are those of the class.
+        """
+        if not np.issubdtype(np.asarray(distance_mm).dtype, np.integer):
+            raise ParameterError("distance_mm must be an array of whole numbers.")
+        problem = cls(loss, prior, kilometres(distance_mm), epsilon, eta_km)
+        object.__setattr__(problem, "distance_mm", _read_only(np.array(distance_mm, np.int64)))
+        return problem
+
     @property
     def row_count(self) -> int:
         """S, the number of rows."""
@@ -98,8 +122,8 @@ class Problem:
 
     @property
     def epsilon_micro(self) -> int:
-        """ε in millionths per kilometre, rounded down (as ε is written in decimals)."""
-        return math.floor(Decimal(repr(self.epsilon)) * _MM_PER_KM)
+        """ε in millionths per kilometre, rounded down."""
+        return epsilon_in_micro(self.epsilon)
 
     @property
     def eta_mm(self) -> int:
@@ -174,16 +198,27 @@ class Problem:
             return self
         order = np.argsort(classes, kind="stable")
         starts = np.searchsorted(classes[order], np.arange(count))
-        distance = np.minimum.reduceat(self.distance_km[np.ix_(order, order)], starts, axis=0)
+        distance = np.minimum.reduceat(self.distance_mm[np.ix_(order, order)], starts, axis=0)
         distance = np.minimum.reduceat(distance, starts, axis=1)
-        np.fill_diagonal(distance, 0.0)
-        return Problem(
+        np.fill_diagonal(distance, 0)
+        return Problem.in_millimetres(
             loss=self.class_means(self.loss),
             prior=np.bincount(classes, self.prior, count).astype(np.float64),
-            distance_km=distance,
+            distance_mm=distance,
             epsilon=self.epsilon,
             eta_km=self.eta_km,
         )
+
+
+def kilometres(distance_mm: Ints) -> Floats:
+    """Return whole millimetres as kilometres; `inf` for `NEVER_MM`."""
+    whole = np.asarray(distance_mm)
+    return np.where(whole == NEVER_MM, np.inf, whole / _MM_PER_KM)
+
+
+def epsilon_in_micro(epsilon: float) -> int:
+    """Return ε in millionths per kilometre, rounded down, from its decimals."""
+    return math.floor(Decimal(repr(epsilon)) * _MM_PER_KM)
 
 
 def _as_floats(values: npt.ArrayLike, name: str, dimensions: int, problems: list[str]) -> Floats | None:

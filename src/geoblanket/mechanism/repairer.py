@@ -56,7 +56,17 @@ _WORTH_THREADS: Final = 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Repaired:
-    """Integer weights that keep the promise, and what that cost."""
+    """Integer weights that keep the promise, and what the repair cost.
+
+    Examples
+    --------
+    With the `problem` and the `result` in the examples of `Problem` and `optimise`:
+
+    >>> from geoblanket.mechanism import repair
+    >>> repaired = repair(result.mechanism.probabilities, problem)
+    >>> repaired.constant, f"{repaired.loss_after - repaired.loss_before:.6f} km"
+    (False, '0.000000 km')
+    """
 
     weights: Ints
     """Shape (S, K), read-only; every row sums to 2^62."""
@@ -82,10 +92,10 @@ class Repaired:
 
 
 def repair(probabilities: npt.ArrayLike, problem: Problem) -> Repaired:
-    """Return integer weights near `probabilities` that keep the promise of `problem`; any numbers will do.
+    """Return integer weights near `probabilities` that keep the promise of `problem`, whatever the input.
 
-    An input that is so far from the promise that more than 1 % of each row has to be the same in all rows is given up
-    where the constant mechanism, which always sends the same, best output, costs less.
+    If the repair would make more than 1 % of each row the same in all rows, and the constant mechanism, which always
+    sends the same best output, costs less, the constant mechanism is returned instead.
 
     Parameters
     ----------
@@ -96,6 +106,18 @@ def repair(probabilities: npt.ArrayLike, problem: Problem) -> Repaired:
     ------
     ParameterError
         They are not numbers, or not in the shape of the problem's loss.
+
+    Examples
+    --------
+    With the `problem` in the example of `Problem`:
+
+    >>> import numpy as np
+    >>> from geoblanket import repair
+    >>> repaired = repair(np.eye(3), problem)
+    >>> repaired.weights.sum(axis=1).tolist() == [2**62] * 3
+    True
+    >>> repaired.loss_after >= repaired.loss_before
+    True
     """
     try:
         given = np.asarray(probabilities, dtype=np.float64)
@@ -196,6 +218,6 @@ def _needed(weights: Ints, problem: Problem) -> list[int]:
             np.maximum(most, needed_by(row), out=most)
     else:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for found in pool.map(needed_by, range(len(weights))):
-                np.maximum(most, found, out=most)
+            for needed in pool.map(needed_by, range(len(weights))):
+                np.maximum(most, needed, out=most)
     return [int(amount) + 1 if amount > 0 else 0 for amount in most.tolist()]

@@ -58,11 +58,11 @@ def outputs_of_words(weights: Ints, rows: Ints, words: Ints) -> Ints:
     order = np.argsort(rows.astype(np.uint16) if len(weights) <= 1 << 16 else rows, kind="stable")
     used, starts = np.unique(rows[order], return_index=True)
     sorted_words = words[order]
-    found = np.empty(len(rows), np.int64)
+    outputs = np.empty(len(rows), np.int64)
     for row, start, end in zip(used, starts, [*starts[1:], len(rows)], strict=True):
-        found[start:end] = np.searchsorted(np.cumsum(weights[row]), sorted_words[start:end], side="right")
-    result = np.empty_like(found)
-    result[order] = found
+        outputs[start:end] = np.searchsorted(np.cumsum(weights[row]), sorted_words[start:end], side="right")
+    result = np.empty_like(outputs)
+    result[order] = outputs
     return result
 
 

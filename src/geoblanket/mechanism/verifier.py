@@ -48,7 +48,18 @@ _MOST_EXACT_CHECKS = 10**8
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was verified, exactly."""
+    """What the verifier proved.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> certificate = result.mechanism.certificate
+    >>> certificate.rows, certificate.outputs, certificate.pairs
+    (3, 3, 3)
+    >>> certificate.epsilon_effective <= 1.0
+    True
+    """
 
     rows: int
     outputs: int
@@ -97,10 +108,24 @@ def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int)
     Raises
     ------
     GuaranteeViolation
-        The first row that is not a distribution, else the first row, in order, that breaks a bound, with the other row
-        and the output.
+        The first row that is not a distribution; otherwise the first row, in order, that breaks a bound, with the other
+        row and the output.
     MechanismError
         The arrays cannot be a mechanism and its distances.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import verify
+    >>> mechanism = result.mechanism
+    >>> promise = {"distance_mm": mechanism.distance_mm, "eta_mm": mechanism.eta_mm}
+    >>> verify(mechanism.weights, epsilon_micro=1_000_000, **promise).pairs
+    3
+    >>> verify(mechanism.weights, epsilon_micro=500_000, **promise)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.GuaranteeViolation: ...
     """
     _check_form(weights, distance_mm, epsilon_micro, eta_mm)
     _check_rows(weights)

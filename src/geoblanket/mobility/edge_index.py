@@ -60,11 +60,11 @@ class EdgeIndex:
         """Return the `count` nearest edges within the radius of each point (degrees), each edge once."""
         x, y = self.lines.project(lat, lon)
         shape = (len(x), count)
-        found = Candidates(np.full(shape, -1, np.int32), np.zeros(shape), np.full(shape, np.inf))
+        candidates = Candidates(np.full(shape, -1, np.int32), np.zeros(shape), np.full(shape, np.inf))
         for start in range(0, len(x), _BLOCK_POINTS):
             rows = np.arange(start, min(start + _BLOCK_POINTS, len(x)))
-            self._search(x[rows], y[rows], rows, found)
-        return found
+            self._search(x[rows], y[rows], rows, candidates)
+        return candidates
 
     def _reached_cells(self) -> tuple[Ints, Indices]:
         """Return pairs (cell, piece) such that the piece lies within the radius of some point of the cell."""
@@ -93,8 +93,8 @@ class EdgeIndex:
         along = np.clip((x * dx + y * dy) / self._squared[piece], 0.0, 1.0)
         return (x - along * dx) ** 2 + (y - along * dy) ** 2, along
 
-    def _search(self, x: Floats, y: Floats, rows: Positions, found: Candidates) -> None:
-        """Fill the given rows of `found` for points in local metres."""
+    def _search(self, x: Floats, y: Floats, rows: Positions, candidates: Candidates) -> None:
+        """Fill the given rows of `candidates` for points in local metres."""
         finite = np.isfinite(x) & np.isfinite(y) & (np.abs(x) < 1e9) & (np.abs(y) < 1e9)
         x, y, rows = x[finite], y[finite], rows[finite]
         key = np.floor(y / self._cell_m).astype(np.int64) * _ROW + np.floor(x / self._cell_m).astype(np.int64)
@@ -113,15 +113,15 @@ class EdgeIndex:
         position = np.arange(len(point)) - np.repeat(np.cumsum(per_point) - per_point, per_point)
         padded = np.full((len(x), per_point.max()), np.inf)
         padded[point, position] = squared
-        best = np.argsort(padded, axis=1, kind="stable")[:, : found.edge.shape[1]]
+        best = np.argsort(padded, axis=1, kind="stable")[:, : candidates.edge.shape[1]]
         chosen = (np.cumsum(per_point) - per_point)[:, None] + best
         used = best < per_point[:, None]
         at, slot = np.nonzero(used)
         chosen = chosen[at, slot]
         lines, piece = self.lines, piece[chosen]
-        found.edge[rows[at], slot] = lines.edge[piece]
-        found.offset_m[rows[at], slot] = lines.start_m[piece] + along[chosen] * lines.length_m[piece]
-        found.distance_m[rows[at], slot] = np.sqrt(squared[chosen])
+        candidates.edge[rows[at], slot] = lines.edge[piece]
+        candidates.offset_m[rows[at], slot] = lines.start_m[piece] + along[chosen] * lines.length_m[piece]
+        candidates.distance_m[rows[at], slot] = np.sqrt(squared[chosen])
 
 
 def _nearest_of_runs(point: Positions, edge: Indices, squared: Floats) -> Positions:

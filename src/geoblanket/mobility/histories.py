@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import polars as pl
 
-from geoblanket._arrays import Bools, Indices, Ints, Octets
+from geoblanket._arrays import ArrayTable, Indices, Ints, Octets
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.splitting import Part, Split, WalkParts, split_walks
@@ -23,7 +23,7 @@ from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.places import Places
 
-__all__ = ["LONGEST_PAST", "HistoryCounts", "Regimes", "Steps", "collect_steps", "count_histories"]
+__all__ = ["LONGEST_PAST", "HistoryCounts", "RegimeHours", "Steps", "collect_steps", "count_histories"]
 
 LONGEST_PAST: Final = 3
 """Γ: no history looks further back."""
@@ -32,8 +32,8 @@ _HOURS = 24
 
 
 @dataclass(frozen=True)
-class Regimes:
-    """Hours of the day in named groups; what is public anyway has a mechanism of its own.
+class RegimeHours:
+    """Hours of the day in named groups, each with its own mechanism: the hour of a report is public anyway.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Regimes:
             ) from error
 
     @classmethod
-    def all_day(cls) -> Regimes:
+    def all_day(cls) -> RegimeHours:
         """Return one regime for all hours."""
         return cls({"all day": range(_HOURS)})
 
@@ -77,7 +77,7 @@ class Regimes:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Steps(ArrayTable):
     """Steps of walks with their past, and where each vehicle was later; made by `collect_steps`."""
 
     histories: Indices
@@ -95,19 +95,9 @@ class Steps:
     def __len__(self) -> int:
         return len(self.next_place)
 
-    def where(self, chosen: Bools) -> Steps:
-        """Return some of the steps."""
-        return Steps(
-            self.histories[chosen],
-            self.depth[chosen],
-            self.regime[chosen],
-            self.next_place[chosen],
-            self.vehicle[chosen],
-        )
-
 
 @dataclass(frozen=True, eq=False)
-class HistoryCounts:
+class HistoryCounts(ArrayTable):
     """How often each history was followed by each place; made by `count_histories`, in order of all columns."""
 
     histories: Indices
@@ -126,12 +116,6 @@ class HistoryCounts:
         """Γ: how many earlier places a history has."""
         return int(self.histories.shape[1]) - 1
 
-    def where(self, chosen: Bools) -> HistoryCounts:
-        """Return some of the rows."""
-        return HistoryCounts(
-            self.histories[chosen], self.depth[chosen], self.regime[chosen], self.next_place[chosen], self.count[chosen]
-        )
-
 
 def collect_steps(
     walks: str | Path,
@@ -141,7 +125,7 @@ def collect_steps(
     delay: int = 1,
     part: Part = "held_out",
     split: Split | None = None,
-    regimes: Regimes | None = None,
+    regimes: RegimeHours | None = None,
     progress: Progress = silent,
 ) -> Steps:
     """Return each step of walks with its past; the parameters are those of `count_histories`."""
@@ -155,13 +139,7 @@ def collect_steps(
         regimes=regimes,
         progress=progress,
     )
-    parts = list(reading.steps())
-    return Steps(
-        *(
-            np.concatenate([getattr(one, name) for one in parts])
-            for name in ("histories", "depth", "regime", "next_place", "vehicle")
-        )
-    )
+    return Steps.joined(list(reading.steps()))
 
 
 def count_histories(
@@ -172,7 +150,7 @@ def count_histories(
     delay: int = 1,
     part: Part = "train",
     split: Split | None = None,
-    regimes: Regimes | None = None,
+    regimes: RegimeHours | None = None,
     progress: Progress = silent,
 ) -> HistoryCounts:
     """Count the histories of walks, and the places after them.
@@ -252,14 +230,14 @@ class _Reading:
         delay: int,
         part: Part,
         split: Split | None,
-        regimes: Regimes | None,
+        regimes: RegimeHours | None,
         progress: Progress,
     ) -> _Reading:
         if not 0 <= largest <= LONGEST_PAST:
             raise ParameterError(f"A history has 0 to {LONGEST_PAST} earlier places. Got {largest} instead.")
         if delay < 1:
             raise ParameterError(f"The delay must be at least 1 step. Got {delay} instead.")
-        regimes = Regimes.all_day() if regimes is None else regimes
+        regimes = RegimeHours.all_day() if regimes is None else regimes
         frame, about = scan_walks(walks)
         check_walks(walks, about, places)
         hour = pl.col("time").dt.convert_time_zone(regimes.time_zone).dt.hour()
@@ -294,7 +272,7 @@ class _Reading:
         walk, step, place, hour = columns
         now = np.arange(max(0, before - self.delay), max(0, len(walk) - self.delay))
         vehicle, chosen = self.parts.of(walk[now])
-        now, vehicle = (each[chosen & (walk[now] == walk[now + self.delay])] for each in (now, vehicle))
+        now, vehicle = (values[chosen & (walk[now] == walk[now + self.delay])] for values in (now, vehicle))
         lag = np.minimum(np.arange(self.largest + 1), step[now, None])
         return Steps(
             histories=place[now[:, None] - lag].astype(np.int32),

@@ -15,7 +15,7 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
-from geoblanket.mobility.routes import Routes
+from geoblanket.mobility.routes import RouteFinder
 from geoblanket.mobility.stretches import begins_by_gap
 from geoblanket.mobility.viterbi import Sequences, cheapest_states
 from geoblanket.roads.graph import RoadGraph
@@ -80,7 +80,7 @@ class MatchedPoints:
 
     @classmethod
     def unmatched(cls, count: int) -> MatchedPoints:
-        """Return `count` points of which none is matched."""
+        """Return `count` unmatched points."""
         edge = np.full(count, -1, np.int32)
         offset_m, distance_m, route_m = (np.full(count, np.nan) for _ in range(3))
         return cls(edge, offset_m, distance_m, np.zeros(count, dtype=bool), route_m)
@@ -92,7 +92,7 @@ class MatchedPoints:
 
 
 class MapMatcher:
-    """Matches points to the edges of one road graph; keeps its index and table of routes between calls.
+    """A map matcher for one road graph. It keeps its index and its table of routes between calls.
 
     Parameters
     ----------
@@ -100,6 +100,17 @@ class MapMatcher:
         The roads.
     options
         The model's parameters.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket import MapMatcher, scan_traces
+    >>> points = scan_traces("traces.parquet").head(10).collect()
+    >>> time_us = points["time"].to_physical().to_numpy()
+    >>> matched = MapMatcher(graph).match(points["trip"].to_numpy(), time_us, *points["lat", "lon"].to_numpy().T)
+    >>> int(matched.matched.sum())
+    10
     """
 
     def __init__(self, graph: RoadGraph, options: MatchOptions | None = None) -> None:
@@ -107,7 +118,7 @@ class MapMatcher:
         self.options = options or MatchOptions()
         self.index = EdgeIndex(graph, radius_m=self.options.radius_m)
         # Enough for points every 20 s at the highest speed; what is longer is searched on demand.
-        self.routes = Routes(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
+        self.routes = RouteFinder(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
 
     def match(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> MatchedPoints:
         """Match the points of one or many trips.
@@ -185,7 +196,7 @@ class MapMatcher:
         return edges[at], np.clip(base + beyond_m - (ends - length)[at], 0.0, length[at])
 
     def _match_into(self, result: MatchedPoints, points: _Points, which: Positions) -> Positions:
-        """Match some of the points; return those that a missing route leaves alone in their stretch."""
+        """Match some of the points; return those that a missing route isolates in their stretch."""
         if not len(which):
             return which
         trip, time_us = points.trip[which], points.time_us[which]

@@ -13,15 +13,15 @@ import polars as pl
 
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._files import check_output
-from geoblanket._processes import count_workers, map_in_order
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
+from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions
 from geoblanket.mobility.resampling import Ticks, clock_ticks, positions_between, positions_on_roads
 from geoblanket.mobility.snapping import SnappedPoints, snap_points
 from geoblanket.mobility.stretches import count_breaks
-from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distances, summarise
+from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distances, summarise_chunks
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -36,7 +36,7 @@ _CHUNK_POINTS = 250_000
 """Points matched at once, in whole trips."""
 _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
 """What matching takes, by estimate, to judge whether more processes pay."""
-_SNAP_M = 200.0
+_SNAP_M = 200.0  # metres, beside the spacing of the places
 
 
 def match_traces(
@@ -82,6 +82,15 @@ def match_traces(
     ------
     InputError
         If the traces have no points, or none of them is near the roads.
+    WorkerError
+        If a process died more than once at the same trips.
+
+    Examples
+    --------
+    >>> from geoblanket import match_traces
+    >>> summary = match_traces("traces.parquet", "city.roads", "walks.parquet", interval_s=30, spacing_m=500)
+    >>> summary.trips, summary.walks
+    (150, 151)
     """
     if method not in get_args(Method):
         choices = ", ".join(get_args(Method))
@@ -93,16 +102,6 @@ def match_traces(
     check_output(out)
     frame = scan_traces(traces)
     graph = RoadGraph.load(roads)
-    job = _Job(
-        traces=Path(traces),
-        roads=Path(roads),
-        roads_identity=graph.identity,
-        interval_us=round(interval_s * 1e6),
-        method=method,
-        spacing_m=spacing_m,
-        snap_m=_SNAP_M + spacing_m if snap_m is None else snap_m,
-        options=options or MatchOptions(),
-    )
     with reading_parquet(traces):
         trips = frame.group_by("trip").len().sort("trip").collect(engine="streaming")
     chunks = _cut(trips["len"].to_numpy().astype(np.int64))
@@ -110,17 +109,27 @@ def match_traces(
         raise InputError("has no points", path=traces, hint="Look at the summary of their import")
     points = sum(count for _, count in chunks)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.") as folder:
-        files = [Path(folder) / f"{number}.parquet" for number in range(len(chunks))]
+        job = _Job(
+            folder=Path(folder),
+            traces=Path(traces),
+            roads=Path(roads),
+            roads_identity=graph.identity,
+            interval_us=round(interval_s * 1e6),
+            method=method,
+            spacing_m=spacing_m,
+            snap_m=_SNAP_M + spacing_m if snap_m is None else snap_m,
+            options=options or MatchOptions(),
+        )
         processes = count_workers(workers, tasks=len(chunks), seconds=points * _SECONDS_PER_POINT[method])
-        counts = _match_chunks(job, chunks, files, processes=processes, progress=progress)
+        counts = _match_chunks(job, chunks, processes=processes, progress=progress)
         if not any(chunk.matched_points for chunk in counts):
             raise InputError(
                 f"none of its {points} points lies within {job.reach}",
                 path=traces,
                 hint="Check that traces and roads cover the same area, and that latitude and longitude are not swapped",
             )
-        summary = summarise(counts, trips=trips.height, places=len(choose_places(graph, spacing_m=spacing_m)))
-        write_table(_join(files, counts), out, kind="walks", about=job.about() | {"counts": summary.as_dict()})
+        summary = summarise_chunks(counts, trips=trips.height, places=len(choose_places(graph, spacing_m=spacing_m)))
+        write_table(_join(job, counts), out, kind="walks", about=job.about() | {"counts": summary.as_dict()})
     return summary
 
 
@@ -128,6 +137,8 @@ def match_traces(
 class _Job:
     """What a process needs to know to match any chunk."""
 
+    folder: Path
+    """Of the chunks' walks; another one for each run, so that a process prepares itself anew for each."""
     traces: Path
     roads: Path
     roads_identity: str
@@ -141,6 +152,10 @@ class _Job:
     def reach(self) -> str:
         """How near a point must be to be matched."""
         return f"{self.options.radius_m:g} m of a road" if self.method == "hmm" else f"{self.snap_m:g} m of a place"
+
+    def file(self, chunk: int) -> Path:
+        """Return where the walks of a chunk go."""
+        return self.folder / f"{chunk}.parquet"
 
     def about(self) -> dict[str, Any]:
         """Return how the walks were made, as JSON values."""
@@ -165,30 +180,28 @@ def _cut(lengths: Ints) -> list[tuple[int, int]]:
     return chunks
 
 
-def _match_chunks(
-    job: _Job, chunks: list[tuple[int, int]], files: list[Path], *, processes: int, progress: Progress
-) -> list[ChunkCounts]:
-    """Match all chunks and write each one's walks to its file."""
+def _match_chunks(job: _Job, chunks: list[tuple[int, int]], *, processes: int, progress: Progress) -> list[ChunkCounts]:
+    """Match all chunks, write each one's walks to its file, and return their counts in order."""
     points, done = sum(count for _, count in chunks), 0
     progress("matching", done, points)
-    counts = []
-    tasks = ((job, rows, file) for rows, file in zip(chunks, files, strict=True))
+    counts = {}
+    tasks = {number: (job, rows, job.file(number)) for number, rows in enumerate(chunks)}
     try:
-        for chunk in map_in_order(_match_chunk, tasks, workers=processes):
-            counts.append(chunk)
+        for number, chunk in run_tasks(_match_chunk, tasks, workers=processes):
+            counts[number] = chunk
             done += chunk.points
             progress("matching", done, points)
     finally:
         _chunk_matcher.cache_clear()
-    return counts
+    return [counts[number] for number in tasks]
 
 
-def _join(files: list[Path], counts: list[ChunkCounts]) -> pl.LazyFrame:
+def _join(job: _Job, counts: list[ChunkCounts]) -> pl.LazyFrame:
     """Return the walks of all chunks, numbered on."""
     first = np.cumsum([0, *(chunk.walks for chunk in counts)])
     return pl.concat(
-        pl.scan_parquet(file).with_columns(pl.col("walk") + number)
-        for file, number in zip(files, first[:-1].tolist(), strict=True)
+        pl.scan_parquet(job.file(number)).with_columns(pl.col("walk") + int(first[number]))
+        for number in range(len(counts))
     )
 
 
@@ -270,6 +283,7 @@ def _chunk_matcher(job: _Job) -> _ChunkMatcher:
     return _ChunkMatcher(job)
 
 
-def _match_chunk(job: _Job, rows: tuple[int, int], file: Path) -> ChunkCounts:
-    """Match one chunk in whatever process this is; a process prepares itself once."""
+def _match_chunk(task: tuple[_Job, tuple[int, int], Path]) -> ChunkCounts:
+    """Match one chunk; a process loads traces and roads only for its first."""
+    job, rows, file = task
     return _chunk_matcher(job).run(rows, file)

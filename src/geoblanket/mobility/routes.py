@@ -14,14 +14,14 @@ from geoblanket.roads.distances import weight_matrix
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.nearby import distances_within
 
-__all__ = ["Routes"]
+__all__ = ["RouteFinder"]
 
 
 _SEARCH_BYTES = 48_000_000
 """Memory for the rows of one search of far routes."""
 
 
-class Routes:
+class RouteFinder:
     """Shortest routes by length on a road graph.
 
     Parameters
@@ -50,8 +50,8 @@ class Routes:
 
     def near(self, sources: Ints, targets: Ints) -> npt.NDArray[np.float32]:
         """Return the length of each pair's route in metres, infinite beyond `near_m`."""
-        position, found = self._find(sources, targets)
-        lengths: npt.NDArray[np.float32] = np.where(found, self._lengths[position], np.float32(np.inf))
+        position, is_near = self._find(sources, targets)
+        lengths: npt.NDArray[np.float32] = np.where(is_near, self._lengths[position], np.float32(np.inf))
         return lengths
 
     def far(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> npt.NDArray[np.float32]:
@@ -72,12 +72,12 @@ class Routes:
         """
         _, is_near = self._find(sources, targets)
         near, far = np.flatnonzero(is_near), np.flatnonzero(~is_near)
-        found = list(self._walk_back(near, sources[near], targets[near], self._previous_in_table))
+        steps = list(self._walk_back(near, sources[near], targets[near], self._previous_in_table))
         for pairs, row, _, previous in self._search(sources[far], limit_m[far]):
-            found += self._walk_back(far[pairs], row, targets[far[pairs]], partial(_previous_in_rows, previous))
-        if not found:
+            steps += self._walk_back(far[pairs], row, targets[far[pairs]], partial(_previous_in_rows, previous))
+        if not steps:
             return np.zeros(len(sources) + 1, np.int64), np.empty(0, np.int32)
-        pair, step, edge = (np.concatenate(part) for part in zip(*found, strict=True))
+        pair, step, edge = (np.concatenate(part) for part in zip(*steps, strict=True))
         order = np.lexsort((-step, pair))
         offsets = np.zeros(len(sources) + 1, np.int64)
         np.cumsum(np.bincount(pair, minlength=len(sources)), out=offsets[1:])

@@ -1,4 +1,4 @@
-"""Nearest-place snapping: each point belongs to the nearest place, whatever the roads between."""
+"""Nearest-place snapping: each point belongs to the nearest place, regardless of roads."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Indices, Ints
 
-__all__ = ["ChunkCounts", "MatchSummary", "count_distances", "summarise"]
+__all__ = ["ChunkCounts", "MatchSummary", "count_distances", "summarise_chunks"]
 
 _BIN_M = 0.05
 """Distances are counted in bins of this width, for a median over any number of points."""
@@ -65,7 +65,7 @@ class ChunkCounts:
     visited: Indices
 
 
-def summarise(chunks: list[ChunkCounts], *, trips: int, places: int) -> MatchSummary:
+def summarise_chunks(chunks: list[ChunkCounts], *, trips: int, places: int) -> MatchSummary:
     """Add up the counts of all chunks."""
     distances = np.zeros(max(len(chunk.distances) for chunk in chunks), np.int64)
     visited = np.zeros(places, dtype=bool)

@@ -28,12 +28,19 @@ _CHECKS = {"roads": is_text, "spacing_m": is_number, "interval_s": lambda value:
 
 
 def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
-    """Open a table written by `geoblanket match`, lazily, and how it was made.
+    """Open a table written by `geoblanket match` lazily, and return it with how it was made.
 
     Returns
     -------
     frame, about
         The rows (`WALKS_SCHEMA`), and among others `roads` (the identity of the road graph), `spacing_m` (of the
         places), `interval_s` and `method`.
+
+    Examples
+    --------
+    >>> from geoblanket import scan_walks
+    >>> walks, about = scan_walks("walks.parquet")
+    >>> about["interval_s"], about["spacing_m"]
+    (30.0, 500)
     """
     return scan_table(path, kind="walks", schema=WALKS_SCHEMA, checks=_CHECKS)

@@ -27,7 +27,6 @@ __all__ = [
 
 CLOCK_TOLERANCE_S = 86_400.0
 """Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
-_MICRO = 10**6
 
 
 def open_ledger(
@@ -98,10 +97,10 @@ def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
         return clock
     if clock.interval_ms > budget.window_ms:
         raise ParameterError("The window of the budget is shorter than the interval between reports.")
-    dearest = max(tables.costs)
-    if dearest > budget.micro:
+    costs = tables.costs
+    if max(costs) > budget.micro:
         raise ParameterError(
-            f"One report costs up to {dearest / _MICRO:g} per km, and the whole budget is {budget.epsilon:g} per km. "
-            "Choose a larger budget, or a bundle of a smaller ε."
+            f"One report costs up to {costs.largest_per_km:g} per km, and the whole budget is {budget.epsilon:g} per "
+            "km. Choose a larger budget, or a bundle of a smaller ε."
         )
     return clock

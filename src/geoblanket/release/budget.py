@@ -38,6 +38,12 @@ class Budget:
         What the reports of a window may add up to, per kilometre.
     window_s
         The length of the window, seconds. The next report may be made when old ones have left it.
+
+    Examples
+    --------
+    >>> from geoblanket import Budget
+    >>> Budget(epsilon=400, window_s=3600)  # 400 per km in any hour
+    Budget(epsilon=400, window_s=3600)
     """
 
     epsilon: float

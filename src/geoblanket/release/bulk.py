@@ -48,12 +48,19 @@ RELEASED_SCHEMA: dict[str, pl.DataType] = {
 as in the walks and not protected. Speeds are left out: they are measured on the true path."""
 
 _SECONDS_PER_HOUR = 3600.0
-_MICRO = 10**6
 
 
 @dataclass(frozen=True)
 class PerturbSummary:
-    """What was released, and what it cost."""
+    """What was released, and what it cost.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_walks
+    >>> summary = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=load_bundle("city.bundle"))
+    >>> summary.epsilon_per_hour  # 120 reports of 2 per km
+    240.0
+    """
 
     reports: int
     reports_without_history: int
@@ -112,6 +119,13 @@ def perturb_walks(
         If the walks cannot be read.
     RandomnessError
         If the operating system has no randomness.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_walks
+    >>> summary = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=load_bundle("city.bundle"))
+    >>> summary.epsilon_per_location
+    2.0
     """
     check_output(out)
     frame, about = scan_walks(walks)
@@ -158,6 +172,14 @@ def perturb_traces(
         A table written by `geoblanket traces import`.
     spacing_m
         The spacing of the bundle's places, metres.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle, perturb_traces
+    >>> bundle = load_bundle("city.bundle")
+    >>> summary = perturb_traces("traces.parquet", "city.roads", "released.parquet", bundle=bundle, spacing_m=500)
+    >>> summary.interval_s
+    30.0
     """
     check_output(out)
     clock = bundle.needed_clock()
@@ -218,7 +240,7 @@ class _Run:
 
     @property
     def epsilon_per_location(self) -> float:
-        return max(self._costs) / _MICRO
+        return self._costs.largest_per_km
 
     def reports(self) -> Iterator[pl.DataFrame]:
         """Yield the reports of all steps."""
@@ -270,7 +292,7 @@ class _Run:
             vehicles=self._vehicles,
             interval_s=self._clock.interval_s,
             epsilon_per_location=self.epsilon_per_location,
-            epsilon_per_hour=self._costs.other / _MICRO * _SECONDS_PER_HOUR / self._clock.interval_s,
+            epsilon_per_hour=self._costs.in_a_row_per_km(_SECONDS_PER_HOUR / self._clock.interval_s),
             most_reports=self._most,
             epsilon_spent=self.epsilon_per_location * self._most,
         )

@@ -51,7 +51,15 @@ _VEHICLE: Final = ""
 
 @dataclass(frozen=True)
 class Report:
-    """A reported location. It depends on the true location only through the random draw."""
+    """A reported location. It depends on the true location only through the random draw.
+
+    Examples
+    --------
+    With the `report` in the example of `Device`:
+
+    >>> sorted(report.as_dict())
+    ['lat', 'left', 'lon', 'place', 'slot', 'stored', 'time']
+    """
 
     place: int
     """Number of the reported place in the bundle."""
@@ -95,6 +103,15 @@ class Device:
     """Reports of one vehicle by the mechanisms of a bundle. Make one with `Device.open`, and close it.
 
     It is thread-safe. It refuses to work in a process forked from the one that opened it.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from geoblanket import Budget, Device
+    >>> with Device.open("city.bundle", ledger=None, budget=Budget(epsilon=400, window_s=3600)) as device:
+    ...     report = device.report(45.001, -30.002, datetime.now(UTC))
+    >>> report.left
+    398.0
     """
 
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:

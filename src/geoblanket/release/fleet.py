@@ -48,7 +48,15 @@ _NEVER: Final = -(1 << 62)
 
 @dataclass(frozen=True, eq=False)
 class FleetReports:
-    """Reported locations of some vehicles, one value for each, in the order in which they were asked for."""
+    """Reported locations of some vehicles, one value for each, in the order in which they were asked for.
+
+    Examples
+    --------
+    With the `reports` in the example of `Fleet`:
+
+    >>> reports.stored.tolist()
+    [False, False]
+    """
 
     place: Indices
     """Number of the reported place in the bundle; −1 where the report was refused."""
@@ -67,6 +75,16 @@ class Fleet:
     """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it.
 
     It is thread-safe. It refuses to work in a process forked from the one that opened it.
+
+    Examples
+    --------
+    >>> from time import time
+    >>> from geoblanket import Budget, Fleet
+    >>> budget = Budget(epsilon=400, window_s=3600)
+    >>> with Fleet.open("city.bundle", vehicles=["taxi 1", "taxi 2"], ledger=None, budget=budget) as fleet:
+    ...     reports = fleet.report([0, 1], lat=[45.001, 45.002], lon=[-30.0, -30.001], time=time())
+    >>> reports.refused.tolist()
+    [False, False]
     """
 
     def __init__(

@@ -88,7 +88,17 @@ class MemoryLedger:
 
 
 class Ledger(MemoryLedger):
-    """A budget in a file. Make the file once with `Ledger.create`, then use `Ledger.open`."""
+    """A budget in a file. Create the file once with `Ledger.create`, then use `Ledger.open`.
+
+    Examples
+    --------
+    >>> from geoblanket import Budget, Ledger
+    >>> Ledger.create("car.ledger", budget=Budget(epsilon=400, window_s=3600))
+    >>> ledger = Ledger.open("car.ledger")
+    >>> ledger.budget, ledger.spent_micro
+    (Budget(epsilon=400.0, window_s=3600.0), 0)
+    >>> ledger.close()
+    """
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, device_key: bytes | None, counter: Path, replay: bool | None

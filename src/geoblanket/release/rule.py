@@ -25,12 +25,20 @@ __all__ = ["ReleaseRule"]
 
 
 class ReleaseRule:
-    """What a bundle does with histories.
+    """Maps histories to rows of a bundle's mechanisms, and draws what they report.
 
     Parameters
     ----------
     bundle
-        With coordinates and histories: without them its rows stand for nothing.
+        A bundle with coordinates and histories; without them its rows have no meaning.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> from geoblanket.release import ReleaseRule
+    >>> bundle = load_bundle("city.bundle")
+    >>> 0 <= ReleaseRule(bundle).draw_one([3], "start") < len(bundle.places_e7)
+    True
     """
 
     def __init__(self, bundle: Bundle | ReleaseTables) -> None:

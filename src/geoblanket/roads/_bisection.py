@@ -18,7 +18,7 @@ from geoblanket._arrays import Bools, Floats, Ints
 
 __all__ = ["Links", "connected_parts"]
 
-_DIRECTIONS = 32
+_DIRECTIONS = 32  # in which a part is tried to be cut
 _TRIED = 4
 """Of the lines in all directions, how many of the best are looked at closely."""
 _FILL = 0.85
@@ -34,22 +34,22 @@ _REPAIRS = 4
 class Links:
     """The links of an undirected graph, each once: the nodes at their ends, and their weights (positive integers)."""
 
-    one: Ints
-    other: Ints
+    start: Ints
+    end: Ints
     weight: Ints
 
     def inside(self, nodes: Ints, total: int) -> Links:
         """Return the links between `nodes`, as positions in `nodes`."""
         position = np.full(total, -1)
         position[nodes] = np.arange(len(nodes))
-        one, other = position[self.one], position[self.other]
-        kept = (one >= 0) & (other >= 0)
-        return Links(one[kept], other[kept], self.weight[kept])
+        start, end = position[self.start], position[self.end]
+        kept = (start >= 0) & (end >= 0)
+        return Links(start[kept], end[kept], self.weight[kept])
 
     def components(self, total: int, kept: Bools | None = None) -> Ints:
         """Return the connected component of each node, by the links where `kept` is true (all if None)."""
-        one, other = (self.one, self.other) if kept is None else (self.one[kept], self.other[kept])
-        matrix = coo_array((np.ones(len(one), np.int8), (one, other)), shape=(total, total))
+        start, end = (self.start, self.end) if kept is None else (self.start[kept], self.end[kept])
+        matrix = coo_array((np.ones(len(start), np.int8), (start, end)), shape=(total, total))
         labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
         return labels
 
@@ -100,7 +100,7 @@ def _cut(links: Links, positions: Floats, *, share: float) -> Bools:
     wanted = min(max(1, round(share * total)), total - 1)
     sides = _straight_sides(positions, wanted)
     # Connecting a side severs fewer links, never more, so the straight lines that sever few come first.
-    severed = (sides[:, links.one] != sides[:, links.other]) @ links.weight
+    severed = (sides[:, links.start] != sides[:, links.end]) @ links.weight
     best: tuple[tuple[float, int], Bools] | None = None
     for number, candidate in enumerate(np.argsort(severed, kind="stable")):
         side = _connect_sides(links, sides[candidate])
@@ -108,7 +108,7 @@ def _cut(links: Links, positions: Floats, *, share: float) -> Bools:
         uneven = max(held / wanted, (total - held) / (total - wanted)) - 1
         score = (
             uneven if uneven > _UNEVEN else 0.0,
-            int(links.weight[side[links.one] != side[links.other]].sum()),
+            int(links.weight[side[links.start] != side[links.end]].sum()),
         )
         if best is None or score < best[0]:
             best = (score, side)
@@ -130,15 +130,15 @@ def _straight_sides(positions: Floats, wanted: int) -> Bools:
 
 
 def _connect_sides(links: Links, side: Bools) -> Bools:
-    """Return the nearest thing to `side` of which both it and the rest are connected."""
-    component = links.components(len(side), side[links.one] == side[links.other])
+    """Return the side nearest to `side` that is connected and leaves a connected rest."""
+    component = links.components(len(side), side[links.start] == side[links.end])
     if component.max() == 1:
         return side
     # The largest piece of the side stays; of the rest, the largest piece is the other side. All other pieces touch
     # the first, because the graph is connected.
     sizes = np.bincount(component[side], minlength=component.max() + 1)
     core = component == np.argmax(sizes)
-    rest = links.components(len(side), ~core[links.one] & ~core[links.other])
+    rest = links.components(len(side), ~core[links.start] & ~core[links.end])
     sizes = np.bincount(rest[~core], minlength=rest.max() + 1)
     connected: Bools = rest != np.argmax(sizes)
     return connected
@@ -163,7 +163,7 @@ def _grow(links: Links, positions: Floats, part: Ints, number: int, max_size: in
     sizes = np.bincount(part)
     if not 0 < 2 * sizes[number] < max_size:
         return part
-    near, far = part[links.one], part[links.other]
+    near, far = part[links.start], part[links.end]
     touching = (near == number) != (far == number)
     neighbour = np.where(near == number, far, near)[touching]
     shared = np.bincount(neighbour, links.weight[touching], minlength=len(sizes))
@@ -171,12 +171,12 @@ def _grow(links: Links, positions: Floats, part: Ints, number: int, max_size: in
     fits = neighbours[sizes[neighbours] + sizes[number] <= max_size]
     if len(fits):
         return np.where(part == number, fits[np.argmax(shared[fits])], part)
-    for other in neighbours[np.argsort(-shared[neighbours], kind="stable")].tolist():
-        nodes = np.flatnonzero((part == number) | (part == other))
+    for neighbour_part in neighbours[np.argsort(-shared[neighbours], kind="stable")].tolist():
+        nodes = np.flatnonzero((part == number) | (part == neighbour_part))
         side = _cut(links.inside(nodes, len(part)), positions[nodes], share=0.5)
         smaller = min(int(side.sum()), int((~side).sum()))
         if smaller > sizes[number] and len(nodes) - smaller <= max_size:
             shared_out = part.copy()
-            shared_out[nodes] = np.where(side, number, other)
+            shared_out[nodes] = np.where(side, number, neighbour_part)
             return shared_out
     return part

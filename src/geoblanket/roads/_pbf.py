@@ -22,8 +22,8 @@ __all__ = ["check_pbf"]
 LARGEST_RATIO: Final = 30
 """A file may grow so many times when its blocks are unpacked; maps grow 2 to 6 times."""
 
-_LARGEST_HEADER = 64 << 10
-_LARGEST_BLOB = 32 << 20
+_LARGEST_HEADER = 64 << 10  # bytes; the format's own limit
+_LARGEST_BLOB = 32 << 20  # bytes; the format's own limit
 # Numbers of fields, in the order of the messages: header of a block, blob, block, table of texts.
 _KIND, _DATA_SIZE = 1, 3
 _RAW, _RAW_SIZE, _ZLIB = 1, 2, 3

@@ -23,8 +23,8 @@ __all__ = ["LARGEST_TOKEN_BYTES", "XmlReader", "check_xml"]
 LARGEST_TOKEN_BYTES: Final = 1 << 20
 """The longest tag with its attributes, or comment. OpenStreetMap allows values of 255 characters."""
 
-_DEEPEST: Final = 64
-_PIECE_BYTES: Final = 1 << 16
+_DEEPEST: Final = 64  # nested elements
+_PIECE_BYTES: Final = 1 << 16  # read at once
 
 
 class XmlReader:

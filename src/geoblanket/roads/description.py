@@ -1,4 +1,4 @@
-"""Facts about a road graph for people: how much road of which class, how much of it one-way, where."""
+"""Facts about a road graph for people: length by class, share of one-way roads, bounding box."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RoadsDescription", "describe_roads"]
 
 @dataclass(frozen=True)
 class RoadsDescription:
-    """What `geoblanket roads info` tells."""
+    """What `geoblanket roads info` prints."""
 
     nodes: int
     edges: int

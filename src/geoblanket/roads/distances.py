@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arrays import Floats, Indices
-from geoblanket._processes import count_workers, map_in_order
+from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.graph import RoadGraph
 
@@ -76,8 +76,7 @@ def road_distances(
     dtype
         `np.float32` halves the memory and is right to a centimetre over 100 km.
     workers
-        How many processes to use; None for as many as pay, which is one unless the work takes seconds. With more
-        than one, a script needs the guard ``if __name__ == "__main__":``.
+        How many processes to use; None for as many as pay, which is one unless the work takes seconds.
     memory_cap_bytes
         The largest matrix to make.
 
@@ -90,6 +89,16 @@ def road_distances(
     ------
     ParameterError
         If the matrix would be larger than `memory_cap_bytes`.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, road_distances
+    >>> graph = RoadGraph.load("city.roads")
+    >>> road_distances(graph, [0, 1], [0, 1]).round()
+    array([[ 0., 99.],
+           [99.,  0.]])
+    >>> road_distances(graph, 0, [1], weight="time").round()  # seconds
+    array([7.])
     """
     one_source = np.ndim(sources) == 0
     rows = check_nodes(graph, np.atleast_1d(np.asarray(sources)), "sources")
@@ -155,7 +164,7 @@ def road_distance_blocks(
     count = count_workers(workers, tasks=len(rows), seconds=seconds)
     size = max(1, min(block_bytes // (8 * max(1, graph.node_count)), -(-len(rows) // count)))
     blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
-    tasks = ((matrix, block, columns, limit, dtype) for block in blocks)
+    tasks = [(matrix, block, columns, limit, dtype) for block in blocks]
     return zip(blocks, map_in_order(_search_block, tasks, workers=count), strict=True)
 
 

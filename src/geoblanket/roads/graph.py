@@ -39,6 +39,15 @@ class RoadGraph:
     """A directed road graph. Edges are sorted by source node, then target, then length.
 
     The edges that leave node `i` are `offsets[i]:offsets[i + 1]`. Build one with `RoadGraph.from_edges`.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph
+    >>> graph = RoadGraph.load("city.roads")
+    >>> graph.node_count, graph.edge_count
+    (539, 1433)
+    >>> graph.targets[graph.offsets[0] : graph.offsets[1]].tolist()  # the nodes that node 0 leads to
+    [1, 18, 35, 362, 369, 378]
     """
 
     node_ids: Ints

@@ -54,7 +54,7 @@ class _Columns:
         self._in_order = tuple(self._columns.values())
 
     def add(self, *values: Value) -> None:
-        """Add a row of which the first values are known."""
+        """Add a row whose first values are known."""
         for column, value in zip_longest(self._in_order, values):
             column.append(value)
 

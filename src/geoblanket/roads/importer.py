@@ -53,7 +53,7 @@ class RoadsSummary:
 def import_roads(
     files: Sequence[str | Path], *, keep_all: bool = False, progress: Progress = silent
 ) -> tuple[RoadGraph, RoadsSummary]:
-    """Read a road network; the content of the files tells what they are.
+    """Read a road network; the format is recognised by the content of the files.
 
     Parameters
     ----------
@@ -71,6 +71,14 @@ def import_roads(
         OpenStreetMap's nodes are contracted to junctions and ends. Self-loops are dropped: they are on no shortest
         path. Edges that repeat another one's ends and length are dropped; edges with the same ends and different
         lengths are different roads, and stay.
+
+    Examples
+    --------
+    >>> from geoblanket import import_roads
+    >>> graph, summary = import_roads(["city/roads.osm.pbf"])
+    >>> summary.nodes, summary.edges
+    (539, 1433)
+    >>> graph.save("city.roads")
     """
     source, roads = _read([Path(file) for file in files], progress)
     progress("Building the graph", 0, None)

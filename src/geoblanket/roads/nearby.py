@@ -25,8 +25,8 @@ __all__ = ["NearbyNodes", "distances_within", "distances_within_blocks"]
 
 _MEMORY_CAP_BYTES = 1 << 30
 _BLOCK_BYTES = 64 << 20
-_BLOCK_SOURCES = 256
-_BYTES_PER_PAIR = 16
+_BLOCK_SOURCES = 256  # searched on one subgraph
+_BYTES_PER_PAIR = 16  # target, distance and previous node
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def distances_within(
         If the table grows larger than `memory_cap_bytes`.
     """
     rows = check_nodes(graph, sources, "sources")
-    found: list[tuple[Ints, NearbyNodes]] = []
+    blocks: list[tuple[Ints, NearbyNodes]] = []
     pairs = 0
     for block in distances_within_blocks(graph, rows, limit=limit, weight=weight, reverse=reverse):
         pairs += len(block[1].targets)
@@ -108,13 +108,13 @@ def distances_within(
                 f"{memory_cap_bytes / 1e9:.1f} GB. Take a smaller limit or fewer nodes, work in blocks with "
                 f"distances_within_blocks, or raise memory_cap_bytes."
             )
-        found.append(block)
+        blocks.append(block)
     lengths = np.zeros(len(rows), np.int64)
-    for where, block_rows in found:
+    for where, block_rows in blocks:
         lengths[where] = np.diff(block_rows.offsets)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     targets, distances, previous = np.empty(pairs, np.int32), np.empty(pairs), np.empty(pairs, np.int32)
-    for where, block_rows in found:
+    for where, block_rows in blocks:
         counts = np.diff(block_rows.offsets)
         at = np.arange(len(block_rows.targets)) + np.repeat(offsets[where] - block_rows.offsets[:-1], counts)
         targets[at], distances[at], previous[at] = block_rows.targets, block_rows.distances, block_rows.previous

@@ -27,7 +27,16 @@ _RADIUS_PRECISION_M = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Some nodes of a road graph, and which of them is nearest to a point. Made by `choose_places`."""
+    """Some nodes of a road graph, with search for the nearest one. Made by `choose_places`.
+
+    Examples
+    --------
+    With the `places` in the example of `make_rows`:
+
+    >>> place, distance_m = places.nearest([45.001], [-30.002])
+    >>> place.tolist(), distance_m.round().tolist()
+    ([0], [193.0])
+    """
 
     nodes: Indices
     """The graph's node index of each place, ascending, shape (P,)."""
@@ -142,9 +151,9 @@ class Places:
 def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:
     """Choose the places of a road graph.
 
-    Thinning takes the nodes one after the other, each unless it is too near to one taken before: first those on the
-    most important roads (a link counts as its road), of these the ones where more roads meet, then by node number. So
-    the choice is the same in whatever order the nodes are listed, no two places are nearer than the spacing (to a
+    Thinning goes through the nodes and keeps each one that is not too near to a node already kept. Nodes on more
+    important roads come first (a link counts as its road), then nodes where more roads meet, then lower node numbers.
+    So the choice does not depend on the order of the nodes, no two places are nearer than the spacing (to a
     micrometre), and every node is nearer than the spacing to a place.
 
     Parameters
@@ -153,6 +162,12 @@ def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:
         The roads.
     spacing_m
         The smallest great-circle distance between two places, metres; 0 takes every node.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places
+    >>> len(choose_places(RoadGraph.load("city.roads"), spacing_m=500))
+    21
     """
     if not 0 <= spacing_m < math.inf:
         raise ParameterError(f"The spacing of places must be zero or more metres. Got {spacing_m} instead.")

@@ -53,7 +53,7 @@ class RoadTable(NamedTuple):
 
 
 def read_tables(paths: Sequence[str | Path]) -> RoadsRead:
-    """Read a table of nodes and a table of edges, in any order: their columns tell which is which.
+    """Read a table of nodes and a table of edges, in any order; their columns distinguish them.
 
     Each row of the edges is one direction of a road. Lengths are taken as given, in metres; without a column of
     lengths they are measured on the sphere.
@@ -83,8 +83,8 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
     elif len(nodes) == len(NODE_COLUMNS):
         kind, columns = "nodes", nodes
     else:
-        expected, found = (EDGE_COLUMNS, edges) if edges else (NODE_COLUMNS, nodes)
-        missing = next(names for column, names in expected.items() if column not in found)
+        expected, present = (EDGE_COLUMNS, edges) if edges else (NODE_COLUMNS, nodes)
+        missing = next(names for column, names in expected.items() if column not in present)
         raise InputError(
             f"has no column {' or '.join(missing)}",
             path=path,
@@ -116,10 +116,10 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 
 def _matching(wanted: Mapping[str, tuple[str, ...]], by_name: Mapping[str, str]) -> dict[str, str]:
-    found = {
+    names_by_column = {
         column: next((by_name[name] for name in names if name in by_name), None) for column, names in wanted.items()
     }
-    return {column: name for column, name in found.items() if name is not None}
+    return {column: name for column, name in names_by_column.items() if name is not None}
 
 
 def graph_of_tables(nodes: RoadTable, edges: RoadTable) -> RoadsRead:
@@ -175,14 +175,14 @@ def _numbers(table: RoadTable, column: str, *, lowest: float, highest: float, pr
 def _node_indices(edges: RoadTable, column: str, node_ids: Ints) -> Ints:
     wanted = _whole_numbers(edges, column)
     order = np.argsort(node_ids)
-    found: Ints = order[np.searchsorted(node_ids, wanted, sorter=order).clip(max=len(node_ids) - 1)]
+    indices: Ints = order[np.searchsorted(node_ids, wanted, sorter=order).clip(max=len(node_ids) - 1)]
     _refuse_first(
         edges,
-        pl.Series(node_ids[found] != wanted),
+        pl.Series(node_ids[indices] != wanted),
         f"has a {column} that is not among the nodes",
         hint="Give the nodes that belong to these edges",
     )
-    return found
+    return indices
 
 
 def _lengths(edges: RoadTable, lines: Lines) -> tuple[Floats, LengthModel]:
@@ -196,19 +196,23 @@ def _lengths(edges: RoadTable, lines: Lines) -> tuple[Floats, LengthModel]:
 
 
 def _classes(edges: pl.DataFrame, counts: Counts) -> Octets:
-    """Return the class of each edge, and count those that are none of ours."""
+    """Return the class of each edge, and count those of unknown class."""
     if "highway" not in edges.columns:
         counts.assumed["class_unknown"] += edges.height
         return np.full(edges.height, class_index("road").number, np.uint8)
     texts = edges["highway"].fill_null("")
-    found = {text: class_index(text) for text in texts.unique()}
-    known = texts.replace_strict({text: each.known for text, each in found.items()}, return_dtype=pl.Boolean)
+    classes = {text: class_index(text) for text in texts.unique()}
+    known = texts.replace_strict(
+        {text: road_class.known for text, road_class in classes.items()}, return_dtype=pl.Boolean
+    )
     counts.assumed["class_unknown"] += int((~known).sum())
-    return texts.replace_strict({text: each.number for text, each in found.items()}, return_dtype=pl.UInt8).to_numpy()
+    return texts.replace_strict(
+        {text: road_class.number for text, road_class in classes.items()}, return_dtype=pl.UInt8
+    ).to_numpy()
 
 
 def _speeds_kmh(edges: pl.DataFrame, road_class: Octets, counts: Counts) -> Floats:
-    """Return the speed of each edge in km/h: its own where it has one, else that of its class."""
+    """Return the speed of each edge in km/h: its own if it has one, else the speed of its class."""
     speeds = class_speeds_kmh(road_class)
     if "speed" not in edges.columns:
         counts.assumed["speed_of_class"] += edges.height

@@ -98,7 +98,7 @@ class ClassIndex(NamedTuple):
 
 
 def may_drive(tags: Mapping[str, str]) -> bool:
-    """Tell whether the access tags let a private car in; what is not tagged is open."""
+    """Return whether a private car may enter by the access tags; without tags it may."""
     for key in _ACCESS_KEYS:
         value = tags.get(key)
         if value is not None:
@@ -190,8 +190,8 @@ def class_index(text: str) -> ClassIndex:
 
     OSMnx writes such a list, in no particular order, where it merged ways of several classes.
     """
-    found = [ROAD_CLASSES.index(item) for item in listed(text) if item in ROAD_CLASSES]
-    return ClassIndex(min(found), known=True) if found else ClassIndex(ROAD_CLASSES.index("road"), known=False)
+    numbers = [ROAD_CLASSES.index(item) for item in listed(text) if item in ROAD_CLASSES]
+    return ClassIndex(min(numbers), known=True) if numbers else ClassIndex(ROAD_CLASSES.index("road"), known=False)
 
 
 def listed(text: str) -> list[str]:

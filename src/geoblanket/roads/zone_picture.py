@@ -79,13 +79,13 @@ def colour_numbers(count: int, neighbours: Indices) -> Ints:
         Pairs of zones, shape (pairs, 2); a pair may come more than once.
     """
     touching: list[set[int]] = [set() for _ in range(count)]
-    for one, other in neighbours.tolist():
-        touching[one].add(other)
-        touching[other].add(one)
+    for zone_a, zone_b in neighbours.tolist():
+        touching[zone_a].add(zone_b)
+        touching[zone_b].add(zone_a)
     used = [0] * len(_PALETTE)
     numbers = np.full(count, -1)
     for zone in sorted(range(count), key=lambda zone: (-len(touching[zone]), zone)):
-        taken = {int(numbers[other]) for other in touching[zone]}
+        taken = {int(numbers[zone_b]) for zone_b in touching[zone]}
         free = [number for number in range(len(used)) if number not in taken]
         if not free:
             free = [len(used)]
@@ -133,8 +133,8 @@ def _borders(zone: Ints) -> tuple[Indices, Bools]:
         ((slice(None), slice(-1)), (slice(None), slice(1, None))),
         ((slice(-1), slice(None)), (slice(1, None), slice(None))),
     ):
-        one, other = zone[here], zone[there]
-        meet = (one != other) & (one >= 0) & (other >= 0)
+        zone_here, zone_there = zone[here], zone[there]
+        meet = (zone_here != zone_there) & (zone_here >= 0) & (zone_there >= 0)
         border[here] |= meet
-        pairs.append(np.column_stack([one[meet], other[meet]]))
+        pairs.append(np.column_stack([zone_here[meet], zone_there[meet]]))
     return np.unique(np.concatenate(pairs), axis=0).astype(np.int32), border

@@ -50,8 +50,17 @@ _CHECKS = {
 class Zones:
     """A partition of places into zones. Made by `partition_zones`.
 
-    Zones are numbered from 0 by the lowest node number among their places, so the numbers do not depend on the order
-    in which nodes are listed.
+    Zones are numbered from 0 by the lowest node number among their places, so the numbers do not depend on the order of
+    the nodes.
+
+    Examples
+    --------
+    With the `graph` and the `places` in the examples of `import_roads` and `make_rows`:
+
+    >>> from geoblanket import partition_zones
+    >>> zones = partition_zones(graph, places, max_places=12)
+    >>> len(zones.members(0))
+    7
     """
 
     zone: Indices
@@ -93,11 +102,11 @@ class Zones:
 
 
 def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zones:
-    """Cut the places into connected zones of at most `max_places`, about equally large and compact.
+    """Partition the places into connected, compact zones of similar size, each with at most `max_places`.
 
-    The result depends on the roads, the places and `max_places` only, not on the order in which nodes are listed, and
-    no data of vehicles enters: it is public. A zone has at least half of `max_places` wherever the roads allow it; a
-    part of the network without connection to the rest has zones of its own.
+    The result depends only on the roads, the places and `max_places`, not on the order of the nodes. It uses no vehicle
+    data, so it is public. A zone has at least half of `max_places` wherever the roads allow it. A part of the network
+    that is not connected to the rest has its own zones.
 
     Parameters
     ----------
@@ -105,6 +114,14 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
         The roads, and places chosen on them.
     max_places
         The largest zone.
+
+    Examples
+    --------
+    With the `graph` and the `places` in the examples of `import_roads` and `make_rows`:
+
+    >>> from geoblanket import partition_zones
+    >>> partition_zones(graph, places, max_places=12).sizes.tolist()
+    [7, 7, 7]
     """
     if max_places < 1:
         raise ParameterError(f"A zone must be allowed at least 1 place. Got max_places={max_places} instead.")
@@ -117,7 +134,7 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
     part = np.argsort(np.argsort(first))[renumbered]
     zone = np.empty(len(places), np.int32)
     zone[place_order] = part
-    pairs = np.sort(np.column_stack([part[links.one], part[links.other]]), axis=1)
+    pairs = np.sort(np.column_stack([part[links.start], part[links.end]]), axis=1)
     return Zones(
         zone=zone,
         ids=_zone_ids(graph, places, zone),
@@ -131,7 +148,7 @@ def is_connected(graph: RoadGraph, places: Places, zones: Zones) -> bool:
     """Return whether each zone is connected through the roads: checked anew, whoever made the zones."""
     place_order, links = _ordered_links(graph, places)
     zone = zones.zone[place_order]
-    pieces = links.components(len(zone), zone[links.one] == zone[links.other])
+    pieces = links.components(len(zone), zone[links.start] == zone[links.end])
     return int(pieces.max()) + 1 == len(zones)
 
 
@@ -156,8 +173,8 @@ def _ordered_links(graph: RoadGraph, places: Places) -> tuple[Positions, Links]:
     # A part of the network may have no place, because one of another part is near enough.
     cell = np.where(nearest >= 0, place_of_node[np.maximum(nearest, 0)], -1)
     rows, columns = both_ways.tocoo().coords
-    one, other = cell[rows], cell[columns]
-    pairs, weight = np.unique(np.stack([one, other])[:, (one >= 0) & (one < other)], axis=1, return_counts=True)
+    start, end = cell[rows], cell[columns]
+    pairs, weight = np.unique(np.stack([start, end])[:, (start >= 0) & (start < end)], axis=1, return_counts=True)
     return place_order, Links(pairs[0], pairs[1], weight)
 
 
@@ -237,7 +254,7 @@ def read_zones(path: str | Path, places: Places) -> Zones:
 
 
 def _pairs(values: list[Any], count: int) -> Indices | None:
-    """Return pairs of zones, of which there are `count`, shape (L, 2); None if the values are something else."""
+    """Return pairs of zones (numbers below `count`), shape (L, 2); None if the values are no such pairs."""
     for pair in values:
         if type(pair) is not list or len(pair) != 2:
             return None

@@ -19,7 +19,7 @@ def guarantee_facts(bundle: Bundle) -> dict[str, Any]:
     return {
         "sha256": bundle.sha256,
         "words": bundle.guarantee.split("\n"),
-        "mechanisms": [asdict(MechanismFacts.of(bundled)) for bundled in bundle],
+        "mechanisms": [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle],
     }
 
 

@@ -18,7 +18,7 @@ __all__ = ["gather_by_vehicle", "to_streams"]
 MAX_ROWS = 3_000_000
 """How many points are in memory at once (of one vehicle there may be more)."""
 
-_PARTS = 32
+_PARTS = 32  # ranges of vehicles that a split makes
 
 
 def gather_by_vehicle(

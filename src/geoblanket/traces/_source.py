@@ -20,7 +20,7 @@ __all__ = [
     "EMPTY_CELL",
     "Box",
     "Parsed",
-    "Reading",
+    "ReadingOptions",
     "Source",
     "Streams",
     "check_coordinates",
@@ -46,7 +46,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How the user says files are to be read.
 
     Attributes
@@ -173,9 +173,9 @@ def find_columns(
 
 def _why_no_column(header: list[str], delimiter: str) -> str:
     if len(header) == 1:
-        for other in ",;\t|":
-            if other != delimiter and other in header[0]:
-                name = "tab" if other == "\t" else f"'{other}'"
+        for candidate in ",;\t|":
+            if candidate != delimiter and candidate in header[0]:
+                name = "tab" if candidate == "\t" else f"'{candidate}'"
                 return f"The first row is a single cell that contains the delimiter {name}; give --delimiter"
     if any(_is_number(name) for name in header):
         return "The first row holds numbers, so the file seems to have no header; add one"

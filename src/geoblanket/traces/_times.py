@@ -61,7 +61,7 @@ class TimeFormat:
 
 
 def in_utc(local: pl.Expr, zone: str) -> pl.Expr:
-    """Read naive times as local ones of a zone; those that the clock skips or repeats become null."""
+    """Read naive times as local times of a zone; times that the clock skips or repeats become null."""
     return local.dt.replace_time_zone(zone, ambiguous="null", non_existent="null").dt.convert_time_zone("UTC")
 
 
@@ -115,15 +115,15 @@ def naive_times(path: Path) -> InputError:
 def _find_unit(numbers: pl.Series, *, path: Path, declared: TimeUnit | None) -> TimeUnit:
     typical = float(numbers.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of floats is a float
     low, high = _TELLING_S
-    found = next((unit for unit, per_s in _PER_SECOND.items() if low <= typical / per_s < high), None)
-    if declared is not None and found not in (None, declared):
+    likely = next((unit for unit, per_s in _PER_SECOND.items() if low <= typical / per_s < high), None)
+    if declared is not None and likely not in (None, declared):
         raise InputError(
-            f"the times are numbers of magnitude 1e{len(str(int(typical))) - 1}, which is unit '{found}', "
+            f"the times are numbers of magnitude 1e{len(str(int(typical))) - 1}, which is unit '{likely}', "
             f"but they were to be read as '{declared}'",
             path=path,
-            hint=f"Give --time-unit {found}",
+            hint=f"Give --time-unit {likely}",
         )
-    unit = declared or found
+    unit = declared or likely
     if unit is None:
         raise InputError(
             "the unit of the times (numbers since 1970) cannot be told from their size",

@@ -19,7 +19,7 @@ __all__ = ["Cleaning", "Points", "clean"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """What to clean. The rules apply in this order; each can be switched off.
+    """The cleaning rules. They apply in this order; each can be switched off.
 
     Attributes
     ----------
@@ -37,6 +37,13 @@ class Cleaning:
         Cut trips where two points are further apart in time than this; None never cuts.
     min_points, min_duration_s
         Drop trips with fewer points, or shorter than this.
+
+    Examples
+    --------
+    >>> from geoblanket import Cleaning, import_traces
+    >>> rules = Cleaning(max_speed_m_s=None, max_gap_s=120)
+    >>> import_traces(["city/porto.csv"], "kept.parquet", format="porto", cleaning=rules).vehicles
+    150
     """
 
     drop_missing_data: bool = True

@@ -11,7 +11,7 @@ from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.traces._points import read_points
-from geoblanket.traces._source import Parsed, Reading, find_columns
+from geoblanket.traces._source import Parsed, ReadingOptions, find_columns
 from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
 from geoblanket.traces._times import find_time_format, in_utc, naive_times
 
@@ -28,7 +28,7 @@ _EXPECTED = "Check the mapping of the columns, the delimiter and the times"
 
 
 def check_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """Check a mapping from roles to column names, and fill it up: a role that is not given has its own name."""
+    """Check a mapping from roles to column names and complete it: a missing role is a column of its own name."""
     for role, name in columns.items():
         if role not in ROLES:
             raise ParameterError(f"columns maps {', '.join(ROLES)} to names of columns. Got {role!r} instead.")
@@ -42,7 +42,7 @@ def check_columns(columns: Mapping[str, str]) -> dict[str, str]:
     return {role: columns.get(role, role) for role in ROLES}
 
 
-def open_table(path: Path, file: int, reading: Reading) -> CsvTable | ParquetTable:
+def open_table(path: Path, file: int, reading: ReadingOptions) -> CsvTable | ParquetTable:
     """Open a table, which is Parquet if it begins as one; `file` is its number among those imported together."""
     try:
         with path.open("rb") as raw:
@@ -55,7 +55,7 @@ def open_table(path: Path, file: int, reading: Reading) -> CsvTable | ParquetTab
 class CsvTable:
     """A delimited text file with a header, plain or gzip."""
 
-    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
         self._file = file
         self._delimiter = reading.delimiter
@@ -92,7 +92,7 @@ class CsvTable:
 class ParquetTable:
     """A Parquet file; its rows are numbered from 1."""
 
-    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
         self._file = file
         names = check_columns(reading.columns)
@@ -132,14 +132,14 @@ class ParquetTable:
         )
 
 
-def _find_roles(header: list[str], reading: Reading, path: Path) -> dict[str, int]:
+def _find_roles(header: list[str], reading: ReadingOptions, path: Path) -> dict[str, int]:
     names = check_columns(reading.columns)
     optional = _OPTIONAL - set(reading.columns)
     return find_columns(header, names, optional=optional, path=path, delimiter=reading.delimiter)
 
 
 def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Fill in the vehicle where no column tells it: the trip, so that each is one of its own, or the file's name."""
+    """Fill in the vehicle where there is no such column: by the trip, else by the name of the file."""
     if "vehicle" in frame.columns:
         return frame
     if "trip" in frame.columns:
@@ -147,7 +147,7 @@ def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
     return frame.with_columns(vehicle=pl.lit(path.name.removesuffix(".gz").rpartition(".")[0] or path.name))
 
 
-def _time_of(sample: pl.Series, reading: Reading, path: Path) -> pl.Expr:
+def _time_of(sample: pl.Series, reading: ReadingOptions, path: Path) -> pl.Expr:
     """Return the expression that reads column "time" of a Parquet file."""
     dtype = sample.dtype
     if isinstance(dtype, pl.Datetime):

@@ -19,7 +19,7 @@ from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.traces._grouping import gather_by_vehicle, to_streams
-from geoblanket.traces._source import Parsed, Reading, Source, Streams
+from geoblanket.traces._source import Parsed, ReadingOptions, Source, Streams
 from geoblanket.traces._times import TimeUnit, check_time_zone
 from geoblanket.traces.cleaning import Cleaning, clean
 from geoblanket.traces.columns import check_columns, open_table
@@ -32,7 +32,7 @@ __all__ = ["TraceFormat", "import_traces"]
 
 TraceFormat = Literal["porto", "rome", "table"]
 
-_WORKERS = min(4, pl.thread_pool_size())
+_WORKERS = min(4, pl.thread_pool_size())  # threads
 _DELIMITERS: dict[TraceFormat, str] = {"porto": ",", "rome": ";", "table": ","}
 
 Content = TypeVar("Content")
@@ -53,9 +53,9 @@ def import_traces(
     strict: bool = False,
     progress: Progress = silent,
 ) -> ImportSummary:
-    """Import files of one format, together, as one table of traces.
+    """Import files of one format together as one table of traces.
 
-    Files may be larger than memory. The result is written wholly or not at all, and is the same each time.
+    Files may be larger than memory. The result is written completely or not at all, and is the same each time.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def import_traces(
     format
         "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header).
     columns
-        For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given has its
-        own name. Without a vehicle each trip is a vehicle of its own; without both, each file is.
+        For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given is its own
+        column name. Without a vehicle column, each trip is its own vehicle; without both, each file is.
     delimiter
-        Between cells; by default a comma, and a semicolon for "rome".
+        Separator of cells; by default a comma, or a semicolon for "rome".
     time_unit
-        The unit of times that are numbers since 1970; by default it is found out ("table"), or seconds ("porto").
+        The unit of numeric times since 1970; by default it is detected ("table"), or seconds ("porto").
     time_zone
         The zone of times that have no UTC offset, such as "Europe/Rome".
     cleaning
@@ -80,7 +80,7 @@ def import_traces(
     strict
         Raise an error for the first row that cannot be read, instead of counting such rows.
     progress
-        Is told how far the work is.
+        Called as the work goes on.
 
     Returns
     -------
@@ -95,6 +95,13 @@ def import_traces(
         Options are out of range or contradict each other.
     OutputError
         The table cannot be written.
+
+    Examples
+    --------
+    >>> from geoblanket import import_traces
+    >>> summary = import_traces(["city/porto.csv"], "traces.parquet", format="porto")
+    >>> summary.rows_read
+    150
     """
     paths = [Path(file) for file in files]
     out = Path(out)
@@ -103,7 +110,7 @@ def import_traces(
     if time_zone is not None:
         check_time_zone(time_zone)
     cleaning = cleaning or Cleaning()
-    reading = Reading(
+    reading = ReadingOptions(
         delimiter=delimiter or _DELIMITERS[format],
         columns=columns or {},
         time_unit=time_unit,
@@ -216,15 +223,15 @@ class _Importer:
         yield from self._number(self._read(sources, read))
 
     def from_points(self, sources: Sequence[Source[Any, pl.DataFrame]], workspace: Path) -> Iterator[pl.DataFrame]:
-        """Yield the table from files whose rows are points, of which those of a vehicle are brought together first."""
+        """Yield the table from files whose rows are points; the points of each vehicle are gathered first."""
 
         def read(source: Source[Any, pl.DataFrame], batch: object) -> Parsed[pl.DataFrame]:
             return source.parse(batch)
 
         frames = gather_by_vehicle(self._read(sources, read), workspace=workspace)
-        yield from self._number(self._in_order(lambda frame: self._clean(to_streams(frame)), self._told(frames)))
+        yield from self._number(self._in_order(lambda frame: self._clean(to_streams(frame)), self._reporting(frames)))
 
-    def _told(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    def _reporting(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         done = 0
         for frame in frames:
             done += frame.height
@@ -258,7 +265,7 @@ class _Importer:
         if parsed.malformed and self._strict:
             row, reason = parsed.malformed[0]
             raise InputError(
-                reason, path=summary.files[file], row=row, hint="Mend the row, or leave --strict away to skip such rows"
+                reason, path=summary.files[file], row=row, hint="Mend the row, or omit --strict to skip such rows"
             )
         summary.rows_read += parsed.rows
         summary.points_read += parsed.points
@@ -284,7 +291,7 @@ class _Importer:
         return _Cleaned(frame, kept, tally)
 
     def _number(self, cleaned: Iterable[_Cleaned]) -> Iterator[pl.DataFrame]:
-        """Give trips their numbers through all frames, and count what is left."""
+        """Give trips numbers across all frames, and count what is left."""
         summary = self._summary
         for frame, vehicles, tally in cleaned:
             summary.rules.merge(tally)

@@ -97,12 +97,12 @@ def describe_traces(path: str | Path) -> TracesInfo:
         ),
     ]
     with reading_parquet(path):
-        whole, step, trip = pl.collect_all(questions, engine="streaming")
-    if whole.item(0, "points") == 0:
+        totals, step, trip = pl.collect_all(questions, engine="streaming")
+    if totals.item(0, "points") == 0:
         raise InputError("the table of traces is empty", path=path)
-    if not whole.item(0, "right"):
+    if not totals.item(0, "right"):
         raise wrong_points(path)
-    facts = whole.drop("right").row(0, named=True)
+    facts = totals.drop("right").row(0, named=True)
     return TracesInfo(
         trips=trip.item(0, "len"),
         median_step_s=step.item(0, "step_s"),

@@ -17,7 +17,7 @@ from geoblanket.traces._source import (
     EMPTY_CELL,
     Box,
     Parsed,
-    Reading,
+    ReadingOptions,
     Streams,
     check_coordinates,
     check_first,
@@ -42,9 +42,9 @@ _USUAL_POLYLINE = rf"^\[(?:{_POINT}(?:, ?{_POINT})*)?\]$"
 
 
 class PortoFile:
-    """One file in Porto's format; `file` is its number among those that are imported together."""
+    """One file in Porto's format; `file` is its number among the imported files."""
 
-    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
         self._file = file
         self._delimiter = delimiter = reading.delimiter
@@ -104,7 +104,7 @@ def _drop_missing_data(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _usual_polylines(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
-    """Write all polylines without spaces, and take out those that are not a list of points."""
+    """Write all polylines without spaces, and set aside those that are no list of points."""
     polyline = pl.col("polyline")
     unusual = frame.filter(~polyline.str.contains(_USUAL_POLYLINE))
     if not unusual.is_empty():

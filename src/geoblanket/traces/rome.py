@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from geoblanket.traces._points import read_points
-from geoblanket.traces._source import Box, Parsed, Reading
+from geoblanket.traces._source import Box, Parsed, ReadingOptions
 from geoblanket.traces._text import Block, peek, read_blocks, read_cells
 from geoblanket.traces._times import find_time_format
 
@@ -22,9 +22,9 @@ _CENTRAL_ITALY = Box(40.5, 10.5, 43.5, 15.0)
 
 
 class RomeFile:
-    """One file in Rome's format; `file` is its number among those that are imported together."""
+    """One file in Rome's format; `file` is its number among the imported files."""
 
-    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
         self._file = file
         self._delimiter = reading.delimiter

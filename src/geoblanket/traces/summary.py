@@ -75,8 +75,8 @@ class Tally(dict[str, RuleCount]):
         """Count the points that a rule touched by the rows (`file_row`) that hold them; repeated rows count once."""
         if rows.size:
             distinct = np.unique(rows)
-            found = RuleCount(distinct.size, rows.size if points is None else points, distinct[:FIRST_ROWS].tolist())
-            self.setdefault(rule, RuleCount()).add(found)
+            count = RuleCount(distinct.size, rows.size if points is None else points, distinct[:FIRST_ROWS].tolist())
+            self.setdefault(rule, RuleCount()).add(count)
 
     def merge(self, other: Tally) -> None:
         """Add another tally to this one."""

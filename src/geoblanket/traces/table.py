@@ -24,7 +24,14 @@ TRACES_SCHEMA: dict[str, pl.DataType] = {
 
 
 def scan_traces(path: str | Path) -> pl.LazyFrame:
-    """Open a table written by `geoblanket traces import`, lazily."""
+    """Open a table written by `geoblanket traces import`, lazily.
+
+    Examples
+    --------
+    >>> from geoblanket import scan_traces
+    >>> scan_traces("traces.parquet").collect_schema().names()
+    ['vehicle', 'trip', 'time', 'lat', 'lon']
+    """
     frame, _ = scan_table(path, kind="traces", schema=TRACES_SCHEMA)
     return frame
 

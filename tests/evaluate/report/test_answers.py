@@ -7,7 +7,8 @@ import pytest
 
 from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers, worth_left
 from geoblanket.evaluate.report.panels import Panel, main_panels, sweep_panels
-from geoblanket.evaluate.report.sections import parts_sentence, sweep_sentences
+from geoblanket.evaluate.report.sections import sweep_sentences
+from geoblanket.evaluate.report.story import Story
 from geoblanket.evaluate.report.wording import best_plain
 from tests.evaluate.made_up import LOSSES, made_up
 
@@ -23,6 +24,10 @@ def _which(losses: dict[str, float], cost: dict[str, float] | None = None, *, un
     return " ".join(which_answers(_panel(losses, uncertainty=uncertainty), equal))
 
 
+def _sweep_sentences(results: pl.DataFrame) -> list[str]:
+    return sweep_sentences(Story.of(results, {}), sweep_panels(results)[0])
+
+
 CONTEXT_WINS = {"lp_cmdp": 0.8, "lp": 1.0}
 LP_WINS = {"lp_cmdp": 1.1, "lp": 1.0}
 
@@ -31,15 +36,15 @@ def test_context_is_recommended_only_where_it_wins() -> None:
     assert "So use LP+C-mDP" in _which(CONTEXT_WINS, CONTEXT_WINS)
     told = _which(LP_WINS, LP_WINS)
     assert "So use LP:" in told
-    assert "above it by 10%" in told
+    assert "10% more at every ε" in told
     assert "So use LP+C-mDP" not in told
 
 
 def test_what_the_budget_is_for_decides_where_the_two_ways_of_counting_disagree() -> None:
     told = _which(CONTEXT_WINS, LP_WINS)
     assert "it depends on what the budget is for" in told
-    assert "below it by 20% at every ε" in told
-    assert "above it by 10% at every ε" in told
+    assert "20% less at every ε" in told
+    assert "10% more at every ε" in told
 
 
 def test_without_equal_costs_nothing_is_claimed_about_them() -> None:
@@ -54,7 +59,7 @@ def test_overlapping_intervals_decide_nothing() -> None:
 
 def test_a_difference_below_one_per_cent_does_not_matter() -> None:
     told = _which({"lp_cmdp": 0.998, "lp": 1.0}, uncertainty=0.001)
-    assert "alike, within 1.0%" in told
+    assert "the same within 1.0%" in told
     assert "makes no difference that matters" in told
 
 
@@ -65,7 +70,7 @@ def test_the_least_loss_is_named_for_each_epsilon() -> None:
     ])  # fmt: skip
     first, against, choice, *_ = which_answers(main_panels(results)[0], None)
     assert first == "The least loss on held-out walks: LP+C-mDP at ε = 1, 2; LP at ε = 4."
-    assert "below it by 20% at ε = 1, 2; above it by 10% at ε = 4" in against
+    assert "20% less at ε = 1, 2; 10% more at ε = 4" in against
     assert "it depends on ε" in choice
 
 
@@ -73,7 +78,7 @@ def test_a_mechanism_that_fails_verification_is_named() -> None:
     results = made_up().with_columns(
         value=pl.when((pl.col("method") == "tight") & (pl.col("measure") == "verified")).then(0.0).otherwise("value")
     )
-    assert "Without a mechanism that passes verification somewhere: Tight constraints." in list(
+    assert "These methods have no verified mechanism at some ε: Tight constraints." in list(
         which_answers(main_panels(results)[0], None)
     )
 
@@ -92,7 +97,7 @@ def test_what_reports_are_worth_lies_between_exact_ones_and_a_constant() -> None
     [
         (0.8, "wins (it is right more often than not) at every ε"),
         (0.3, "wrong more often than right"),
-        (0.05, "not surely"),
+        (0.05, "at no ε is the tracking attacker surely better"),
     ],
 )
 def test_the_attacker_wins_only_if_it_is_right_more_often_than_not(success: float, words: str) -> None:
@@ -116,10 +121,10 @@ def test_at_equal_epsilon_the_tracker_may_learn_more_with_context() -> None:
 def test_sweeps_are_told_with_their_doubt() -> None:
     def told(uncertainty: float) -> str:
         results = pl.concat([
-            made_up({"lp": loss}, epsilons=(2.0,), eta_km=eta, uncertainty=uncertainty)
+            made_up({"lp": loss, "lp_cmdp": 0.9}, epsilons=(2.0,), eta_km=eta, uncertainty=uncertainty)
             for eta, loss in ((1.0, 1.0), (5.0, 1.1))
         ])  # fmt: skip
-        return " ".join(sweep_sentences(sweep_panels(results)[0], ["lp", "lp_cmdp"]))
+        return " ".join(_sweep_sentences(results))
 
     assert "from 1 to 5: LP goes from 0.841 to 0.925 km (+10%)" in told(0.01)
     assert "the intervals overlap" in told(0.2)
@@ -130,8 +135,8 @@ def test_hours_are_counted_by_what_is_decided() -> None:
         made_up({"lp_cmdp": loss, "lp": 1.0}, epsilons=(2.0,), variant=f"hour {hour:02d}", uncertainty=0.05)
         for hour, loss in enumerate((0.8, 0.9, 0.98, 1.2))
     ])  # fmt: skip
-    told = parts_sentence(sweep_panels(results)[0], "lp_cmdp", "lp")
-    assert "in 2 of 4 parts, above it in 1, and in 1 it cannot be decided" in told
+    (told,) = _sweep_sentences(results)
+    assert "LP+C-mDP loses less than LP in 2 of 4 parts and more in 1; 1 cannot be decided." in told
     assert "hour of day 0 (20%), the least at 3 (−20%)" in told
 
 
@@ -158,7 +163,7 @@ def test_at_equal_error_of_the_attacker_losses_are_compared_by_interpolation() -
     alike = results("lp_cmdp", [(1.0, 0.75, 0.76), (2.0, 0.6, 0.59), (4.0, 0.4, 0.4)])
     told = " ".join(which_answers(main_panels(pl.concat([lp, alike]))[0], None))
     assert "LP+C-mDP loses 1.3% more to 1.7% less than LP" in told
-    assert "So hardly anything of what looking at the past gains at equal ε is left." in told
+    assert "So almost nothing is left of what looking at the past gains at equal ε." in told
 
 
 def test_lp_stands_for_methods_without_context_unless_another_is_surely_lower() -> None:

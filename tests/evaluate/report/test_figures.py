@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.report.figure_style import apart, look_of
-from geoblanket.evaluate.report.figures import along_epsilon, pareto_front
+from geoblanket.evaluate.report.figures import measure_figure, pareto_front
 from geoblanket.evaluate.report.panels import Panel, main_panels
 from tests.evaluate.made_up import made_up
 
@@ -37,10 +38,10 @@ def test_every_method_has_its_own_look() -> None:
 
 def test_lines_are_labelled_and_axes_have_units() -> None:
     methods = ["lp_cmdp", "lp"]
-    figure = along_epsilon(main_panels(made_up()), [("held_out_loss", "loss")], methods=methods)
+    figure = measure_figure(main_panels(made_up()), [Measure.HELD_OUT_LOSS], methods=methods)
     (axes,) = figure.axes
     assert {"LP+C-mDP", "LP"} <= {text.get_text() for text in axes.texts}
-    assert axes.get_ylabel() == "loss, km"
+    assert axes.get_ylabel() == "loss, km\n(less is better)"
     assert "per km" in axes.get_xlabel()
     np.testing.assert_allclose(np.asarray(axes.lines[1].get_ydata()), [1.0, 2**-0.25, 4**-0.25])
 
@@ -50,7 +51,7 @@ def test_no_line_is_cut_where_cities_differ() -> None:
 
     losses = {"lp": 1.0}
     results = pl.concat([made_up(losses), made_up({"lp": 3.0}, city="rome")])
-    figure = along_epsilon(main_panels(results), [("held_out_loss", "loss")], methods=["lp"])
+    figure = measure_figure(main_panels(results), [Measure.HELD_OUT_LOSS], methods=["lp"])
     assert figure.axes[0].get_ylim()[1] > 3.0
     assert figure.axes[0].get_ylim()[0] == 0.0
 

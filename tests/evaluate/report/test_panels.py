@@ -6,8 +6,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from geoblanket._numbers import Interval
 from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.report.panels import Verdict, decide, main_panels, saved, sweep_panels
+from geoblanket.evaluate.report.panels import Relation, decide, main_panels, saved, sweep_panels
 from tests.evaluate.made_up import EPSILONS, LOSSES, made_up
 
 
@@ -64,26 +65,28 @@ def test_the_paired_interval_goes_before_the_separate_ones() -> None:
     (panel,) = main_panels(results)
     paired = saved(panel, "lp_cmdp", "lp", 2.0)
     assert paired is not None
+    assert paired.interval is not None
     assert paired.value == pytest.approx(0.2)
-    assert paired.low == pytest.approx(0.05)
+    assert paired.interval.low == pytest.approx(0.05)
     (alone,) = main_panels(results.filter(~pl.col("measure").str.starts_with("gain_over")))
     separate = saved(alone, "lp_cmdp", "lp", 2.0)
     assert separate is not None
+    assert separate.interval is not None
     assert separate.value == pytest.approx(0.2)
-    assert separate.low == pytest.approx(1 - 0.8 * 1.15 / 0.85)
-    assert (decide(paired), decide(separate)) == (Verdict.LOWER, Verdict.UNDECIDED)
+    assert separate.interval.low == pytest.approx(1 - 0.8 * 1.15 / 0.85)
+    assert (decide(paired), decide(separate)) == (Relation.LOWER, Relation.UNDECIDED)
 
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (0.02, 0.05, Verdict.LOWER),
-        (-0.05, -0.02, Verdict.HIGHER),
-        (-0.02, 0.05, Verdict.UNDECIDED),
-        (0.001, 0.009, Verdict.ALIKE),
-        (None, None, Verdict.UNDECIDED),
+        (0.02, 0.05, Relation.LOWER),
+        (-0.05, -0.02, Relation.HIGHER),
+        (-0.02, 0.05, Relation.UNDECIDED),
+        (0.001, 0.009, Relation.ALIKE),
+        (None, None, Relation.UNDECIDED),
     ],
 )
-def test_an_interval_decides(low: float | None, high: float | None, verdict: Verdict) -> None:
-    assert decide(Value("saved", 0.01, "", low, high)) is verdict
-    assert decide(None) is Verdict.UNDECIDED
+def test_an_interval_decides(low: float | None, high: float | None, verdict: Relation) -> None:
+    assert decide(Value("saved", 0.01, "", Interval.of(low, high))) is verdict
+    assert decide(None) is Relation.UNDECIDED

@@ -7,8 +7,8 @@ import numpy as np
 from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.level import Level
+from geoblanket.mechanism.solver.linear_program import LinearProgram
 from geoblanket.mechanism.solver.newton import Pool
-from geoblanket.mechanism.solver.rows import Rows
 
 PLACES = np.random.default_rng(4).uniform(0, 2, (12, 2))
 DISTANCE = np.linalg.norm(PLACES[:, None] - PLACES, axis=2)
@@ -16,8 +16,8 @@ PRIOR = np.full(12, 1 / 12)
 
 
 def level() -> Level:
-    rows = Rows(Cone(2.0 * DISTANCE), np.ascontiguousarray(DISTANCE * PRIOR), PRIOR, 12)
-    return Level(rows, np.arange(12), Incumbent(math.inf, lambda *_: None), Pool(None), phase="solving")
+    program = LinearProgram(Cone(2.0 * DISTANCE), np.ascontiguousarray(DISTANCE * PRIOR), PRIOR)
+    return Level(program, np.arange(12), Incumbent(math.inf, lambda *_: None), Pool(None), phase="solving")
 
 
 def test_a_search_that_stalls_far_from_the_optimum_starts_again_from_the_middle() -> None:

@@ -9,8 +9,8 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver import level, selection
 from geoblanket.mechanism.solver.cone import Cone
+from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
-from geoblanket.mechanism.solver.rows import Clusters, Rows
 from tests.mechanism.problems import grid_problem, optimum_by_cvxpy, random_problem
 
 NOTHING_KM = 1e-7
@@ -254,13 +254,13 @@ def test_clusters_bound_large_problems_from_both_sides(monkeypatch: pytest.Monke
     assert coarse.outcome is Outcome.NO_PROGRESS
 
 
-def rows_of(problem: Problem) -> Rows:
+def program_of(problem: Problem) -> LinearProgram:
     cost = np.ascontiguousarray((problem.prior[:, None] * problem.loss).T)
-    return Rows(Cone(problem.log_bound), cost, problem.prior, problem.row_count)
+    return LinearProgram(Cone(problem.log_bound), cost, problem.prior)
 
 
 def test_lifted_multipliers_sum_to_those_of_the_clusters() -> None:
-    fine = rows_of(grid_problem(6))
+    fine = program_of(grid_problem(6))
     clusters = Clusters(fine, fine.order_of_centres(9))
     rng = np.random.default_rng(0)
     duals, columns = rng.random(9), rng.random((3, 9))
@@ -269,11 +269,11 @@ def test_lifted_multipliers_sum_to_those_of_the_clusters() -> None:
 
 
 def test_clusters_keep_mass_and_connect_rows_beyond_eta() -> None:
-    fine = rows_of(grid_problem(6, eta_km=0.6))
+    fine = program_of(grid_problem(6, eta_km=0.6))
     clusters = Clusters(fine, fine.order_of_centres(9))
-    assert clusters.rows.prior.sum() == pytest.approx(1.0)
-    assert clusters.rows.cost.sum(axis=1) == pytest.approx(fine.cost.sum(axis=1))
-    assert np.isfinite(clusters.rows.cone.exponent).all()
+    assert clusters.program.prior.sum() == pytest.approx(1.0)
+    assert clusters.program.cost.sum(axis=1) == pytest.approx(fine.cost.sum(axis=1))
+    assert np.isfinite(clusters.program.cone.exponent).all()
     lifted = clusters.lift(np.array([np.linspace(0.3, 0.35, 9), np.linspace(0.7, 0.65, 9)]), np.arange(36), fine.cone)
     assert lifted.sum(axis=0) == pytest.approx(1.0)
     assert all((column[:, None] < fine.cone.ratio * column).all() for column in lifted)

@@ -34,7 +34,7 @@ def test_a_price_lies_between_its_bounds(seed: int) -> None:
     truth = true_price(cone, reduced, weight)
     margin = 1e-7 * (1.0 + abs(truth))
     for target in (truth - 0.1, truth - 1e-3, truth + 0.1):
-        found = Pricer(cone, weight, original_rows=cone.size).price(reduced, target)
+        found = Pricer(cone, weight).price(reduced, target)
         assert found.below <= truth + margin
         assert found.above >= truth - margin
         assert found.below >= target if target < truth else found.above < target
@@ -45,13 +45,13 @@ def test_pushing_never_claims_too_much(seed: int) -> None:
     cone, reduced, weight = example(seed)
     truth = true_price(cone, reduced, weight)
     for target in (truth - 1.0, truth - 1e-3, truth + 0.5):
-        below = push(cone, reduced[None], weight, target, original_rows=cone.size)[0]
+        below = push(cone, reduced[None], weight, target)[0]
         assert below <= min(target, truth + 1e-7 * (1.0 + abs(truth)))
 
 
 def test_pushing_settles_an_easy_case() -> None:
     cone = Cone(np.array([[0.0, 0.1], [0.1, 0.0]]))
-    below = push(cone, np.array([[-1.0, 2.0], [-1.0, 0.5]]), np.array([0.5, 0.5]), 0.0, original_rows=2)
+    below = push(cone, np.array([[-1.0, 2.0], [-1.0, 0.5]]), np.array([0.5, 0.5]), 0.0)
     assert below[0] == pytest.approx(0.0, abs=1e-11)
     assert below[1] < -0.5
 
@@ -60,7 +60,7 @@ def test_prices_in_a_band_agree_with_those_over_all_pairs() -> None:
     problem = grid_problem(13, epsilon=1.0)
     cone = Cone(problem.log_bound)
     weight = 0.5 * problem.prior + 0.5 / cone.size
-    pricer, plain = (Pricer(cone, weight, original_rows=cone.size) for _ in range(2))
+    pricer, plain = (Pricer(cone, weight) for _ in range(2))
     assert pricer.band is not None
     assert pricer.band.width < 0.4 * cone.size
     plain.band = None

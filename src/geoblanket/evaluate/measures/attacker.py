@@ -31,7 +31,17 @@ __all__ = ["Cases", "Inference", "attack_report", "zone_distance_km"]
 
 @dataclass(frozen=True)
 class Inference:
-    """How well the best attacker does on one report, and without it."""
+    """How well the best attacker does with one report, and without it.
+
+    Examples
+    --------
+    With the `rows` in the example of `make_rows`, and reports that are true:
+
+    >>> from geoblanket.evaluate import Cases, attack_report, zone_distance_km
+    >>> truth = (rows.histories[:, :1] == rows.zone).astype(float)
+    >>> round(attack_report(truth, Cases.of_rows(rows), zone_distance_km(rows)).success, 6)
+    1.0
+    """
 
     error_km: float
     """Expected distance of the guess from the true place, kilometres."""
@@ -44,7 +54,17 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """What may be true, how probably, and what the attacker knows of it anyway."""
+    """The possible truths, their probabilities, and what the attacker knows of them beforehand.
+
+    Examples
+    --------
+    With the `rows` and the `counts` in the example of `make_rows`:
+
+    >>> from geoblanket.evaluate import Cases
+    >>> cases = Cases.of_counts(rows, counts, known_past=1)
+    >>> f"{cases.weight.sum():.6f}"
+    '1.000000'
+    """
 
     row: Ints
     """The row of the mechanism that each case uses, shape (N,)."""
@@ -130,11 +150,21 @@ def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.A
     Parameters
     ----------
     probabilities
-        How probable each report is from each row, shape (S, K).
+        Probability of each report from each row, shape (S, K).
     cases
-        What may be true, and what is known of it.
+        The possible truths, and what is known of them.
     distance_km
         Distances of the zone's places, kilometres, shape (P, P).
+
+    Examples
+    --------
+    With the `rows` in the example of `make_rows`, and reports that reveal nothing:
+
+    >>> import numpy as np
+    >>> from geoblanket.evaluate import Cases, attack_report, zone_distance_km
+    >>> attack = attack_report(np.full((len(rows), 8), 1 / 8), Cases.of_rows(rows), zone_distance_km(rows))
+    >>> round(attack.success - attack.prior_success, 6)
+    0.0
     """
     q, distance = np.asarray(probabilities, np.float64), np.asarray(distance_km, np.float64)
     _check(q, cases, distance)
@@ -153,7 +183,16 @@ def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.A
 
 
 def zone_distance_km(rows: ZoneRows) -> Floats:
-    """Return the great-circle distances of a zone's places, kilometres, shape (P, P)."""
+    """Return the great-circle distances of a zone's places, kilometres, shape (P, P).
+
+    Examples
+    --------
+    With the `rows` in the example of `make_rows`:
+
+    >>> from geoblanket.evaluate import zone_distance_km
+    >>> zone_distance_km(rows).shape
+    (8, 8)
+    """
     lat, lon = (rows.places_e7[rows.zone] * 1e-7).T
     return haversine_m(lat[:, None], lon[:, None], lat, lon) / 1000
 

@@ -5,9 +5,10 @@ and x' by the distance of their histories, so T reports of a mechanism with hist
 
     ε · Σ_t [ d(x_t, x'_t) + Σ_τ w_τ · d(x_{t−τ}, x'_{t−τ}) ].
 
-A place counts in its own report and, as the past, in the next Γ: ε(1 + Σ w) per kilometre in all. These are worst cases
-over everything an attacker may know; `tracking` measures what one attacker, who knows the mobility of all vehicles,
-gains from the same reports. As for one report, they hold for histories at most η apart, and along chains of them.
+A place counts in its own report and, as the past, in the next Γ: ε(1 + Σ w) per kilometre in all, as `Costs.other`
+has it for a bundle. These are worst cases over everything an attacker may know; `tracking` measures what one attacker,
+who knows the mobility of all vehicles, gains from the same reports. As for one report, they hold for histories at most
+η apart, and along chains of them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,21 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import times_counted
 
 __all__ = ["Composition", "compose", "trajectory_bound"]
 
 
 @dataclass(frozen=True)
 class Composition:
-    """The cost of some reports in a row, each figure per kilometre; `inf` where nothing is promised."""
+    """The cost of consecutive reports, each figure per kilometre; `inf` where nothing is promised.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import compose
+    >>> compose(2.0, [1.0, 0.5], reports=10)
+    Composition(reports=10, per_report=2.0, per_location=5.0, per_trajectory=50.0)
+    """
 
     reports: int
     per_report: float
@@ -41,38 +50,49 @@ class Composition:
 
 
 def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -> Composition:
-    """Return what a number of reports in a row costs.
+    """Return the cost of a number of consecutive reports.
 
     Parameters
     ----------
     epsilon
         ε of the mechanism, per kilometre.
     history_weights
-        What earlier places count in its distances, the latest first; empty for a mechanism that has no context.
+        Weights of earlier places in its distances, the latest first; empty for a mechanism without context.
     reports
-        T, how many reports.
+        T, the number of reports.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import compose
+    >>> compose(2.0, [1.0, 0.5], reports=10).per_location
+    5.0
     """
     _check(epsilon, history_weights, reports)
-    later = sum(history_weights[: reports - 1])
     return Composition(
         reports=reports,
         per_report=epsilon,
-        per_location=epsilon * (1 + later),
-        per_trajectory=reports * epsilon * (1 + sum(history_weights)),
+        per_location=epsilon * times_counted(history_weights[: reports - 1]),
+        per_trajectory=reports * epsilon * times_counted(history_weights),
     )
 
 
 def trajectory_bound(epsilon: float, history_weights: Sequence[float], displacement_km: npt.ArrayLike) -> float:
-    """Return by how much, as a logarithm of a ratio, T reports tell two trajectories apart at most.
+    """Return the most by which T reports distinguish two trajectories, as the logarithm of a ratio.
 
     Parameters
     ----------
     epsilon
         ε of the mechanism, per kilometre.
     history_weights
-        What earlier places count in its distances, the latest first.
+        Weights of earlier places in its distances, the latest first.
     displacement_km
-        How far apart the two trajectories are at each report, kilometres, shape (T,). Before the first they agree.
+        Distance of the two trajectories at each report, kilometres, shape (T,). Before the first report they agree.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import trajectory_bound
+    >>> trajectory_bound(2.0, [1.0], [0.1, 0.1, 0.1])
+    1.0
     """
     apart = np.asarray(displacement_km, np.float64)
     if apart.ndim != 1 or not (apart >= 0).all():

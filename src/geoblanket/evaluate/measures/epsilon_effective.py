@@ -31,7 +31,17 @@ _BLOCK: Final = 1 << 17
 
 @dataclass(frozen=True)
 class WorstPair:
-    """The pair of rows, and the output, by which a mechanism can be told apart most easily for their distance."""
+    """The pair of rows and the output that are easiest to tell apart for their distance.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket.evaluate import effective_epsilon
+    >>> worst = effective_epsilon(result.mechanism)
+    >>> worst.row != worst.other_row, 0.99 < worst.epsilon <= 1.0
+    (True, True)
+    """
 
     epsilon: float
     """ln(ratio) / distance, per kilometre, rounded up; `inf` where an output is possible from one row only, or rows at
@@ -46,7 +56,16 @@ class WorstPair:
 
 
 def effective_epsilon(mechanism: Mechanism) -> WorstPair:
-    """Return the worst pair of a verified mechanism; as it was verified exactly, its ε is never above the promised."""
+    """Return the worst pair of a verified mechanism. Its ε is never above the promised one.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket.evaluate import effective_epsilon
+    >>> effective_epsilon(result.mechanism).epsilon <= 1.0
+    True
+    """
     worst = worst_pair(mechanism.weights, distance_mm=mechanism.distance_mm, eta_mm=mechanism.eta_mm)
     return replace(worst, epsilon=min(worst.epsilon, mechanism.epsilon), low=min(worst.low, mechanism.epsilon))
 
@@ -62,11 +81,21 @@ def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
         Row distances in millimetres, int64, shape (S, S).
     eta_mm
         Rows further apart than this, in millimetres, are not compared.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket.evaluate import worst_pair
+    >>> mechanism = result.mechanism
+    >>> worst = worst_pair(mechanism.weights, distance_mm=mechanism.distance_mm, eta_mm=mechanism.eta_mm)
+    >>> 0.99 < worst.epsilon <= 1.0
+    True
     """
     if distance_mm.shape != (len(weights), len(weights)):
         raise MismatchError(f"{len(weights)} rows do not belong to distances of the shape {distance_mm.shape}.")
     reciprocal = 1.0 / np.where(weights == 0, _ZERO, weights.astype(np.float64))
-    worst, found = -1.0, (0, 0)
+    worst, pair = -1.0, (0, 0)
     for row in range(len(weights)):
         others = np.flatnonzero(distance_mm[row] <= eta_mm)
         others = others[others != row]
@@ -75,8 +104,8 @@ def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
         leak = _per_km(_largest_excess(weights, reciprocal, row, others), distance_mm[row, others])
         here = int(leak.argmax())
         if leak[here] > worst:
-            worst, found = float(leak[here]), (row, int(others[here]))
-    row, other = found
+            worst, pair = float(leak[here]), (row, int(others[here]))
+    row, other = pair
     worst = max(worst, 0.0)
     margin = 0.0 if math.isinf(worst) else worst * _RELATIVE_ERROR
     return WorstPair(

@@ -33,7 +33,16 @@ __all__ = ["Leakage", "place_channel", "posterior_leakage", "same_past"]
 
 @dataclass(frozen=True)
 class Leakage:
-    """Posterior leakage, per kilometre; `inf` where a report is possible from one of two neighbours only."""
+    """Posterior leakage, per kilometre; `inf` where only one of two neighbours can give a report.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoblanket.evaluate import posterior_leakage
+    >>> truth = posterior_leakage(np.eye(2), [0.5, 0.5], [[0, 1], [1, 0]])  # a vehicle that reports where it is
+    >>> truth.maximum
+    inf
+    """
 
     maximum: float
     expected: float
@@ -54,15 +63,24 @@ def posterior_leakage(
     Parameters
     ----------
     probabilities
-        How probable each report is from each secret, shape (S, K).
+        Probability of each report from each secret, shape (S, K).
     prior
-        How probable each secret is, shape (S,).
+        Probability of each secret, shape (S,).
     distance_km
         Distances of secrets in kilometres, symmetric, `inf` for those that are never compared, shape (S, S).
     eta_km
         The largest distance of neighbours, kilometres.
     pairs
-        Which of the neighbours count, symmetric, shape (S, S); by default all do. See `same_past`.
+        Which neighbours count, symmetric, shape (S, S); by default all. See `same_past`.
+
+    Examples
+    --------
+    With the `problem` and the `result` in the examples of `Problem` and `optimise`:
+
+    >>> from geoblanket.evaluate import posterior_leakage
+    >>> leakage = posterior_leakage(result.mechanism.probabilities, problem.prior, problem.distance_km)
+    >>> leakage.expected <= leakage.maximum <= 1.0 + 1e-9
+    True
     """
     q, weight, distance = (np.asarray(values, np.float64) for values in (probabilities, prior, distance_km))
     if q.ndim != 2 or weight.shape != q.shape[:1] or distance.shape != (len(q), len(q)):
@@ -91,7 +109,7 @@ def posterior_leakage(
 def place_channel(
     probabilities: npt.ArrayLike, prior: npt.ArrayLike, place: npt.ArrayLike, place_count: int
 ) -> tuple[Floats, Floats]:
-    """Return how probable each report is from each present place, whatever the past, and how probable the place is.
+    """Return the probability of each report from each present place, averaged over the past, and that of the place.
 
     Parameters
     ----------
@@ -102,12 +120,20 @@ def place_channel(
     place
         The position in the zone of each row's present place, shape (S,).
     place_count
-        P, how many places the zone has.
+        P, the number of places in the zone.
 
     Returns
     -------
     channel, place_prior
-        Shapes (P, K) and (P,). A place without any probability reports as all places together do.
+        Shapes (P, K) and (P,). A place of probability 0 gets the mean over all places.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import place_channel
+    >>> channel, prior = place_channel([[1, 0], [0, 1], [0, 1]], [0.25, 0.25, 0.5], [0, 0, 1], 2)
+    >>> channel
+    array([[0.5, 0.5],
+           [0. , 1. ]])
     """
     q, weight = np.asarray(probabilities, np.float64), np.asarray(prior, np.float64)
     together = csr_array((weight, (np.asarray(place), np.arange(len(q)))), shape=(place_count, len(q)))
@@ -120,12 +146,20 @@ def place_channel(
 
 
 def same_past(histories: npt.ArrayLike) -> Bools:
-    """Return which pairs of rows have the same past, for the paper's leakage where the past is known; shape (S, S).
+    """Return which pairs of rows have the same past, shape (S, S), for the paper's leakage with a known past.
 
     Parameters
     ----------
     histories
         The history of each row: places at t, t − 1, ..., shape (S, 1 + Γ); see `ZoneRows.histories`.
+
+    Examples
+    --------
+    >>> from geoblanket.evaluate import same_past
+    >>> same_past([[0, 5], [1, 5], [1, 6]])
+    array([[ True,  True, False],
+           [ True,  True, False],
+           [False, False,  True]])
     """
     past = np.asarray(histories)[:, 1:]
     _, label = np.unique(past, axis=0, return_inverse=True)

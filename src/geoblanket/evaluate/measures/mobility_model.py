@@ -41,10 +41,19 @@ _PSEUDO_COUNT: Final = 0.1
 
 @dataclass(frozen=True, eq=False)
 class MobilityModel:
-    """A hidden Markov chain over the places of a zone; usually made by `MobilityModel.from_counts`.
+    """A hidden Markov chain over the places of a zone, usually made by `MobilityModel.from_counts`.
 
-    The transition matrix is `own` + `leave` @ `back`: what was seen from a state itself, and what is taken from its
-    present place. Kept apart, they have a small part of the entries of their sum.
+    The transition matrix is `own` + `leave` @ `back`: transitions seen from a state itself, and those borrowed from its
+    present place. Kept apart, they have far fewer entries than their sum.
+
+    Examples
+    --------
+    With the `rows` and the `counts` in the example of `make_rows`:
+
+    >>> from geoblanket.evaluate import MobilityModel
+    >>> model = MobilityModel.from_counts(rows, counts)
+    >>> f"{model.start.sum():.6f}"
+    '1.000000'
     """
 
     zone: Ints

@@ -9,12 +9,14 @@ from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.attacker import Cases, attack_report, zone_distance_km
+from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
 from geoblanket.evaluate.measures.composition import compose
 from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.measures.leakage import posterior_leakage, same_past
 from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.evaluate.measures.tracking import track_over_time
 from geoblanket.evaluate.measures.values import HeldOut, Value
+from geoblanket.evaluate.variants import Varied, variant_of
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["PrivacyMeter"]
@@ -42,12 +44,12 @@ class PrivacyMeter:
         reports
             How many reports in a row the composed cost is for, the usual number first.
         """
-        yield Value("epsilon_effective", effective_epsilon(mechanism).epsilon, _PER_KM)
+        yield Value(Measure.EPSILON_EFFECTIVE, effective_epsilon(mechanism).epsilon, _PER_KM)
         for count, part in _counts(reports):
             cost = compose(mechanism.epsilon, rows.history_weights, reports=count)
-            yield Value("composed_epsilon", cost.per_trajectory, _PER_KM, part=part)
+            yield Value(Measure.COMPOSED_EPSILON, cost.per_trajectory, _PER_KM, part=part)
             if not part:
-                yield Value("epsilon_per_location", cost.per_location, _PER_KM)
+                yield Value(Measure.EPSILON_PER_LOCATION, cost.per_location, _PER_KM)
         leakage = posterior_leakage(
             mechanism.probabilities,
             rows.prior,
@@ -55,30 +57,30 @@ class PrivacyMeter:
             eta_km=mechanism.eta_km,
             pairs=same_past(rows.histories),
         )
-        yield Value("leakage_max", leakage.maximum, _PER_KM)
-        yield Value("leakage_expected", leakage.expected, _PER_KM)
+        yield Value(Measure.LEAKAGE_MAX, leakage.maximum, _PER_KM)
+        yield Value(Measure.LEAKAGE_EXPECTED, leakage.expected, _PER_KM)
         distance_km = zone_distance_km(rows)
-        for prefix, known_past in (("", 0), ("context_", 1)):
+        for attack, known_past in ((INFERENCE, 0), (CONTEXT_INFERENCE, 1)):
             cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
-            found = attack_report(mechanism.probabilities, cases, distance_km)
-            yield Value(f"{prefix}inference_error", found.error_km, "km")
-            yield Value(f"{prefix}inference_success", found.success, "")
-            yield Value(f"{prefix}inference_error_prior", found.prior_error_km, "km")
-            yield Value(f"{prefix}inference_success_prior", found.prior_success, "")
+            inference = attack_report(mechanism.probabilities, cases, distance_km)
+            yield Value(attack.error, inference.error_km, "km")
+            yield Value(attack.success, inference.success, "")
+            yield Value(attack.blind_error, inference.prior_error_km, "km")
+            yield Value(attack.blind_success, inference.prior_success, "")
 
     def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> dict[HeldOut, VehicleLosses]:
         """Return how well an attacker tracks held-out vehicles over several reports in a row."""
-        found = track_over_time(
+        by_count = track_over_time(
             mechanism.probabilities, rows, self.data.steps, self.model, lengths=reports, seed=self.seed
         )
         result: dict[HeldOut, VehicleLosses] = {}
         for count, part in _counts(reports):
-            one = found[count]
+            attacker, blind = by_count[count].smoothed, by_count[count].prior
             result |= {
-                HeldOut("tracking_error", "km", part): one.smoothed.error_km,
-                HeldOut("tracking_success", "", part): one.smoothed.success,
-                HeldOut("tracking_error_prior", "km", part): one.prior.error_km,
-                HeldOut("tracking_success_prior", "", part): one.prior.success,
+                HeldOut(TRACKING.error, "km", part): attacker.error_km,
+                HeldOut(TRACKING.success, "", part): attacker.success,
+                HeldOut(TRACKING.blind_error, "km", part): blind.error_km,
+                HeldOut(TRACKING.blind_success, "", part): blind.success,
             }
         return result
 
@@ -86,4 +88,4 @@ class PrivacyMeter:
 def _counts(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
     """Yield numbers of reports, and how results tell them from the first, the usual one."""
     for number, count in enumerate(reports):
-        yield count, "" if number == 0 else f"T = {count}"
+        yield count, "" if number == 0 else variant_of(Varied.REPORTS, count)

@@ -36,7 +36,15 @@ _CELLS: Final = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """What an attacker achieved, summed over the steps of each vehicle; `build.held_out.measure` makes means of it."""
+    """What an attacker achieved, summed over the steps of each vehicle. `build.held_out.measure` computes means.
+
+    Examples
+    --------
+    With `tracking` in the example of `track`:
+
+    >>> measure(tracking.smoothed.error_km).loss
+    0.0
+    """
 
     error_km: VehicleLosses
     """Distance of the best guess from the true place, kilometres."""
@@ -54,7 +62,15 @@ class Attack:
 
 @dataclass(frozen=True, eq=False)
 class Tracking:
-    """How well vehicles are tracked by windows of at most some reports."""
+    """How well vehicles are tracked with windows of at most a given number of reports.
+
+    Examples
+    --------
+    With `tracking` in the example of `track`:
+
+    >>> measure(tracking.prior.success).loss < measure(tracking.filtered.success).loss
+    True
+    """
 
     reports: int
     """T."""
@@ -103,28 +119,41 @@ def track(
     reports: int = 10,
     seed: int = 0,
 ) -> Tracking:
-    """Attack held-out walks by windows of reports.
+    """Attack held-out walks with windows of reports.
 
     Parameters
     ----------
     probabilities
-        How probable each place of the zone is to be reported from each row, shape (S, P).
+        Probability that each row reports each place of the zone, shape (S, P).
     rows
         The rows, and the rule from histories to them.
     steps
-        Steps of held-out walks, as `collect_steps` gives them, with one or more earlier places; those elsewhere than
-        in the zone are left out.
+        Steps of held-out walks from `collect_steps`, with one or more earlier places; those outside the zone are
+        ignored.
     model
         How vehicles move in the zone.
     reports
-        T, the most reports that are seen together.
+        T, the most reports that the attacker sees together.
     seed
-        Draws the reports: the same for every T, and for every mechanism whose probabilities are the same.
+        Seed of the drawn reports: they are the same for every T, and for mechanisms with the same probabilities.
 
     Raises
     ------
     MismatchError
         If probabilities, rows and model do not belong together.
+
+    Examples
+    --------
+    With the `places`, `rows` and `counts` in the example of `make_rows`, and reports that are true:
+
+    >>> from geoblanket.build.held_out import measure
+    >>> from geoblanket.evaluate import MobilityModel, track
+    >>> from geoblanket.mobility.histories import collect_steps
+    >>> steps = collect_steps("walks.parquet", places, largest=1)
+    >>> truth = (rows.histories[:, :1] == rows.zone).astype(float)
+    >>> tracking = track(truth, rows, steps, MobilityModel.from_counts(rows, counts), reports=5)
+    >>> measure(tracking.smoothed.success).loss
+    1.0
     """
     return track_over_time(probabilities, rows, steps, model, lengths=[reports], seed=seed)[reports]
 
@@ -138,7 +167,17 @@ def track_over_time(
     lengths: Iterable[int] = (1, 2, 5, 10, 20),
     seed: int = 0,
 ) -> dict[int, Tracking]:
-    """Attack the same reports by windows of several lengths T; see `track`."""
+    """Attack the same reports with windows of several lengths T; see `track`.
+
+    Examples
+    --------
+    With the names in the example of `track`:
+
+    >>> from geoblanket.evaluate import track_over_time
+    >>> found = track_over_time(truth, rows, steps, MobilityModel.from_counts(rows, counts), lengths=[1, 5])
+    >>> list(found)
+    [1, 5]
+    """
     q = np.asarray(probabilities, np.float64)
     if q.shape != (len(rows), len(rows.zone)):
         raise MismatchError(
@@ -201,9 +240,9 @@ class _Job:
             size = max(1, _CELLS // (steps * len(self.distance_km)))
             for start in range(0, len(some), size):
                 at = first[some[start : start + size]] + np.arange(steps)[:, None]
-                found = place_posteriors(self.model, self.emissions, self.report[at])
-                guesses[0][:, at] = self._guesses(found.smoothed)
-                guesses[1][:, at] = self._guesses(found.filtered)
+                posteriors = place_posteriors(self.model, self.emissions, self.report[at])
+                guesses[0][:, at] = self._guesses(posteriors.smoothed)
+                guesses[1][:, at] = self._guesses(posteriors.filtered)
         smoothed, filtered, prior = (self._attack(*each) for each in guesses)
         return Tracking(reports, smoothed, filtered, prior)
 

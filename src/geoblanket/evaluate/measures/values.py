@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["DISPLACEMENT", "HELD_OUT", "ONE_DESTINATION_LOSS", "HeldOut", "Value"]
+from geoblanket._numbers import Interval
 
-HELD_OUT = "held_out_loss"
-DISPLACEMENT = "displacement"
-ONE_DESTINATION_LOSS = "one_destination_loss"
+__all__ = ["HeldOut", "Value"]
 
 
 @dataclass(frozen=True)
 class Value:
-    """A measure of a method, with its 95 % confidence interval where there is one."""
+    """A measure of a method."""
 
     measure: str
+    """Its name; see `catalogue`."""
     value: float
     unit: str
-    low: float | None = None
-    high: float | None = None
+    interval: Interval | None = None
     part: str = ""
     """Of what part of the setting, for example of how many reports; empty for all of it."""
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> Value:
+        """Return a value from columns of results."""
+        interval = Interval.of(columns["low"], columns["high"])
+        return cls(columns["measure"], float(columns["value"]), columns["unit"], interval, columns.get("part", ""))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Its columns in results; there `variant` says which part it is of."""
+        low, high = (None, None) if self.interval is None else (self.interval.low, self.interval.high)
+        return {"measure": str(self.measure), "value": self.value, "low": low, "high": high, "unit": self.unit}
 
 
 @dataclass(frozen=True)

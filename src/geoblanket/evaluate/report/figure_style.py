@@ -5,9 +5,9 @@ Colours are those of Okabe and Ito, which every kind of eye tells apart; markers
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,26 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from geoblanket._arrays import Floats
-from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.report.panels import Panel
+from geoblanket._numbers import Interval
+from geoblanket._picture import FAINT, INK
 
-__all__ = [
-    "FAINT",
-    "INK",
-    "Look",
-    "apart",
-    "draw_series",
-    "epsilon_axis",
-    "label_lines",
-    "label_of",
-    "look_of",
-    "quiet",
-    "say_beside",
-]
-
-INK = "#3c4048"
-FAINT = "#9aa2ae"
-_GRID = "#e3e5e8"
+__all__ = ["Look", "apart", "draw_interval", "epsilon_axis", "label_lines", "look_of", "say_beside"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +29,17 @@ class Look:
     marker: str = "o"
     dashes: str | tuple[int, tuple[int, int]] = "-"
     width: float = 1.6
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """How matplotlib is to draw a line with its points."""
+        return {
+            "color": self.colour,
+            "linestyle": self.dashes,
+            "linewidth": self.width,
+            "marker": self.marker,
+            "markersize": 4.5,
+        }
 
 
 _LOOKS = {
@@ -67,17 +62,6 @@ def look_of(method: str) -> Look:
     return _LOOKS.get(method, Look(FAINT))
 
 
-def quiet(axes: Axes) -> None:
-    """Draw little besides the data."""
-    axes.grid(color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8, colors=INK)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(FAINT)
-
-
 def epsilon_axis(axes: Axes, points: Sequence[float], *, label: bool = True) -> None:
     """Let x be ε, each value as far from its double as from its half."""
     axes.set_xscale("log", base=2)
@@ -88,34 +72,10 @@ def epsilon_axis(axes: Axes, points: Sequence[float], *, label: bool = True) -> 
         axes.set_xlabel("ε per km (more: less private)", fontsize=8.5, color=INK)
 
 
-def draw_series(
-    axes: Axes, panel: Panel, method: str, measure: str, *, positions: Sequence[float] | None = None
-) -> float | None:
-    """Draw one measure of a method with its intervals; return its last value, None if there is nothing to draw.
-
-    Parameters
-    ----------
-    positions
-        Where each point of the panel is; by default at its own value.
-    """
-    where = dict(zip(panel.points, panel.points if positions is None else positions, strict=True))
-    series = panel.series(method, measure)
-    if not series:
-        return None
-    look = look_of(method)
-    x = np.array([float(where[point]) for point, _ in series])
-    y = np.array([value.value for _, value in series])
-    axes.plot(
-        x, y, color=look.colour, linestyle=look.dashes, linewidth=look.width, marker=look.marker, markersize=4.5,
-        zorder=4 if method == "lp_cmdp" else 3,
-    )  # fmt: skip
-    known = [
-        (at, value.low, value.high) for at, (_, value) in zip(x, series, strict=True) if _bounded(value.low, value.high)
-    ]
-    if known:
-        at, low, high = np.array(known, np.float64).T
-        axes.vlines(at, low, high, color=look.colour, linewidth=1.0, alpha=0.6, zorder=2)
-    return float(y[-1])
+def draw_interval(axes: Axes, x: float, interval: Interval | None, colour: str, *, width: float = 1.0) -> None:
+    """Draw an interval, where it is known, behind its estimate."""
+    if interval is not None:
+        axes.vlines(x, interval.low, interval.high, color=colour, linewidth=width, alpha=0.6, zorder=2)
 
 
 def label_lines(axes: Axes, ends: Sequence[tuple[str, float, str]], *, height_in: float, font: float = 8.0) -> None:
@@ -153,11 +113,6 @@ def say_beside(axes: Axes, text: str, at: tuple[float, float], *, above: bool = 
     )  # fmt: skip
 
 
-def label_of(method: str) -> str:
-    """Return the name of a method."""
-    return METHODS[method].label if method in METHODS else method
-
-
 def apart(heights: Floats, least: float) -> Floats:
     """Move heights apart to at least a distance, in their order, each as little as the others allow."""
     order = np.argsort(heights, kind="stable")
@@ -176,7 +131,3 @@ def apart(heights: Floats, least: float) -> Floats:
             result[order[position]] = centre + least * (number - (count - 1) / 2)
             position += 1
     return result
-
-
-def _bounded(low: float | None, high: float | None) -> bool:
-    return low is not None and high is not None and math.isfinite(low) and math.isfinite(high)

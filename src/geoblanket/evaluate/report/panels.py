@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 import polars as pl
 
+from geoblanket._numbers import Interval
+from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES
+from geoblanket.evaluate.variants import Varied, read_variant
 
-__all__ = ["ALIKE_WITHIN", "KINDS", "Panel", "Verdict", "decide", "main_panels", "saved", "sweep_panels"]
+__all__ = ["ALIKE_WITHIN", "REFERENCE_EPSILON", "Panel", "Relation", "decide", "main_panels", "saved", "sweep_panels"]
 
-_About = tuple[str, str, str]
+_Where = tuple[str, str, str]
 """Experiment, city and kind of loss."""
 _BASE = ("eta_km", "history_weight", "spacing_m", "interval_s", "max_places")
 """The columns of a setting besides ε; each can be varied."""
-KINDS = {
-    "equal cost": re.compile(r"equal cost(.*)$"),
-    "delay": re.compile(r"delay (.+)$"),
-    "blanket": re.compile(r"blanket (.+)$"),
-    "rows": re.compile(r"(\d+) rows$"),
-    "hour": re.compile(r"hour (.+)$"),
-    "speed": re.compile(r"speed (.+)$"),
-    "reports": re.compile(r"T = (\d+)$"),
-}
-"""What is varied without a column of its own, and how a part of `variant` tells it."""
-_USUAL: Mapping[str, float | str] = {"delay": 1.0, "blanket": "as told"}
+_USUAL: Mapping[Varied, float | str] = {Varied.DELAY: 1.0, Varied.BLANKET: "as told"}
 """The values of these in the main comparison."""
 ALIKE_WITHIN = 0.01
 """Losses that surely differ by no more than this share are alike: searches end with gaps of that order."""
-_REFERENCE = 2.0
-"""ε per kilometre that is preferred where several were compared."""
+REFERENCE_EPSILON = 2.0
+"""ε per kilometre that single figures are told for, where it was compared."""
 
 
-class Verdict(Enum):
-    """What intervals say about two losses."""
+class Relation(Enum):
+    """How one method's loss compares with another's, at one ε or over all."""
 
     LOWER = "lower"
     HIGHER = "higher"
     ALIKE = "alike"
+    MIXED = "lower at some ε, higher at others"
     UNDECIDED = "cannot be decided"
 
 
@@ -55,7 +48,7 @@ class Panel:
     city: str
     loss_case: str
     along: str
-    """`epsilon`, another column of the results, or one of `KINDS`."""
+    """`epsilon`, another column of the results, or one of `Varied`."""
     setting: Mapping[str, float]
     """Everything else that was set; without ε where that varies."""
     values: Mapping[tuple[str, float | str, str], Value] = field(repr=False)
@@ -64,15 +57,15 @@ class Panel:
     @property
     def methods(self) -> tuple[str, ...]:
         """Methods in the order of `METHODS`."""
-        found = {method for method, _, _ in self.values}
-        return tuple(key for key in METHODS if key in found)
+        measured = {method for method, _, _ in self.values}
+        return tuple(key for key in METHODS if key in measured)
 
     @property
     def points(self) -> tuple[float | str, ...]:
         """Values of the quantity, numbers ascending; words as they came."""
-        found = dict.fromkeys(point for _, point, _ in self.values)
-        numbers = sorted(point for point in found if not isinstance(point, str))
-        return (*numbers, *(point for point in found if isinstance(point, str)))
+        points = dict.fromkeys(point for _, point, _ in self.values)
+        numbers = sorted(point for point in points if not isinstance(point, str))
+        return (*numbers, *(point for point in points if isinstance(point, str)))
 
     def value(self, method: str, measure: str, point: float | str) -> Value | None:
         """Return one measure of a method, None if it was not measured."""
@@ -80,13 +73,17 @@ class Panel:
 
     def number(self, method: str, measure: str, point: float | str) -> float | None:
         """Return the same without its interval; None if there is none or it is not finite."""
-        found = self.value(method, measure, point)
-        return found.value if found is not None and math.isfinite(found.value) else None
+        value = self.value(method, measure, point)
+        return value.value if value is not None and math.isfinite(value.value) else None
 
     def series(self, method: str, measure: str) -> list[tuple[float | str, Value]]:
         """Return a measure of a method at every point that has one."""
-        found = ((point, self.value(method, measure, point)) for point in self.points)
-        return [(point, value) for point, value in found if value is not None and math.isfinite(value.value)]
+        values = ((point, self.value(method, measure, point)) for point in self.points)
+        return [(point, value) for point, value in values if value is not None and math.isfinite(value.value)]
+
+    def first_series(self, methods: Iterable[str], measure: str) -> list[tuple[float | str, Value]]:
+        """Return a measure of the first of some methods that has it: for what is the same for all of them."""
+        return next((series for method in methods if (series := self.series(method, measure))), [])
 
     def has(self, measure: str) -> bool:
         """Whether a measure was taken of any method."""
@@ -100,12 +97,12 @@ class Panel:
 def main_panels(results: pl.DataFrame) -> list[Panel]:
     """Return the main comparison of each city and kind of loss: along ε, in the experiment with the most of them."""
     panels: dict[tuple[str, str], Panel] = {}
-    for about, rows in _over_all_zones(results):
+    for where, rows in _over_all_zones(results):
         plain = rows.filter(pl.col("variant") == "")
         if plain.is_empty():
             continue
         base = _usual_setting(plain)
-        panel = Panel(*about, "epsilon", base, _values(_at(plain, base), "epsilon"))
+        panel = Panel(*where, "epsilon", base, _values(_at(plain, base), "epsilon"))
         key = panel.city, panel.loss_case
         if key not in panels or _size(panel) > _size(panels[key]):
             panels[key] = panel
@@ -122,46 +119,47 @@ def sweep_panels(results: pl.DataFrame, *, reports: int | None = None) -> list[P
     reports
         How many reports in a row were looked at where `variant` does not say so, if known.
     """
-    usual = _USUAL if reports is None else {**_USUAL, "reports": float(reports)}
+    usual = _USUAL if reports is None else {**_USUAL, Varied.REPORTS: float(reports)}
     panels: list[Panel] = []
-    for about, rows in _over_all_zones(results):
-        named = {variant: _named(variant) for variant in rows["variant"].unique(maintain_order=True)}
+    for where, rows in _over_all_zones(results):
+        varied = {variant: read_variant(variant) for variant in rows["variant"].unique(maintain_order=True)}
         base = _usual_setting(rows)
-        plain = rows.filter(pl.col("variant").is_in([variant for variant, what in named.items() if what is None]))
-        panels += [*_column_sweeps(about, plain, base), *_named_sweeps(about, _at(rows, base), named, usual)]
+        plain = rows.filter(pl.col("variant").is_in([variant for variant, values in varied.items() if not values]))
+        panels += [*_column_sweeps(where, plain, base), *_variant_sweeps(where, _at(rows, base), varied, usual)]
     return panels
 
 
-def saved(panel: Panel, method: str, other: str, point: float | str, *, measure: str = "held_out_loss") -> Value | None:
-    """Return by which share a method's loss is below another's, with an interval.
+def saved(panel: Panel, method: str, other: str, point: float | str) -> Value | None:
+    """Return by which share a method's held-out loss is below another's, with an interval.
 
     Both are measured on the same vehicles. Where results tell how they compare vehicle by vehicle, that is the
     interval; else it follows from the two separate ones, and is wider.
     """
-    paired = panel.value(method, f"gain_over_{other}", point)
-    if paired is not None and measure == "held_out_loss":
+    paired = panel.value(method, gain_over(other), point)
+    if paired is not None:
         return paired
-    ours, theirs = panel.value(method, measure, point), panel.value(other, measure, point)
+    ours, theirs = (panel.value(key, Measure.HELD_OUT_LOSS, point) for key in (method, other))
     if ours is None or theirs is None or not theirs.value > 0:
         return None
-    low = high = None
-    if None not in (ours.low, ours.high, theirs.low, theirs.high) and (theirs.low or 0) > 0:
-        low, high = 1 - ours.high / theirs.low, 1 - ours.low / theirs.high  # type: ignore[operator]  # none is None
-    return Value("saved", 1 - ours.value / theirs.value, "", low, high)
+    interval = None
+    if ours.interval is not None and theirs.interval is not None and theirs.interval.low > 0:
+        interval = Interval(1 - ours.interval.high / theirs.interval.low, 1 - ours.interval.low / theirs.interval.high)
+    return Value("saved", 1 - ours.value / theirs.value, "", interval)
 
 
-def decide(difference: Value | None) -> Verdict:
+def decide(difference: Value | None) -> Relation:
     """Say what an interval of a share saved means; without one nothing is decided, and within 1 % all are alike."""
-    if difference is None or difference.low is None or difference.high is None:
-        return Verdict.UNDECIDED
-    if max(abs(difference.low), abs(difference.high)) <= ALIKE_WITHIN:
-        return Verdict.ALIKE
-    if difference.low > 0:
-        return Verdict.LOWER
-    return Verdict.HIGHER if difference.high < 0 else Verdict.UNDECIDED
+    if difference is None or difference.interval is None:
+        return Relation.UNDECIDED
+    low, high = difference.interval.low, difference.interval.high
+    if max(abs(low), abs(high)) <= ALIKE_WITHIN:
+        return Relation.ALIKE
+    if low > 0:
+        return Relation.LOWER
+    return Relation.HIGHER if high < 0 else Relation.UNDECIDED
 
 
-def _over_all_zones(results: pl.DataFrame) -> Iterator[tuple[_About, pl.DataFrame]]:
+def _over_all_zones(results: pl.DataFrame) -> Iterator[tuple[_Where, pl.DataFrame]]:
     rows = results.filter(pl.col("zone") == ALL_ZONES)
     for (experiment, city, loss_case), part in rows.group_by("experiment", "city", "loss_case", maintain_order=True):
         yield (str(experiment), str(city), str(loss_case)), part
@@ -188,59 +186,44 @@ def _values(
     rows: pl.DataFrame, column: str, *, meaning: Mapping[str, float | str] | None = None
 ) -> dict[tuple[str, float | str, str], Value]:
     """Return values by method, point and measure; the point is in a column, as it is or by its meaning."""
-    found: dict[tuple[str, float | str, str], Value] = {}
+    values: dict[tuple[str, float | str, str], Value] = {}
     for row in rows.filter(pl.col("value").is_not_null()).iter_rows(named=True):
         point = row[column] if meaning is None else meaning[row[column]]
-        value = Value(row["measure"], row["value"], row["unit"], row["low"], row["high"])
-        found.setdefault((row["method"], point, row["measure"]), value)
-    return found
+        values.setdefault((row["method"], point, row["measure"]), Value.of(row))
+    return values
 
 
-def _named(variant: str) -> tuple[str, float | str] | None:
-    """Return what a variant is about, and its value; None if it is a column. Several at once are of no kind."""
-    found = [
-        (kind, match[1]) for part in variant.split("; ") for kind, form in KINDS.items() if (match := form.match(part))
-    ]
-    if len(found) > 1:
-        return "", variant
-    return (found[0][0], _number_or_word(found[0][1])) if found else None
-
-
-def _number_or_word(text: str) -> float | str:
-    return float(text) if text.isdigit() else text
-
-
-def _column_sweeps(about: _About, rows: pl.DataFrame, base: Mapping[str, float]) -> Iterator[Panel]:
+def _column_sweeps(where: _Where, rows: pl.DataFrame, base: Mapping[str, float]) -> Iterator[Panel]:
     for column in _BASE:
         others = {name: value for name, value in base.items() if name != column}
         here = _at(rows, others)
         epsilon = _fullest_epsilon(here, column)
         if epsilon is not None:
             values = _values(here.filter(pl.col("epsilon") == epsilon), column)
-            yield Panel(*about, column, {**others, "epsilon": epsilon}, values)
+            yield Panel(*where, column, {**others, "epsilon": epsilon}, values)
 
 
-def _named_sweeps(
-    about: _About,
+def _variant_sweeps(
+    where: _Where,
     rows: pl.DataFrame,
-    named: Mapping[str, tuple[str, float | str] | None],
-    usual: Mapping[str, float | str],
+    varied: Mapping[str, Mapping[Varied, float | str]],
+    usual: Mapping[Varied, float | str],
 ) -> Iterator[Panel]:
     base = {} if rows.is_empty() else {name: rows[name][0] for name in _BASE}
-    for kind in KINDS:
-        point = {variant: what[1] for variant, what in named.items() if what is not None and what[0] == kind}
-        varied = rows.filter(pl.col("variant").is_in(list(point)))
-        if kind == "equal cost" and not varied.is_empty():
-            yield Panel(*about, kind, base, _values(varied, "epsilon"))
+    for kind in Varied:
+        # What varies several things at once is no sweep along one of them.
+        point = {variant: values[kind] for variant, values in varied.items() if [*values] == [kind]}
+        chosen = rows.filter(pl.col("variant").is_in(list(point)))
+        if kind is Varied.EQUAL_COST and not chosen.is_empty():
+            yield Panel(*where, kind, base, _values(chosen, "epsilon"))
             continue
-        epsilon = _fullest_epsilon(varied, "variant", least=1)
+        epsilon = _fullest_epsilon(chosen, "variant", least=1)
         if epsilon is None:
             continue
-        here = rows.filter(pl.col("epsilon") == epsilon)
         if kind in usual:
             point[""] = usual[kind]
-        values = _values(here.filter(pl.col("variant").is_in(list(point))), "variant", meaning=point)
-        yield Panel(*about, kind, {**base, "epsilon": epsilon}, values)
+        shown = rows.filter((pl.col("epsilon") == epsilon) & pl.col("variant").is_in(list(point)))
+        yield Panel(*where, kind, {**base, "epsilon": epsilon}, _values(shown, "variant", meaning=point))
 
 
 def _fullest_epsilon(rows: pl.DataFrame, column: str, *, least: int = 2) -> float | None:
@@ -250,6 +233,6 @@ def _fullest_epsilon(rows: pl.DataFrame, column: str, *, least: int = 2) -> floa
     best = (
         rows.group_by("epsilon")
         .agg(pl.col(column).n_unique())
-        .sort(column, (pl.col("epsilon") - _REFERENCE).abs(), "epsilon", descending=[True, False, False])
+        .sort(column, (pl.col("epsilon") - REFERENCE_EPSILON).abs(), "epsilon", descending=[True, False, False])
     )
     return float(best["epsilon"][0]) if best[column][0] >= least else None

@@ -1,4 +1,4 @@
-"""What a report tells: the main comparison of each city, other losses, and what was varied."""
+"""What a report says: the main comparison of each city, other losses, and what was varied."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import polars as pl
 
 from geoblanket.evaluate.report.panels import Panel, main_panels, sweep_panels
 from geoblanket.evaluate.report.wording import best_plain, primary
+from geoblanket.evaluate.variants import Varied
 
 __all__ = ["IN_USE", "PAPER_METHODS", "Story"]
 
 PAPER_METHODS = ("lp_cmdp", "lp_true_mb", "lp_markov1", "lp", "constopt", "expmech")
 """The six methods of the paper."""
 IN_USE = ("lp_cmdp", "lp_markov1", "lp", "planar_laplace", "planar_laplace_remap", "expmech_remap", "tight")
-"""Beside methods with context and the best without: what else can be had today."""
+"""Mechanisms in use today, beside methods with context and the best without."""
 _MAIN_LOSS = "population"
 
 
@@ -63,7 +64,7 @@ class Story:
 
     def equal_cost(self, city: str) -> Panel | None:
         """Return the comparison at equal cost per location, if there was one."""
-        return next((panel for panel in self.sweep("equal cost") if panel.city == city), None)
+        return next((panel for panel in self.sweep(Varied.EQUAL_COST) if panel.city == city), None)
 
     def pair(self, panel: Panel) -> tuple[str, str] | None:
         """Return the method with context and the best without that a panel is about; None if it lacks one of them."""
@@ -74,7 +75,7 @@ class Story:
 
     def _main_of(self, panel: Panel) -> Panel:
         """Return the main comparison of the same city, from which what is best is known for all of its parts."""
-        return next((one for one in self.main if one.city == panel.city), panel)
+        return next((main for main in self.main if main.city == panel.city), panel)
 
 
 def _first(value: Any) -> Any:

@@ -6,22 +6,21 @@ Of two losses one is called lower only where the interval of their difference sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
+from geoblanket._numbers import number, percent
+from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.report.figure_style import label_of
-from geoblanket.evaluate.report.panels import ALIKE_WITHIN, Panel, Verdict, decide, saved
+from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.report.panels import ALIKE_WITHIN, REFERENCE_EPSILON, Panel, Relation, decide, saved
 
 __all__ = [
-    "Overall",
     "against",
     "best_plain",
+    "epsilons",
+    "label_of",
     "least_loss_at",
-    "lower_first",
-    "number",
+    "more_or_less",
     "overall",
-    "percent",
-    "points_in_words",
     "primary",
     "recommended",
     "reference_epsilon",
@@ -29,50 +28,38 @@ __all__ = [
 
 _CONTEXT = ("lp_cmdp", "lp_markov1", "lp_true_mb")
 """Methods that use the past, in the order in which a user would want to know about them."""
-_REFERENCE = 2.0
-"""ε per kilometre that single figures are told for, where it was compared."""
 
 
-class Overall(Enum):
-    """How one method's loss compares with another's over all ε."""
-
-    LOWER = "lower"
-    HIGHER = "higher"
-    ALIKE = "alike"
-    MIXED = "lower at some, higher at others"
-    UNDECIDED = "cannot be decided"
-
-
-def percent(share: float) -> str:
-    """Return a share in per cent: two digits of it where it is small."""
-    return (f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}").replace("-", "−")
+def label_of(method: str) -> str:
+    """Return the name of a method."""
+    return METHODS[method].label if method in METHODS else method
 
 
 def primary(panel: Panel) -> str | None:
     """Return the method with context that the report is about: with the predicted blanket, if it was compared."""
-    return next((method for method in _CONTEXT if panel.series(method, "held_out_loss")), None)
+    return next((method for method in _CONTEXT if panel.series(method, Measure.HELD_OUT_LOSS)), None)
 
 
 def best_plain(panel: Panel) -> str | None:
     """Return the best method without context: LP, unless others are surely lower; then the one with the most wins."""
-    plain = [method for method in panel.methods if method not in _CONTEXT and panel.series(method, "held_out_loss")]
-    lower = [method for method in plain if method != "lp" and overall(panel, method, "lp") is Overall.LOWER]
+    plain = [
+        method for method in panel.methods if method not in _CONTEXT and panel.series(method, Measure.HELD_OUT_LOSS)
+    ]
+    lower = [method for method in plain if method != "lp" and overall(panel, method, "lp") is Relation.LOWER]
     if "lp" in plain and not lower:
         return "lp"
     wins = least_loss_at(panel, lower or plain)
     return max(wins, key=lambda method: len(wins[method])) if wins else None
 
 
-def overall(panel: Panel, method: str, other: str) -> Overall:
+def overall(panel: Panel, method: str, other: str) -> Relation:
     """Say how losses compare over all points."""
-    verdicts = {decide(saved(panel, method, other, point)) for point in panel.points}
-    if {Verdict.LOWER, Verdict.HIGHER} <= verdicts:
-        return Overall.MIXED
-    if Verdict.LOWER in verdicts:
-        return Overall.LOWER
-    if Verdict.HIGHER in verdicts:
-        return Overall.HIGHER
-    return Overall.ALIKE if verdicts == {Verdict.ALIKE} else Overall.UNDECIDED
+    relations = {decide(saved(panel, method, other, point)) for point in panel.points}
+    if {Relation.LOWER, Relation.HIGHER} <= relations:
+        return Relation.MIXED
+    if decided := relations & {Relation.LOWER, Relation.HIGHER}:
+        return decided.pop()
+    return Relation.ALIKE if relations == {Relation.ALIKE} else Relation.UNDECIDED
 
 
 def recommended(panel: Panel) -> str | None:
@@ -80,64 +67,56 @@ def recommended(panel: Panel) -> str | None:
     context, plain = primary(panel), best_plain(panel)
     if context is None or plain is None:
         return context or plain
-    return context if overall(panel, context, plain) is Overall.LOWER else plain
+    return context if overall(panel, context, plain) is Relation.LOWER else plain
 
 
 def against(panel: Panel, method: str, other: str) -> str:
-    """Return in words where a method's loss is below another's, where above, and where that cannot be decided."""
-    found: dict[Verdict, list[tuple[float | str, Value]]] = {verdict: [] for verdict in Verdict}
+    """Return, as the end of a sentence, where a method loses less than another, more, or that cannot be decided."""
+    differences: dict[Relation, dict[float | str, Value]] = {}
     for point in panel.points:
         if (difference := saved(panel, method, other, point)) is not None:
-            found[decide(difference)].append((point, difference))
+            differences.setdefault(decide(difference), {})[point] = difference
     parts = []
-    for verdict, word in ((Verdict.LOWER, "below"), (Verdict.HIGHER, "above")):
-        if some := found[verdict]:
-            shares = _range([abs(value.value) for _, value in some])
-            parts.append(f"{word} it by {shares} at {points_in_words(panel, [point for point, _ in some])}")
-    if some := found[Verdict.ALIKE]:
-        at = points_in_words(panel, [point for point, _ in some])
-        parts.append(f"alike, within {percent(ALIKE_WITHIN)}, at {at}")
-    if some := found[Verdict.UNDECIDED]:
-        at = points_in_words(panel, [point for point, _ in some])
-        parts.append(
-            f"which is lower cannot be decided at {at} (estimates: {_range([v.value for _, v in some])} below)"
-        )
+    for relation in (Relation.LOWER, Relation.HIGHER, Relation.ALIKE, Relation.UNDECIDED):
+        if points := differences.get(relation):
+            shares = more_or_less([value.value for value in points.values()])
+            at = f"at {epsilons(panel, list(points))}"
+            if relation is Relation.ALIKE:
+                parts.append(f"the same within {percent(ALIKE_WITHIN)} {at}")
+            elif relation is Relation.UNDECIDED:
+                parts.append(f"it cannot be decided {at} (estimates: {shares})")
+            else:
+                parts.append(f"{shares} {at}")
     if not parts:
         return f"{label_of(method)} was not compared with {label_of(other)}."
-    return f"Loss of {label_of(method)} against {label_of(other)}: {'; '.join(parts)}."
+    return f"loss of {label_of(method)} compared with {label_of(other)}: {'; '.join(parts)}."
+
+
+def more_or_less(saved_shares: Sequence[float]) -> str:
+    """Return shares saved in words: "10% to 20% less", or "2.0% more to 4.0% less"."""
+    low, high = min(saved_shares), max(saved_shares)
+    if low < 0 <= high:
+        return f"{percent(-low)} more to {percent(high)} less"
+    return f"{percent(abs(low), abs(high))} {'less' if low >= 0 else 'more'}"
 
 
 def least_loss_at(panel: Panel, methods: Sequence[str]) -> dict[str, list[float | str]]:
     """Return at which points each method has the least loss, of those that have it anywhere."""
     wins: dict[str, list[float | str]] = {}
     for point in panel.points:
-        losses = {one: loss for one in methods if (loss := panel.number(one, "held_out_loss", point)) is not None}
+        losses = {key: loss for key in methods if (loss := panel.number(key, Measure.HELD_OUT_LOSS, point)) is not None}
         if losses:
-            wins.setdefault(min(losses, key=lambda one: losses[one]), []).append(point)
+            wins.setdefault(min(losses, key=lambda key: losses[key]), []).append(point)
     return wins
 
 
 def reference_epsilon(panel: Panel) -> float | str:
     """Return the ε that single figures are told for: 2 per km, or else the one in the middle."""
-    return _REFERENCE if _REFERENCE in panel.points else panel.points[len(panel.points) // 2]
+    return REFERENCE_EPSILON if REFERENCE_EPSILON in panel.points else panel.points[len(panel.points) // 2]
 
 
-def points_in_words(panel: Panel, points: Sequence[float | str]) -> str:
+def epsilons(panel: Panel, points: Sequence[float | str]) -> str:
     """Return values of ε as a list, or as all that were compared."""
     if len(points) == len(panel.points) > 2:
         return f"every ε ({number(panel.points[0])} to {number(panel.points[-1])} per km)"
     return f"ε = {', '.join(map(number, points))}"
-
-
-def number(value: float | str) -> str:
-    """Return a number as people write it, or a word as it is."""
-    return value if isinstance(value, str) else f"{value:g}".replace("inf", "∞")
-
-
-def lower_first(text: str) -> str:
-    """Return a sentence as a part of another."""
-    return text[0].lower() + text[1:] if text[1:2].islower() else text
-
-
-def _range(shares: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys((percent(min(shares)), percent(max(shares)))))

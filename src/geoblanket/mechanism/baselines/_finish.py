@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Floats, Ints
+from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.repairer import repair
 
-__all__ = ["check_table", "from_probabilities", "from_weights"]
+__all__ = ["check_table", "from_probabilities", "output_distances"]
 
 
 def from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:
@@ -27,18 +25,23 @@ def from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:
     # A repair may prefer the constant mechanism where that costs less. Here the mechanism is given, whatever it costs:
     # without a loss nothing is cheaper, and what rounding leaves goes to the first output. That should be one which is
     # probable everywhere, as it changes least there.
-    without_loss = replace(problem, loss=np.zeros_like(problem.loss))
+    without_loss = Problem.in_millimetres(
+        loss=np.zeros_like(problem.loss),
+        prior=problem.prior,
+        distance_mm=problem.distance_mm,
+        epsilon=problem.epsilon,
+        eta_km=problem.eta_km,
+    )
     order = np.argsort(-probabilities.min(axis=0), kind="stable")
     weights = np.empty(problem.loss.shape, np.int64)
     weights[:, order] = repair(probabilities[:, order][problem.row_class], without_loss).weights
-    return from_weights(weights, problem)
+    return Mechanism.from_weights(weights, problem)
 
 
-def from_weights(weights: Ints, problem: Problem) -> Mechanism:
-    """Return the mechanism of a problem with these integer weights, shape (S, K), verified."""
-    return Mechanism.verified(
-        weights, distance_mm=problem.distance_mm, epsilon_micro=problem.epsilon_micro, eta_mm=problem.eta_mm
-    )
+def output_distances(problem: Problem, output_distance_km: npt.ArrayLike) -> Floats:
+    """Return how far each output lies from each row of `problem.merged()`, kilometres: means over classes of rows."""
+    shape = (problem.row_count, problem.output_count)
+    return problem.class_means(check_table(output_distance_km, "output_distance_km", shape))
 
 
 def check_table(values: npt.ArrayLike, name: str, shape: tuple[int, int], *, signed: bool = False) -> Floats:

@@ -18,17 +18,13 @@ from scipy import sparse
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import MechanismError, ParameterError
-from geoblanket.mechanism.baselines._finish import check_table, from_probabilities
+from geoblanket.mechanism.baselines._finish import from_probabilities, output_distances
 from geoblanket.mechanism.baselines.exponential import exponential_probabilities
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
+from geoblanket.mechanism.solver.highs import LARGEST_RATIO, MOST_CONSTRAINTS, run_highs
 
 __all__ = ["const_opt"]
-
-_LARGEST_RATIO = 1e9
-"""Larger ratios are cut to this: a stronger constraint, always safe, and one that the solver can handle."""
-
-_MOST_CONSTRAINTS = 20_000_000
 
 
 def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float) -> Mechanism:
@@ -52,14 +48,12 @@ def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: f
         raise ParameterError(f"near_km must be 0 or more. Got {near_km} instead.")
     merged = problem.merged()
     size = int(np.count_nonzero(merged.constrained)) * problem.output_count
-    if size > _MOST_CONSTRAINTS:
+    if size > MOST_CONSTRAINTS:
         raise ParameterError(
-            f"ConstOPT is for at most {_MOST_CONSTRAINTS:,} pairs of rows times outputs, small problems. Got {size:,}."
+            f"ConstOPT is for at most {MOST_CONSTRAINTS:,} pairs of rows times outputs, small problems. Got {size:,}."
         )
     far = exponential_probabilities(problem, output_distance_km, calibrated=False)
-    shape = (problem.row_count, problem.output_count)
-    distance = problem.class_means(check_table(output_distance_km, "output_distance_km", shape))
-    program = _Program(merged, far, distance <= near_km)
+    program = _Program(merged, far, output_distances(problem, output_distance_km) <= near_km)
     return from_probabilities(program.solve(), problem)
 
 
@@ -83,8 +77,13 @@ class _Program:
         matrix = sparse.vstack([sums, privacy], format="csr")
         lower = np.concatenate([np.ones(sums.shape[0]), np.full(privacy.shape[0], -np.inf)])
         upper = np.concatenate([np.ones(sums.shape[0]), np.zeros(privacy.shape[0])])
-        solution = _minimise(cost, matrix, lower, upper)
-        result: Floats = solution[self.variable] * self.factor
+        solver = run_highs(cost, (matrix.indptr, matrix.indices, matrix.data), lower, upper)
+        status = solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise MechanismError(
+                f"HiGHS did not solve the linear program of ConstOPT: {solver.modelStatusToString(status)}."
+            )
+        result: Floats = np.array(solver.getSolution().col_value)[self.variable] * self.factor
         return result
 
     def _sums(self) -> sparse.csr_array:
@@ -96,32 +95,10 @@ class _Program:
     def _privacy(self) -> sparse.csr_array:
         """Return the rows of q[s, y] − a·q[s', y] ≤ 0, where one of the two is near."""
         row, other = np.nonzero(self.problem.constrained)
-        ratio = np.minimum(np.exp(np.minimum(self.problem.log_bound[row, other], 700.0)), _LARGEST_RATIO)
+        ratio = np.minimum(np.exp(np.minimum(self.problem.log_bound[row, other], 700.0)), LARGEST_RATIO)
         pair, output = np.nonzero(self.near[row] | self.near[other])
         row, other, ratio = row[pair], other[pair], ratio[pair]
         index = np.arange(len(pair))
         values = np.concatenate([self.factor[row, output], -ratio * self.factor[other, output]])
         variables = np.concatenate([self.variable[row, output], self.variable[other, output]])
         return sparse.csr_array((values, (np.tile(index, 2), variables)), shape=(len(pair), self.size))
-
-
-def _minimise(cost: Floats, matrix: sparse.csr_array, lower: Floats, upper: Floats) -> Floats:
-    """Return x ≥ 0 with the least cost·x such that lower ≤ matrix·x ≤ upper."""
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(cost), len(lower)
-    model.col_cost_ = cost
-    model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.full(len(cost), highspy.kHighsInf)
-    model.row_lower_, model.row_upper_ = lower, upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-    solver = highspy.Highs()
-    solver.silent()
-    solver.setOptionValue("threads", 1)  # the same answer on every run
-    solver.passModel(model)
-    solver.run()
-    status = solver.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise MechanismError(
-            f"HiGHS did not solve the linear program of ConstOPT: {solver.modelStatusToString(status)}."
-        )
-    return np.array(solver.getSolution().col_value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from geoblanket.mechanism.baselines._finish import from_weights
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.verifier import DENOMINATOR
@@ -16,4 +15,4 @@ def constant(problem: Problem) -> Mechanism:
     """Return the mechanism that always gives the output of least expected loss (the first of them)."""
     weights = np.zeros((problem.row_count, problem.output_count), np.int64)
     weights[:, np.argmin(problem.prior @ problem.loss)] = DENOMINATOR
-    return from_weights(weights, problem)
+    return Mechanism.from_weights(weights, problem)

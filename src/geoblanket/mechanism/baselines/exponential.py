@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from geoblanket._arrays import Floats
-from geoblanket.mechanism.baselines._finish import check_table, from_probabilities
+from geoblanket.mechanism.baselines._finish import from_probabilities, output_distances
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
@@ -42,9 +42,7 @@ def exponential(problem: Problem, output_distance_km: npt.ArrayLike, *, calibrat
 
 def exponential_probabilities(problem: Problem, output_distance_km: npt.ArrayLike, *, calibrated: bool) -> Floats:
     """Return the probabilities of the exponential mechanism for the rows of `problem.merged()`."""
-    shape = (problem.row_count, problem.output_count)
-    distance = problem.class_means(check_table(output_distance_km, "output_distance_km", shape))
-    scale = _Scale(distance, problem.merged().log_bound)
+    scale = _Scale(output_distances(problem, output_distance_km), problem.merged().log_bound)
     half = problem.epsilon / 2
     t = scale.largest(problem.epsilon) if calibrated or not scale.keeps_promise(half) else half
     return np.exp(scale.log_probabilities(t))

@@ -36,12 +36,7 @@ def remap(mechanism: Mechanism, problem: Problem) -> Mechanism:
             f"The mechanism has {mechanism.row_count} rows and the problem {problem.row_count}: they must be the same."
         )
     replacement = best_replacements(mechanism.weights.astype(np.float64), problem)
-    return Mechanism.verified(
-        add_columns(mechanism.weights, replacement, problem.output_count),
-        distance_mm=mechanism.distance_mm,
-        epsilon_micro=mechanism.epsilon_micro,
-        eta_mm=mechanism.eta_mm,
-    )
+    return Mechanism.from_weights(add_columns(mechanism.weights, replacement, problem.output_count), mechanism)
 
 
 def best_replacements(columns: Floats, problem: Problem) -> Ints:

@@ -13,6 +13,7 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
+from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
@@ -26,7 +27,17 @@ _NO_HISTORIES: Indices = np.empty((0, 1), np.int32)
 
 @dataclass(frozen=True, eq=False)
 class BundledMechanism:
-    """A mechanism with its place in a bundle. Make one with `BundledMechanism.of`."""
+    """A mechanism with its place in a bundle. Make one with `BundledMechanism.of`.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import BundledMechanism
+    >>> day = BundledMechanism.of(result.mechanism, zone="centre", regime="day")
+    >>> day.zone, day.epsilon_per_location
+    ('centre', 1.0)
+    """
 
     zone: str
     regime: str
@@ -76,12 +87,7 @@ class BundledMechanism:
         if (histories is None) != (output_places is None):
             raise ParameterError("Give both histories and output_places, or neither.")
         used = np.flatnonzero(mechanism.weights.any(axis=0))
-        compact = Mechanism.verified(
-            mechanism.weights[:, used],
-            distance_mm=mechanism.distance_mm,
-            epsilon_micro=mechanism.epsilon_micro,
-            eta_mm=mechanism.eta_mm,
-        )
+        compact = Mechanism.from_weights(mechanism.weights[:, used], mechanism)
         places = _table(histories, columns=1 + len(history_weights))
         rows = range(len(places)) if history_rows is None else history_rows
         of_outputs = _NO_INDICES if output_places is None else whole_numbers(output_places)
@@ -95,7 +101,7 @@ class BundledMechanism:
             mechanism=compact,
             outputs=used.astype(np.int32),
             output_count=mechanism.output_count,
-            history_weights_micro=tuple(_micro(weight) for weight in history_weights),
+            history_weights_micro=tuple(map(weight_in_micro, history_weights)),
             histories=places,
             history_rows=whole_numbers(rows),
             output_places=of_outputs[used] if len(of_outputs) else _NO_INDICES,
@@ -120,12 +126,8 @@ class BundledMechanism:
 
     @property
     def epsilon_per_location(self) -> float:
-        """What continuous reporting costs a location, as present and as past of later reports: ε·(1 + Σw) per km.
-
-        A past that is taken as known is not protected, and not counted.
-        """
-        counted = sum(weight for weight in self.history_weights_micro if weight != NEVER_MM)
-        return self.mechanism.epsilon * (1 + counted / 10**6)
+        """What a report with history by this mechanism alone costs a location, ε·(1 + Σw) per km; see `Costs`."""
+        return Costs.of([self], "").other / 10**6
 
     def sample(self, row: int) -> int:
         """Draw an output, by its number among all outputs, exactly and with the operating system's randomness."""
@@ -152,7 +154,17 @@ class BundledMechanism:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle(ReadBundle):
-    """Verified mechanisms, by zone and regime. Read one with `load_bundle`."""
+    """Verified mechanisms, by zone and regime. Read one with `load_bundle`.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> bundle = load_bundle("city.bundle")
+    >>> sorted({mechanism.regime for mechanism in bundle.mechanisms})
+    ['all day', 'start']
+    >>> print(bundle.guarantee)
+    Disclosed by every report: the zone, the regime, ...
+    """
 
     mechanisms: tuple[BundledMechanism, ...]
     """In order of zone and regime; none beside a lattice."""
@@ -207,7 +219,8 @@ class Bundle(ReadBundle):
         )
         lines.append(self._snapping_in_words())
         lines.append(
-            f"Reports add up: each costs a location up to {max(self.costs) / 10**6:.9g} per km, as present and as past."
+            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
+            "past."
         )
         return "\n".join(lines)
 
@@ -281,10 +294,3 @@ def _table(histories: npt.ArrayLike | None, *, columns: int) -> Indices:
     if places.ndim != 2 or places.shape[1] != columns:
         raise ParameterError(f"histories must have {columns} column(s), one more than there are history_weights.")
     return places
-
-
-def _micro(weight: float) -> int:
-    """Return a weight in millionths, rounded down: histories are then nearer, and the promise stronger."""
-    if not weight >= 0:
-        raise ParameterError(f"history_weights must be 0 or more. Got {weight} instead.")
-    return NEVER_MM if weight == np.inf else int(weight * 10**6)

@@ -57,6 +57,7 @@ class MechanismFacts:
     epsilon_effective_per_km: float
     """The largest ε found between two rows."""
     epsilon_per_location_per_km: float
+    """What a report by it costs a location at most."""
     eta_km: float | None
     history_weights: list[float | None]
     pairs: int
@@ -68,8 +69,9 @@ class MechanismFacts:
     """Parts that no chain of pairs joins; 1 if all rows hang together."""
 
     @classmethod
-    def of(cls, bundled: BundledMechanism) -> MechanismFacts:
-        """Return the facts of a mechanism."""
+    def of(cls, bundled: BundledMechanism, bundle: Bundle) -> MechanismFacts:
+        """Return the facts of a mechanism of a bundle."""
+        has_history = bundle.clock is not None and bundled.regime != bundle.clock.start
         mechanism, certificate = bundled.mechanism, bundled.mechanism.certificate
         return cls(
             zone=bundled.zone,
@@ -79,7 +81,7 @@ class MechanismFacts:
             outputs_used=len(bundled.outputs),
             epsilon_per_km=mechanism.epsilon,
             epsilon_effective_per_km=certificate.epsilon_effective,
-            epsilon_per_location_per_km=bundled.epsilon_per_location,
+            epsilon_per_location_per_km=bundle.costs.other / 10**6 if has_history else bundle.costs.largest_per_km,
             eta_km=_finite(mechanism.eta_km),
             history_weights=_weights(bundled.history_weights_micro),
             pairs=certificate.pairs,
@@ -147,7 +149,7 @@ class BundleFacts:
             epsilon_per_km=sorted({bundled.mechanism.epsilon for bundled in bundle}),
             eta_km=[_finite(eta) for eta in sorted({bundled.mechanism.eta_km for bundled in bundle})],
             history_weights=[_weights(past) for past in sorted({bundled.history_weights_micro for bundled in bundle})],
-            epsilon_per_location_per_km=max(bundle.costs) / 10**6,
+            epsilon_per_location_per_km=bundle.costs.largest_per_km,
             zones=sorted({bundled.zone for bundled in bundle}),
             regimes=sorted({bundled.regime for bundled in bundle}),
             places=len(bundle.places_e7),

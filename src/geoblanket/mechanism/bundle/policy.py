@@ -129,12 +129,12 @@ class Policy:
             problems += [problem for facts in zone_facts(tables, places_e7) for problem in self._of_zone(facts)]
         costs = Costs.of(tables, "" if clock is None else clock.start)
         if max(costs) > self.largest_cost * _MICRO:
-            problems.append(f"a report costs up to {max(costs) / _MICRO:g} per km, more than {self.largest_cost:g}")
+            problems.append(f"a report costs up to {costs.largest_per_km:g} per km, more than {self.largest_cost:g}")
         self._refuse_for(problems)
 
     @staticmethod
-    def _refuse_for(found: Iterable[str]) -> None:
-        if problems := list(dict.fromkeys(found)):
+    def _refuse_for(problems_found: Iterable[str]) -> None:
+        if problems := list(dict.fromkeys(problems_found)):
             more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
             raise PolicyError(
                 f"The bundle promises less than the policy asks for: {'; '.join(problems[:_LISTED])}{more}. "

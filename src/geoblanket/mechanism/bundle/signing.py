@@ -35,6 +35,17 @@ def sign_bundle(path: str | Path, private_key: str | Path) -> Path:
     ----------
     private_key
         A PEM file with an Ed25519 private key, without a password.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    >>> key = Ed25519PrivateKey.generate()
+    >>> _ = Path("publisher.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    >>> from geoblanket.mechanism import sign_bundle
+    >>> sign_bundle("city.bundle", "publisher.key").name
+    'city.bundle.sig'
     """
     key = _private_key(Path(private_key))
     if not Path(path).is_file():

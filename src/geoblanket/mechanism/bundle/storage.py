@@ -60,6 +60,16 @@ def save_bundle(
     clock
         When which regime is used, for a device to choose by itself: every zone then needs a mechanism for each regime
         of it. None: whoever uses the bundle says which regime.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket import BundledMechanism, load_bundle, save_bundle
+    >>> day = BundledMechanism.of(result.mechanism, zone="centre", regime="day")
+    >>> domain = save_bundle("small.bundle", [day], version=1, domain=64 * "0")
+    >>> load_bundle("small.bundle").get("centre", "day").epsilon_micro
+    1000000
     """
     ordered = sorted(mechanisms, key=lambda mechanism: (mechanism.zone, mechanism.regime))
     places = np.empty((0, 2), np.int32) if places_e7 is None else whole_numbers(places_e7)
@@ -144,6 +154,13 @@ def load_bundle(
         The file is damaged, hostile, too old, without a valid signature, or its distances are larger than on the map.
     MismatchError
         It is for another domain.
+
+    Examples
+    --------
+    >>> from geoblanket import load_bundle
+    >>> bundle = load_bundle("city.bundle", minimum_version=1)
+    >>> bundle.version, bundle.signed
+    (1, False)
     """
     file = BundleFile.read(path, trust=trust, largest_bytes=largest_bytes, content=content)
     return Bundle(

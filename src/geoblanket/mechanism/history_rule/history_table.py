@@ -18,9 +18,7 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.history_rule.nearest import HALF_TURN_E7, NOWHERE_E7, cosine, squared_distance
 
-__all__ = [
-    "HistoryTable",
-]
+__all__ = ["HistoryTable"]
 
 
 _BLOCK = 1 << 20
@@ -107,12 +105,12 @@ class HistoryTable:
         if filled.size and (min(node.min(), filled[:, 0].min()) < 0):
             raise ParameterError("Some histories are not in the zone at present, so that it has no row for them.")
         for level, places in zip(self._levels, filled.T[1:], strict=True):
-            pairs, which = np.unique(node * len(self._lat) + places, return_inverse=True)
-            node = self._nearest(level, pairs // len(self._lat), pairs % len(self._lat))[which]
+            pairs, position = np.unique(node * len(self._lat) + places, return_inverse=True)
+            node = self._nearest(level, pairs // len(self._lat), pairs % len(self._lat))[position]
         return self.rows[node]
 
     def row_of_one(self, history: Sequence[int]) -> int:
-        """Return the row of one history, as `row_of` does, in some microseconds.
+        """Return the row of one history, as `row_of` does, within microseconds.
 
         The work is the same for every history: the time does not tell whether the table lists it.
 
@@ -158,12 +156,12 @@ class HistoryTable:
         result = np.empty(len(nodes), np.int64)
         step = max(1, _BLOCK // level.lat.shape[1])
         for start in range(0, len(nodes), step):
-            some = slice(start, start + step)
-            node, place = nodes[some], places[some, None]
+            block = slice(start, start + step)
+            node, place = nodes[block], places[block, None]
             squared = squared_distance(
                 level.lat[node] - self._lat[place], level.lon[node] - self._lon[place], self._cosine[place]
             )
-            result[some] = level.first[node] + squared.argmin(axis=1)
+            result[block] = level.first[node] + squared.argmin(axis=1)
         return result
 
     def _filled(self, asked: npt.NDArray[np.integer]) -> Ints:

@@ -280,11 +280,11 @@ class _PresentDistances:
         """Return those from one of the zone's places to all of them, millimetres."""
         if self._last[0] == node:
             return self._last[1]
-        mine = self._served[self._starts[node] : self._starts[node + 1]]
+        members = self._served[self._starts[node] : self._starts[node + 1]]
         result = np.full(len(self._starts) - 1, np.inf)
         step = max(1, _BLOCK // len(self._served))
-        for start in range(0, len(mine), step):
-            distance = self._city.distance_mm(mine[start : start + step], self._served)
+        for start in range(0, len(members), step):
+            distance = self._city.distance_mm(members[start : start + step], self._served)
             np.minimum(result, np.minimum.reduceat(distance.min(axis=0), self._starts[:-1]), out=result)
         self._last = (node, result)
         return result
@@ -322,25 +322,25 @@ class _CellDistances:
         result = np.zeros((len(nodes), self._lag.count))
         for above in np.unique(self._node_above[nodes]).tolist():
             if above in self._cell_of:
-                mine = np.flatnonzero(self._node_above[nodes] == above)
-                result[mine] = self._from(above, nodes[mine])
+                positions = np.flatnonzero(self._node_above[nodes] == above)
+                result[positions] = self._from(above, nodes[positions])
         return result
 
     def _from(self, above: int, nodes: Ints) -> Floats:
-        wanted, which = np.unique(nodes, return_inverse=True)
+        wanted, position_of = np.unique(nodes, return_inverse=True)
         near = self._city.near()
         result = np.empty((len(wanted), self._lag.count))
         step = max(1, _BLOCK // max(self._city.count, len(self._places)))
         for start in range(0, len(wanted), step):
-            some = wanted[start : start + step]
+            cells = wanted[start : start + step]
             number = np.full(self._lag.count, -1)
-            number[some] = np.arange(len(some))
+            number[cells] = np.arange(len(cells))
             of_place = number[self._cell_of[above]]
             members = np.flatnonzero(of_place >= 0)
             position, member = near.of(members)
-            to_place = np.full((len(some), self._city.count), near.beyond_mm)
+            to_place = np.full((len(cells), self._city.count), near.beyond_mm)
             np.minimum.at(to_place, (of_place[members[member]], near.other[position]), near.mm[position])
-            to_cell = np.full((len(some), self._lag.count), np.inf)
+            to_cell = np.full((len(cells), self._lag.count), np.inf)
             to_cell[:, self._cells] = np.minimum.reduceat(to_place[:, self._places], self._starts, axis=1)
             to_cell[:, self._undivided] = 0.0
             result[start : start + step] = to_cell
@@ -348,4 +348,4 @@ class _CellDistances:
             result[result > 0] = np.inf
         else:
             result[np.isfinite(result)] *= self._weight
-        return result[which]
+        return result[position_of]

@@ -69,12 +69,12 @@ def row_distance_mm(
         _Lag(table, lag, _weight(weight), near) for lag, weight in enumerate(weights_micro, start=1) if near is not None
     ]
     result = np.full((len(starts), len(starts)), np.inf)
-    for some in _slices(table.paths[0], max(1, _BLOCK_CELLS // len(rows))):
-        distance = present[table.paths[0][some]].take(table.paths[0][order], axis=1)
+    for leaves in _slices(table.paths[0], max(1, _BLOCK_CELLS // len(rows))):
+        distance = present[table.paths[0][leaves]].take(table.paths[0][order], axis=1)
         for lag in lags:
-            distance += lag.between(table.paths[lag.lag][some], table.paths[lag.lag][order])
+            distance += lag.between(table.paths[lag.lag][leaves], table.paths[lag.lag][order])
         distance = np.minimum.reduceat(distance, starts, axis=1)
-        for leaf, row in enumerate(table.rows[some].tolist()):
+        for leaf, row in enumerate(table.rows[leaves].tolist()):
             np.minimum(result[row], distance[leaf], out=result[row])
     # From a cell without places nothing is near, but to it something may be: what is smaller is safe.
     symmetric: Floats = np.minimum(result, result.T)
@@ -113,8 +113,8 @@ class _NearPairs:
         step = max(1, _BLOCK_CELLS // count)
 
         def block(start: int) -> Floats:
-            some = slice(start, start + step)
-            return haversine_m(lat[some, None], lon[some, None], lat, lon) * 1000
+            part = slice(start, start + step)
+            return haversine_m(lat[part, None], lon[part, None], lat, lon) * 1000
 
         beyond, neighbours = np.inf, NEAR_PAIRS // count
         if neighbours < count:
@@ -140,7 +140,7 @@ class _Lag:
         cell = np.concatenate([*self._cells.values(), np.empty(0, np.int64)])
         order = np.argsort(cell, kind="stable")
         self._place_of_member = order % near.place_count
-        self._told_apart, self._starts = np.unique(cell[order], return_index=True)
+        self._cell_numbers, self._starts = np.unique(cell[order], return_index=True)
         self._any = np.ones(int(self._first[-1]), np.bool_)
         for node in self._cells:
             self._any[self._first[node] : self._first[node + 1]] = False
@@ -148,14 +148,14 @@ class _Lag:
 
     def between(self, nodes: Ints, others: Ints) -> Floats:
         """Return the distances from some nodes (ascending) to others, shape (nodes, others)."""
-        different, which = np.unique(nodes, return_inverse=True)
+        different, position = np.unique(nodes, return_inverse=True)
         result = np.zeros((len(different), len(self._any)))
         parents = np.searchsorted(self._first, different, side="right") - 1
         for parent in np.unique(parents).tolist():
             if parent in self._cells:
-                mine = np.flatnonzero(parents == parent)
-                result[mine] = self._from_cells(parent)[different[mine] - self._first[parent]]
-        return result[which].take(others, axis=1)
+                positions = np.flatnonzero(parents == parent)
+                result[positions] = self._from_cells(parent)[different[positions] - self._first[parent]]
+        return result[position].take(others, axis=1)
 
     def _from_cells(self, parent: int) -> Floats:
         """Return the weighted distance from each child of a node to all nodes of the lag."""
@@ -170,7 +170,7 @@ class _Lag:
         step = max(1, _BLOCK_CELLS // len(self._place_of_member))
         for start in range(0, children, step):
             to_members = to_cell[start : start + step].take(self._place_of_member, axis=1)
-            result[start : start + step, self._told_apart] = np.minimum.reduceat(to_members, self._starts, axis=1)
+            result[start : start + step, self._cell_numbers] = np.minimum.reduceat(to_members, self._starts, axis=1)
         result[:, self._any] = 0.0
         if self._weight == np.inf:
             result[result > 0] = np.inf

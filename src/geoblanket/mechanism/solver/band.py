@@ -20,9 +20,6 @@ from geoblanket.mechanism.solver.cone import Cone
 
 __all__ = ["Band", "BandBlock"]
 
-_REGULARISATION = 1e-14
-_MOST_REGULARISATION = 1e-5
-
 
 class Band:
     """The rows of a cone in an order in which near rows are near, and the pairs within `width` of each other.
@@ -58,9 +55,9 @@ class Band:
 class BandBlock(Block):
     """A single output, in the order and with the pairs of a band."""
 
-    def __init__(self, band: Band, cost: Floats, columns: Floats, *, original_rows: int) -> None:
+    def __init__(self, band: Band, cost: Floats, columns: Floats) -> None:
         self.band = band
-        super().__init__(band.cone, cost, columns, active=band.starting_pairs[None], original_rows=original_rows)
+        super().__init__(band.cone, cost, columns, active=band.starting_pairs[None])
 
     @property
     def _width(self) -> int:
@@ -83,16 +80,9 @@ class BandBlock(Block):
         low, place = np.nonzero(crossing)
         return low, low + place - self.band.width
 
-    def _factor(self, matrix: Floats, diagonal: Floats) -> None:
-        regularisation = _REGULARISATION
-        spare = matrix.copy()
-        while regularisation <= _MOST_REGULARISATION:
-            matrix[:, 0] = diagonal * (1.0 + regularisation)
-            if _lapack.banded_factor(matrix):
-                return
-            matrix[...] = spare
-            regularisation *= 100.0
-        raise np.linalg.LinAlgError("A Newton matrix is not positive definite.")
+    def _try_factor(self, matrix: Floats, diagonal: Floats) -> bool:
+        matrix[:, 0] = diagonal
+        return _lapack.banded_factor(matrix)
 
     def _solve_in_place(self, right: Floats) -> None:
         _lapack.banded_solve(self.factors[0], right[0])

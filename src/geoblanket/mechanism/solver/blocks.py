@@ -20,11 +20,16 @@ from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
 __all__ = ["Block", "Centring", "StepLimits"]
 
 _ROWS_AT_ONCE = 64
+"""Rows whose pairs are looked at together: so many stay in the processor's cache."""
 _NEW_PAIRS_PER_ROW = 5
+"""Pairs of a row that may become active in a step, the tightest first: more make every later step longer."""
 _NEW_MULTIPLIER = 1e-3
+"""g·y of a new pair, in barriers: a small multiplier hardly disturbs the step, a tiny one takes many to grow."""
 _REGULARISATION = 1e-14
 _MOST_REGULARISATION = 1e-5
+"""First and largest share by which a diagonal is raised, a hundredfold each time, until the matrix can be factored."""
 _LEAST = 1e-150
+"""A slack or multiplier below this is as good as 0: its quotients overflow."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +63,11 @@ class Block:
         Where to start, strictly inside the cone, shape (outputs, rows).
     active
         Which pairs are active at the start, shape (outputs, rows, rows); None: near neighbours.
-    original_rows
-        How many rows there were before merging, for the error margin of bounds.
     """
 
-    def __init__(
-        self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None, original_rows: int
-    ) -> None:
+    def __init__(self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None) -> None:
         self.cone, self.cost, self.columns = cone, cost, columns
         self.outputs, self.rows = int(cost.shape[0]), int(cost.shape[1])
-        self.original_rows = original_rows
         if active is None:
             active = np.broadcast_to(cone.starting_pairs, (self.outputs, self.rows, self.rows))
         self.active = self._no_pairs()
@@ -91,13 +91,11 @@ class Block:
 
     def dual_slack(self) -> Floats:
         """Return w − Gᵀy, rounded down: what bounds are made of."""
-        return slack_below(self.cost, self.gained, self.given, rows=self.original_rows)
+        return slack_below(self.cost, self.gained, self.given, rows=self.cone.original_rows)
 
     def restricted(self, kept: Bools) -> Block:
         """Return a block with some of the outputs, as they are."""
-        block = Block(
-            self.cone, self.cost[kept], self.columns[kept], active=self.active[kept], original_rows=self.original_rows
-        )
+        block = Block(self.cone, self.cost[kept], self.columns[kept], active=self.active[kept])
         # A new block lists its pairs by output, row and row.
         stays = kept[self.low // self.rows]
         block.multiplier = self.multiplier[stays][np.lexsort((self.high[stays], self.low[stays]))]
@@ -112,8 +110,8 @@ class Block:
         size = self.outputs * self.rows
         self.factors = _scatter(self.entry, -mixed, size * self._width).reshape(self.outputs, self.rows, self._width)
         response = np.zeros((self.rows, self.rows) if with_inverse else 0)
-        for factors, own in zip(self.factors, diagonal.reshape(self.cost.shape), strict=True):
-            self._factor(factors, own)
+        for factors, of_output in zip(self.factors, diagonal.reshape(self.cost.shape), strict=True):
+            self._factor(factors, of_output)
             if with_inverse:
                 inverse = factors.copy()
                 _lapack.inverse(inverse)
@@ -131,10 +129,9 @@ class Block:
 
     def response_to(self, change: Floats) -> Floats:
         """Return H⁻¹·change for the block's only output."""
-        response = change[None].copy()
-        self._solve_in_place(response)
-        only: Floats = response[0]
-        return only
+        response = change.copy()
+        self._solve_in_place(response[None])
+        return response
 
     def solve(self, duals: Floats, targets: Floats | None) -> Floats:
         """Set the step to H⁻¹(Gᵀ(t/g) + λ − w); return its sum over outputs."""
@@ -206,16 +203,16 @@ class Block:
         All other inactive pairs keep more than 30 % of their slack.
         """
         after = self.columns + length * self.step
-        found: list[tuple[Positions, Positions, Positions]] = []
+        pairs: list[tuple[Positions, Positions, Positions]] = []
         for number, column in enumerate(after):
             low, high = self._crossing(number, column)
-            found.append((np.full(len(low), number, np.intp), low, high))
-        output, low, high = (np.concatenate(part) for part in zip(*found, strict=True))
+            pairs.append((np.full(len(low), number, np.intp), low, high))
+        output, low, high = (np.concatenate(part) for part in zip(*pairs, strict=True))
         excess = self.cone.excess[low, high]
         slack = _pair_slack(excess, self.columns[output, low], self.columns[output, high])
         change = _pair_slack(excess, self.step[output, low], self.step[output, high])
-        left = _pair_slack(excess, after[output, low], after[output, high]) / (excess * after[output, high])
-        chosen = _first_per_group(output * self.rows + low, left, _NEW_PAIRS_PER_ROW, groups=self.outputs * self.rows)
+        rest = _pair_slack(excess, after[output, low], after[output, high]) / (excess * after[output, high])
+        chosen = _first_per_group(output * self.rows + low, rest, _NEW_PAIRS_PER_ROW, groups=self.outputs * self.rows)
         self._tight = output[chosen], low[chosen], high[chosen]
         return float((-change / slack).max(initial=0.0))
 
@@ -248,18 +245,20 @@ class Block:
         flat = columns.ravel()
         return _pair_slack(self.excess, flat[self.low], flat[self.high])
 
+    def _sums(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return what each row gains and gives by values on pairs, like columns in shape; they differ by Gᵀ·values."""
+        size, shape = self.outputs * self.rows, self.cost.shape
+        gained = _scatter(self.high, self.ratio * values, size)
+        return gained.reshape(shape), _scatter(self.low, values, size).reshape(shape)
+
     def _transposed(self, values: Floats) -> Floats:
         """Return Gᵀ·values."""
-        size = self.outputs * self.rows
-        total = _scatter(self.high, self.ratio * values, size) - _scatter(self.low, values, size)
-        return total.reshape(self.cost.shape)
+        gained, given = self._sums(values)
+        return gained - given
 
     def _collect(self) -> None:
         # Pairs whose ratio was cut have a larger true ratio: bounds must not use them.
-        values = self.multiplier if self.exact.all() else self.multiplier * self.exact
-        size = self.outputs * self.rows
-        self.gained = _scatter(self.high, self.ratio * values, size).reshape(self.cost.shape)
-        self.given = _scatter(self.low, values, size).reshape(self.cost.shape)
+        self.gained, self.given = self._sums(self.multiplier if self.exact.all() else self.multiplier * self.exact)
 
     # How matrices and active pairs are stored
 
@@ -281,15 +280,15 @@ class Block:
         """Return the inactive pairs that are tight in a column."""
         # A few rows at a time stay in the cache.
         limit, crossing = np.empty((_ROWS_AT_ONCE, self.rows)), np.empty((_ROWS_AT_ONCE, self.rows), bool)
-        found = []
+        entries = []
         for first in range(0, self.rows, _ROWS_AT_ONCE):
             part = slice(first, min(first + _ROWS_AT_ONCE, self.rows))
-            own = slice(0, part.stop - first)
-            np.multiply(self.cone.tight_ratio[part], column, out=limit[own])
-            np.less(limit[own], column[part, None], out=crossing[own])
-            np.greater(crossing[own], self.active[output, part], out=crossing[own])
-            found.append(first * self.rows + np.flatnonzero(crossing[own]))
-        low, high = np.divmod(np.concatenate(found), self.rows)
+            used = slice(0, part.stop - first)
+            np.multiply(self.cone.tight_ratio[part], column, out=limit[used])
+            np.less(limit[used], column[part, None], out=crossing[used])
+            np.greater(crossing[used], self.active[output, part], out=crossing[used])
+            entries.append(first * self.rows + np.flatnonzero(crossing[used]))
+        low, high = np.divmod(np.concatenate(entries), self.rows)
         return low, high
 
     def _factor(self, matrix: Floats, diagonal: Floats) -> None:
@@ -298,12 +297,16 @@ class Block:
         # Factoring spoils the matrix, but only rarely has to be tried again.
         spare = matrix.copy()
         while regularisation <= _MOST_REGULARISATION:
-            np.fill_diagonal(matrix, diagonal * (1.0 + regularisation))
-            if _lapack.factor(matrix):
+            if self._try_factor(matrix, diagonal * (1.0 + regularisation)):
                 return
             matrix[...] = spare
             regularisation *= 100.0
         raise np.linalg.LinAlgError("A Newton matrix is not positive definite.")
+
+    def _try_factor(self, matrix: Floats, diagonal: Floats) -> bool:
+        """Replace a matrix, with this diagonal, by its Cholesky factor; return whether it has one."""
+        np.fill_diagonal(matrix, diagonal)
+        return _lapack.factor(matrix)
 
     def _solve_in_place(self, right: Floats) -> None:
         for factored, vector in zip(self.factors, right, strict=True):

@@ -14,17 +14,19 @@ from geoblanket._arrays import Floats, Positions
 from geoblanket.mechanism.solver.bounds import with_slack
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.interior_point import Iterate
+from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram
 from geoblanket.mechanism.solver.newton import Pool
-from geoblanket.mechanism.solver.pricing import Pricer, push
+from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Pricer, push
 from geoblanket.mechanism.solver.reduced import ReducedSearch
-from geoblanket.mechanism.solver.rows import Clusters, Rows
 
 __all__ = ["search_coarsely"]
 
 _SEARCH_SHARE = 0.1
+"""Of the gap, to which smooth mechanisms are searched: how near the best of them comes to the optimum matters more."""
 _PRICING_SHARE = 0.05
-_PRICES_AT_ONCE = 16
+"""Of the gap: how sharp the bound of each output is to be. It holds anyway; a sharper one takes longer."""
 _LEAST_GAIN = 0.03
+"""Of the gap: where a step gains less, the time is better spent on the bound."""
 
 
 def search_coarsely(
@@ -49,7 +51,6 @@ def search_coarsely(
         clusters.evened(solved.columns, basis, fine.cone),
         basis,
         threads=threads,
-        original_rows=fine.original_rows,
     )
     search.run(gap=_SEARCH_SHARE * gap, stop=_Watch(incumbent, kept, gap))
     _prove(fine, clusters.lift_duals(solved.duals, solved.columns, kept), incumbent, gap=gap, threads=threads)
@@ -75,29 +76,28 @@ class _Watch:
         return enough or time.perf_counter() > self.until
 
 
-def _prove(rows: Rows, duals: Floats, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
+def _prove(program: LinearProgram, duals: Floats, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
     """Prove as much of the gap as these multipliers can: first with near pairs only, then the worst with more."""
-    outputs = np.arange(len(rows.cost))
-    reduced = rows.reduced_cost(outputs, duals)
-    target = ((1.0 - gap) * incumbent.loss - float(duals.sum())) / float(rows.weight.sum())
+    outputs = np.arange(len(program.cost))
+    reduced = program.reduced_cost(outputs, duals)
+    target = ((1.0 - gap) * incumbent.loss - float(duals.sum())) / float(program.weight.sum())
     tolerance = _PRICING_SHARE * gap * incumbent.loss
-    below = push(rows.cone, reduced, rows.weight, target, original_rows=rows.original_rows)
-    pricer = Pricer(rows.cone, rows.weight, original_rows=rows.original_rows)
+    below = push(program.cone, reduced, program.weight, target)
+    pricer = Pricer(program.cone, program.weight)
 
     def improve(chosen: Positions, *, wide: bool) -> None:
-        def one(output: int) -> float:
+        def price(output: int) -> float:
             return pricer.price_sharply(reduced[output], target, tolerance, wide=wide)
 
-        found = list(threads.each(one, chosen.tolist()))
-        below[chosen] = np.maximum(below[chosen], found)
+        below[chosen] = np.maximum(below[chosen], list(threads.each(price, chosen.tolist())))
         incumbent.report("bound from clusters")
 
     unsettled = outputs[below < target]
-    for first in range(0, len(unsettled), _PRICES_AT_ONCE):
-        improve(unsettled[first : first + _PRICES_AT_ONCE], wide=False)
+    for first in range(0, len(unsettled), PRICES_AT_ONCE):
+        improve(unsettled[first : first + PRICES_AT_ONCE], wide=False)
     final = np.zeros(len(outputs), bool)
     while True:
-        incumbent.prove(with_slack(duals, float(below.min()), rows.weight))
+        incumbent.prove(with_slack(duals, float(below.min()), program.weight))
         incumbent.report("bound from clusters")
         worst = np.argsort(below, kind="stable")[:2]
         if below[worst[0]] >= target or final[worst[0]]:

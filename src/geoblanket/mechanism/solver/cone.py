@@ -14,10 +14,7 @@ import numpy as np
 
 from geoblanket._arrays import Bools, Floats, Positions
 
-__all__ = [
-    "EXPONENT_CAP",
-    "Cone",
-]
+__all__ = ["EXPONENT_CAP", "Cone"]
 
 
 EXPONENT_CAP = 44.0
@@ -28,7 +25,11 @@ _NEVER = 1e250
 """Stands for the ratio of a pair without a constraint: finite, so that products with zero stay zero."""
 
 _NEAREST = 12
+"""Rows nearest to each, whose pairs are active from the start: with fewer, more pairs join on the way; with more, steps
+take longer."""
 _TIGHT = 0.3
+"""Of a pair's slack: where less is left the pair becomes active. With less, steps are cut short by pairs that are not
+active; with more, pairs become active that do not matter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +41,19 @@ class Cone:
     exponent
         x_ij = ε·d_ij, dimensionless, symmetric, shape (rows, rows); inf where the pair is not constrained. Off the
         diagonal it is positive: rows at distance 0 are merged before.
+    original_rows
+        How many rows there were before any were merged, for the error margins of bounds; 0: as many as now.
     """
 
     exponent: Floats
+    original_rows: int = 0
     constrained: Bools = field(init=False)
 
     def __post_init__(self) -> None:
         constrained = np.isfinite(self.exponent)
         np.fill_diagonal(constrained, False)
         object.__setattr__(self, "constrained", constrained)
+        object.__setattr__(self, "original_rows", self.original_rows or self.size)
 
     @property
     def size(self) -> int:
@@ -88,4 +93,4 @@ class Cone:
 
     def restricted(self, rows: Positions) -> Cone:
         """Return the cone over some of the rows."""
-        return Cone(self.exponent[np.ix_(rows, rows)])
+        return Cone(self.exponent[np.ix_(rows, rows)], self.original_rows)

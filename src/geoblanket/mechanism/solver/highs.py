@@ -6,8 +6,8 @@ the multipliers that HiGHS returns, with the true ratios, whatever HiGHS thinks 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from enum import Enum
 
 import highspy
 import numpy as np
@@ -16,48 +16,37 @@ from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.solver.bounds import slack_below, sum_below
 from geoblanket.mechanism.solver.cone import EXPONENT_CAP
-from geoblanket.mechanism.solver.rows import Rows
+from geoblanket.mechanism.solver.linear_program import LinearProgram
 
-__all__ = ["HighsAnswer", "HighsStatus", "solve_with_highs"]
+__all__ = ["LARGEST_RATIO", "MOST_CONSTRAINTS", "HighsAnswer", "run_highs", "solve_with_highs"]
 
-_RATIO_CAP = 1e9
+LARGEST_RATIO = 1e9
 """Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
-_MOST_CONSTRAINTS = 20_000_000
+MOST_CONSTRAINTS = 20_000_000
+"""A limit on memory and time: the matrix has twice as many coefficients."""
 
 
-class HighsStatus(Enum):
-    """How HiGHS ended."""
-
-    OPTIMAL = "optimal"
-    TIME_LIMIT = "time limit"
-    FAILED = "failed"
+SparseRows = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""A sparse matrix by rows: where each row begins, columns, values."""
 
 
 @dataclass(frozen=True, eq=False)
 class HighsAnswer:
-    """What HiGHS returned.
+    """What HiGHS returned."""
 
-    Parameters
-    ----------
-    status
-        How it ended.
-    columns
-        Shape (outputs, rows), not to be trusted; None if there is no answer.
-    bound
-        A proven lower bound, from its multipliers; 0 if there are none.
-    """
-
-    status: HighsStatus
+    timed_out: bool
     columns: Floats | None
+    """Shape (outputs, rows), not to be trusted; None if there is no answer."""
     bound: float
+    """A proven lower bound, from its multipliers; 0 if there are none."""
 
 
-def solve_with_highs(rows: Rows, *, time_limit_s: float, solver: str = "choose") -> HighsAnswer:
+def solve_with_highs(program: LinearProgram, *, time_limit_s: float, solver: str = "choose") -> HighsAnswer:
     """Solve the plain linear program.
 
     Parameters
     ----------
-    rows
+    program
         The problem.
     time_limit_s
         Seconds that HiGHS may take.
@@ -69,40 +58,66 @@ def solve_with_highs(rows: Rows, *, time_limit_s: float, solver: str = "choose")
     ParameterError
         The linear program has more than 20 million constraints.
     """
-    outputs, size = rows.cost.shape
-    low, high = np.nonzero(rows.cone.constrained)
+    outputs, size = program.cost.shape
+    low, high = np.nonzero(program.cone.constrained)
     constraints = len(low) * outputs
-    if constraints > _MOST_CONSTRAINTS:
+    if constraints > MOST_CONSTRAINTS:
         raise ParameterError(
-            f"The plain linear program has {constraints:,} constraints, more than {_MOST_CONSTRAINTS:,}. "
+            f"The plain linear program has {constraints:,} constraints, more than {MOST_CONSTRAINTS:,}. "
             "Use the method 'structured'."
         )
-    model = highspy.Highs()
-    model.setOptionValue("output_flag", False)
-    model.setOptionValue("time_limit", max(0.0, time_limit_s))
-    model.setOptionValue("solver", solver)
-    model.setOptionValue("threads", 1)
-    scale = 1.0 / max(float(np.abs(rows.cost).mean()), 1e-250)
-    model.passModel(_linear_program(rows, low, high, scale))
-    model.run()
-    status = {
-        highspy.HighsModelStatus.kOptimal: HighsStatus.OPTIMAL,
-        highspy.HighsModelStatus.kTimeLimit: HighsStatus.TIME_LIMIT,
-    }.get(model.getModelStatus(), HighsStatus.FAILED)
-    solution = model.getSolution()
+    scale = 1.0 / max(float(np.abs(program.cost).mean()), 1e-250)
+    highs = run_highs(
+        program.cost.ravel() * scale,
+        _matrix(program, low, high),
+        np.concatenate([np.zeros(constraints), np.ones(size)]),
+        np.concatenate([np.full(constraints, np.inf), np.ones(size)]),
+        largest=1.0,
+        time_limit_s=time_limit_s,
+        solver=solver,
+    )
+    solution = highs.getSolution()
     columns = np.array(solution.col_value, dtype=np.float64)
     duals = np.array(solution.row_dual, dtype=np.float64)
     return HighsAnswer(
-        status,
+        highs.getModelStatus() == highspy.HighsModelStatus.kTimeLimit,
         columns.reshape(outputs, size) if columns.size == outputs * size else None,
-        _bound(rows, low, high, duals[:constraints] / scale) if duals.size == constraints + size else 0.0,
+        _bound(program, low, high, duals[:constraints] / scale) if duals.size == constraints + size else 0.0,
     )
 
 
-def _linear_program(rows: Rows, low: np.ndarray, high: np.ndarray, scale: float) -> highspy.HighsLp:
-    outputs, size = rows.cost.shape
+def run_highs(
+    cost: Floats,
+    matrix: SparseRows,
+    lower: Floats,
+    upper: Floats,
+    *,
+    largest: float = math.inf,
+    time_limit_s: float = math.inf,
+    solver: str = "choose",
+) -> highspy.Highs:
+    """Minimise cost·x over 0 ≤ x ≤ largest with lower ≤ matrix·x ≤ upper; return HiGHS as it ended."""
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(cost), len(lower)
+    model.col_cost_ = cost
+    model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.full(len(cost), largest)
+    model.row_lower_, model.row_upper_ = lower, upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = matrix
+    highs = highspy.Highs()
+    highs.silent()
+    highs.setOptionValue("time_limit", max(0.0, time_limit_s))
+    highs.setOptionValue("solver", solver)
+    highs.setOptionValue("threads", 1)  # the same answer on every run
+    highs.passModel(model)
+    highs.run()
+    return highs
+
+
+def _matrix(program: LinearProgram, low: np.ndarray, high: np.ndarray) -> SparseRows:
+    outputs, size = program.cost.shape
     pairs = len(low)
-    ratio = np.minimum(rows.cone.ratio[low, high], _RATIO_CAP)
+    ratio = np.minimum(program.cone.ratio[low, high], LARGEST_RATIO)
     first = size * np.arange(outputs)[:, None]
     # a·q_j − q_i ≥ 0 for each output and pair, then Σ_k q_k = 1 for each row.
     index = np.concatenate(
@@ -115,24 +130,16 @@ def _linear_program(rows: Rows, low: np.ndarray, high: np.ndarray, scale: float)
         [np.tile(np.stack([ratio, -np.ones(pairs)], axis=-1).ravel(), outputs), np.ones(size * outputs)]
     )
     starts = np.concatenate([2 * np.arange(pairs * outputs), 2 * pairs * outputs + outputs * np.arange(size + 1)])
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = outputs * size, pairs * outputs + size
-    program.col_cost_ = rows.cost.ravel() * scale
-    program.col_lower_, program.col_upper_ = np.zeros(outputs * size), np.ones(outputs * size)
-    program.row_lower_ = np.concatenate([np.zeros(pairs * outputs), np.ones(size)])
-    program.row_upper_ = np.concatenate([np.full(pairs * outputs, np.inf), np.ones(size)])
-    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = starts, index, value
-    return program
+    return starts, index, value
 
 
-def _bound(rows: Rows, low: np.ndarray, high: np.ndarray, duals: Floats) -> float:
+def _bound(program: LinearProgram, low: np.ndarray, high: np.ndarray, duals: Floats) -> float:
     """Return the bound that any multipliers give, negative or wrong ones counted as 0."""
-    outputs, size = rows.cost.shape
-    usable = rows.cone.exponent[low, high] <= EXPONENT_CAP
+    outputs, size = program.cost.shape
+    usable = program.cone.exponent[low, high] <= EXPONENT_CAP
     multiplier = np.where(np.isfinite(duals), np.maximum(duals, 0.0), 0.0).reshape(outputs, -1) * usable
-    ratio = rows.cone.ratio[low, high]
-    gained = np.array([np.bincount(high, ratio * own, size) for own in multiplier])
-    given = np.array([np.bincount(low, own, size) for own in multiplier])
-    slack = slack_below(rows.cost, gained, given, rows=rows.original_rows)
+    ratio = program.cone.ratio[low, high]
+    gained = np.array([np.bincount(high, ratio * values, size) for values in multiplier])
+    given = np.array([np.bincount(low, values, size) for values in multiplier])
+    slack = slack_below(program.cost, gained, given, rows=program.cone.original_rows)
     return max(0.0, sum_below(slack.min(axis=0)))

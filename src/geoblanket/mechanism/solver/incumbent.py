@@ -21,7 +21,7 @@ class Stopped(Exception):  # noqa: N818 (not an error: the time is up, or the ca
 
 @dataclass(eq=False)
 class Incumbent:
-    """Keeps the best of a search, tells its progress and ends it in time.
+    """Keeps the best of a search, reports its progress and ends it in time.
 
     The first mechanism that is offered is the simple one (a single output), so that there always is one. Costs are not
     negative, so 0 is a bound.

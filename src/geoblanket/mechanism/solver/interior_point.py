@@ -23,7 +23,9 @@ from geoblanket.mechanism.solver.newton import PathFollower, Pool
 __all__ = ["Iterate", "Search", "Stop", "power_of_two"]
 
 _NUMBERS_PER_BLOCK = 4096
+"""Outputs × rows that a thread works on at a time: smaller blocks cost more calls, larger ones leave cores idle."""
 _MOST_ITERATIONS = 100
+"""An end for a search that neither reaches its gap nor stalls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +76,6 @@ class Search(PathFollower):
         Active pairs to start with for each output (None for the near neighbours).
     barrier
         The starting barrier, in multiples of the loss per pair.
-    original_rows
-        How many rows there were before merging (for error margins); None: as many as now.
     """
 
     def __init__(
@@ -87,14 +87,11 @@ class Search(PathFollower):
         columns: Floats | None = None,
         active: Sequence[Bools | None] | None = None,
         barrier: float = 10.0,
-        original_rows: int | None = None,
     ) -> None:
         if columns is None:
             columns = np.full(cost.shape, 1.0 / len(cost))
         self.scale = power_of_two(cost)
-        self._begin(
-            _make_blocks(cone, cost * self.scale, columns, active, original_rows or cone.size), threads, barrier
-        )
+        self._begin(_make_blocks(cone, cost * self.scale, columns, active), threads, barrier)
 
     def _begin(self, blocks: list[Block], threads: Pool, barrier: float) -> None:
         pairs = sum(block.pair_count for block in blocks)
@@ -125,7 +122,7 @@ class Search(PathFollower):
     @property
     def active(self) -> list[Bools]:
         """The active pairs of each output, for a later start from here."""
-        return [own for block in self.blocks for own in block.active]
+        return [pairs for block in self.blocks for pairs in block.active]
 
     def iterate(self) -> Iterate:
         """Return the mechanism now, and the best bound."""
@@ -144,10 +141,10 @@ class Search(PathFollower):
         first = 0
         blocks = []
         for block in self.blocks:
-            own = kept[first : first + block.outputs]
-            self.spare = self.spare + block.columns[~own].sum(axis=0)
-            if own.any():
-                blocks.append(block.restricted(own))
+            stays = kept[first : first + block.outputs]
+            self.spare = self.spare + block.columns[~stays].sum(axis=0)
+            if stays.any():
+                blocks.append(block.restricted(stays))
             first += block.outputs
         self.blocks = blocks
         self.pairs = sum(block.pair_count for block in blocks)
@@ -193,15 +190,13 @@ def power_of_two(cost: Floats) -> float:
     return float(np.exp2(-np.floor(np.log2(max(float(np.abs(cost).mean()), 1e-250)))))
 
 
-def _make_blocks(
-    cone: Cone, cost: Floats, columns: Floats, active: Sequence[Bools | None] | None, original_rows: int
-) -> list[Block]:
+def _make_blocks(cone: Cone, cost: Floats, columns: Floats, active: Sequence[Bools | None] | None) -> list[Block]:
     per_block = max(1, _NUMBERS_PER_BLOCK // cone.size)
     blocks = []
     for first in range(0, len(cost), per_block):
         part = slice(first, first + per_block)
         pairs = None
         if active is not None:
-            pairs = np.array([cone.starting_pairs if own is None else own for own in active[part]])
-        blocks.append(Block(cone, cost[part], columns[part].copy(), active=pairs, original_rows=original_rows))
+            pairs = np.array([cone.starting_pairs if given is None else given for given in active[part]])
+        blocks.append(Block(cone, cost[part], columns[part].copy(), active=pairs))
     return blocks

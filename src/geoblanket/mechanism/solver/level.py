@@ -9,16 +9,19 @@ import numpy as np
 from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.interior_point import Iterate, Search
+from geoblanket.mechanism.solver.linear_program import LinearProgram
 from geoblanket.mechanism.solver.newton import Pool
-from geoblanket.mechanism.solver.pricing import Price, Pricer, push
-from geoblanket.mechanism.solver.rows import Rows
+from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Price, Pricer, push
 
-__all__ = ["Level", "Prices", "price_outputs"]
+__all__ = ["Level", "Prices"]
 
-_PRICES_AT_ONCE = 16
 _DROP_BELOW_GAP = 0.03
+"""With a larger gap the mass of an output does not tell yet whether the optimum uses it."""
 _WORTH_DROPPING = 0.8
+"""If more than this share of the outputs would stay, none is dropped: it would save little."""
 _USED = 16.0
+"""How many times the mass that the central path leaves to unused outputs counts as used: with less, outputs without use
+stay; with more, pricing has to bring back some that were dropped."""
 _BAD_START = 0.1
 """A search that stalls with a larger gap did not come to the end of what floating-point numbers can do."""
 _FROM_THE_MIDDLE = 10.0
@@ -32,7 +35,7 @@ class Level:
 
     def __init__(
         self,
-        rows: Rows,
+        program: LinearProgram,
         kept: Positions,
         incumbent: Incumbent,
         threads: Pool,
@@ -41,7 +44,7 @@ class Level:
         fine: bool = False,
         columns: Floats | None = None,
     ) -> None:
-        self.rows, self.kept, self.incumbent, self.threads = rows, kept, incumbent, threads
+        self.program, self.kept, self.incumbent, self.threads = program, kept, incumbent, threads
         self.settled = np.empty(0, np.intp)
         self.phase, self.fine = phase, fine
         self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else 0.1)
@@ -62,7 +65,7 @@ class Level:
         On the central path the mass of an output that the optimum does not use is about
         gap·loss / (outputs·t), where t > 0 is its reduced cost: it shrinks with the gap, that of the others does not.
         """
-        mass = solved.columns @ self.rows.prior
+        mass = solved.columns @ self.program.prior
         used: Bools = mass > _USED * min(solved.gap, _DROP_BELOW_GAP) / len(self.kept) * mass.sum()
         used[mass.argmax()] = True
         return used | np.isin(self.kept, self.settled)
@@ -70,10 +73,10 @@ class Level:
     def _watch(self, iterate: Iterate) -> bool:
         if self.fine:
             self.incumbent.offer(iterate.loss, self.kept, iterate.columns)
-            if len(self.kept) == len(self.rows.cost):
+            if len(self.kept) == len(self.program.cost):
                 self.incumbent.prove(iterate.bound)
         self.incumbent.report(self.phase)
-        if iterate.gap < _DROP_BELOW_GAP and self.rows.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
+        if iterate.gap < _DROP_BELOW_GAP and self.program.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
             used = self.used(iterate)
             if np.count_nonzero(used) < _WORTH_DROPPING * len(used):
                 self.search.drop(used)
@@ -81,8 +84,32 @@ class Level:
         return False
 
     def price_others(self, solved: Iterate, target: float) -> Prices:
-        """Bound what each output that is not kept could still gain."""
-        return price_outputs(self.rows, self.kept, solved.duals, target, incumbent=self.incumbent, threads=self.threads)
+        """Bound t for every output not kept; leave off when as many are seen to have t < target as are kept."""
+        program = self.program
+        below, above = np.zeros(len(program.cost)), np.full(len(program.cost), np.inf)
+        others = np.setdiff1d(np.arange(len(program.cost)), self.kept)
+        if not len(others):
+            return Prices(below, above)
+        reduced = program.reduced_cost(others, solved.duals)
+        below[others] = push(program.cone, reduced, program.weight, target)
+        # The worst bounds first: there the outputs that matter are found soon.
+        unsettled = np.flatnonzero(below[others] < target * (1.0 + 1e-6))
+        unsettled = unsettled[np.argsort(below[others][unsettled], kind="stable")]
+
+        pricer = Pricer(program.cone, program.weight)
+
+        def price(position: int) -> Price:
+            return pricer.price(reduced[position], target)
+
+        for first in range(0, len(unsettled), PRICES_AT_ONCE):
+            part = unsettled[first : first + PRICES_AT_ONCE].tolist()
+            for position, priced in zip(part, self.threads.each(price, part), strict=True):
+                output = others[position]
+                below[output], above[output] = max(below[output], priced.below), priced.above
+            self.incumbent.report("pricing")
+            if np.count_nonzero(above < target) >= max(6, len(self.kept)):
+                break
+        return Prices(below, above)
 
     def exchange(self, solved: Iterate, worse: Positions) -> None:
         """Drop outputs without mass, add the first of those that pricing found, and start again, well inside the cone.
@@ -94,7 +121,7 @@ class Level:
         gift = solved.columns[~used].sum(axis=0) / len(new)
         columns = np.concatenate([solved.columns[used], np.repeat(gift[None], len(new), axis=0)])
         columns = 0.9 * columns + 0.1 / len(columns)
-        active = [own for own, stays in zip(self.search.active, used, strict=True) if stays]
+        active = [pairs for pairs, stays in zip(self.search.active, used, strict=True) if stays]
         self.kept = np.concatenate([self.kept[used], new])
         # What pricing brought back is not dropped again: so the rounds come to an end.
         self.settled = np.concatenate([self.settled, new])
@@ -102,13 +129,12 @@ class Level:
 
     def _search(self, columns: Floats | None, active: list[Bools | None] | None, *, barrier: float) -> Search:
         return Search(
-            self.rows.cone,
-            self.rows.cost[self.kept],
+            self.program.cone,
+            self.program.cost[self.kept],
             threads=self.threads,
             columns=columns,
             active=active,
             barrier=barrier,
-            original_rows=self.rows.original_rows,
         )
 
 
@@ -121,46 +147,5 @@ class Prices:
 
     def violated(self, target: float) -> Positions:
         """Return the outputs seen to have t < target, the worst first."""
-        found = np.flatnonzero(self.above < target)
-        return found[np.argsort(self.above[found], kind="stable")]
-
-
-def price_outputs(
-    rows: Rows,
-    kept: Positions,
-    duals: Floats,
-    target: float,
-    *,
-    incumbent: Incumbent,
-    threads: Pool,
-) -> Prices:
-    """Bound t for every output not kept; leave off when as many are found to have t < target as are kept."""
-    weight = rows.weight
-    below, above = np.zeros(len(rows.cost)), np.full(len(rows.cost), np.inf)
-    others = np.setdiff1d(np.arange(len(rows.cost)), kept)
-    if not len(others):
-        return Prices(below, above)
-    reduced = rows.reduced_cost(others, duals)
-    below[others] = push(rows.cone, reduced, weight, target, original_rows=rows.original_rows)
-    # The worst bounds first: there the outputs that matter are found soon.
-    open_others = np.flatnonzero(below[others] < _nearly(target))
-    open_others = open_others[np.argsort(below[others][open_others], kind="stable")]
-
-    pricer = Pricer(rows.cone, weight, original_rows=rows.original_rows)
-
-    def one(position: int) -> Price:
-        return pricer.price(reduced[position], target)
-
-    for first in range(0, len(open_others), _PRICES_AT_ONCE):
-        part = open_others[first : first + _PRICES_AT_ONCE].tolist()
-        for position, found in zip(part, threads.each(one, part), strict=True):
-            output = others[position]
-            below[output], above[output] = max(below[output], found.below), found.above
-        incumbent.report("pricing")
-        if np.count_nonzero(above < target) >= max(6, len(kept)):
-            break
-    return Prices(below, above)
-
-
-def _nearly(target: float) -> float:
-    return target * (1.0 + 1e-6)
+        outputs = np.flatnonzero(self.above < target)
+        return outputs[np.argsort(self.above[outputs], kind="stable")]

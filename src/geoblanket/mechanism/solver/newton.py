@@ -23,9 +23,13 @@ __all__ = ["PathFollower", "Pool", "pool"]
 
 _STALLED_STEP = 0.02
 _STALLED_STEPS = 5
+"""After so many steps in a row, each shorter than `_STALLED_STEP`, floating-point numbers are taken to be spent."""
 _CORRECTORS = 3
+"""Gondzio's corrections in a step: each may lengthen it, and costs a solution with the same factors."""
 _LEAST_CENTRING = 1e-3
+"""The barrier shrinks to no less than this share in a step: far from the central path the next steps are short."""
 _REFINE_BELOW_GAP = 1e-4
+"""Nearer to the optimum Newton's systems are badly conditioned, and their solutions are refined once."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -117,7 +121,7 @@ class PathFollower(ABC):
             kept = [block.saved() for block in self.blocks]
             longer = min(1.0, primal + 0.3), min(1.0, dual + 0.3)
             centred = [
-                block.centred_targets(own, *longer, target) for block, own in zip(self.blocks, targets, strict=True)
+                block.centred_targets(aim, *longer, target) for block, aim in zip(self.blocks, targets, strict=True)
             ]
             new_dual_step = self._solve(centred, refinements=refinements)
             new_primal, new_dual = self._lengths(centred, fraction)
@@ -149,17 +153,19 @@ class PathFollower(ABC):
     def _lengths(self, targets: Sequence[Floats], fraction: float) -> tuple[float, float]:
         numbers = range(len(self.blocks))
         limits = list(self.threads.each(lambda number: self.blocks[number].limits(targets[number]), numbers))
-        return _length([one.primal for one in limits], fraction), _length([one.dual for one in limits], fraction)
+        return _step_lengths(limits, fraction)
 
     def _target(self, judged: Sequence[tuple[StepLimits, Centring]]) -> float:
         """Return the barrier to aim at: small where the predictor comes far (Mehrotra's rule)."""
-        primal, dual = _length([one.primal for one, _ in judged], 1.0), _length([one.dual for one, _ in judged], 1.0)
-        now = sum(one.now for _, one in judged)
-        after = now + sum(primal * one.primal + dual * one.dual + primal * dual * one.both for _, one in judged)
+        primal, dual = _step_lengths([limits for limits, _ in judged], 1.0)
+        now = sum(part.now for _, part in judged)
+        after = now + sum(primal * part.primal + dual * part.dual + primal * dual * part.both for _, part in judged)
         self.barrier = now / self.pairs
         return float(np.clip((after / now) ** 3, _LEAST_CENTRING, 1.0)) * self.barrier
 
 
-def _length(decreases: Sequence[float], fraction: float) -> float:
-    """Return the longest step after which the share 1 − `fraction` is left of everything."""
-    return min(1.0, fraction / max(1e-30, *decreases))
+def _step_lengths(limits: Sequence[StepLimits], fraction: float) -> tuple[float, float]:
+    """Return the longest primal and dual steps that leave the share 1 − `fraction` of every slack and multiplier."""
+    primal = max(1e-30, *(limit.primal for limit in limits))
+    dual = max(1e-30, *(limit.dual for limit in limits))
+    return min(1.0, fraction / primal), min(1.0, fraction / dual)

@@ -17,8 +17,8 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
+from geoblanket.mechanism.solver.linear_program import LinearProgram
 from geoblanket.mechanism.solver.newton import pool
-from geoblanket.mechanism.solver.rows import Rows
 from geoblanket.mechanism.solver.selection import begin, search
 
 __all__ = ["Event", "Method", "OptimiseResult", "Outcome", "Progress", "optimise"]
@@ -33,7 +33,16 @@ with the best so far it returns False or raises KeyboardInterrupt."""
 
 
 class Outcome(Enum):
-    """Why a search ended."""
+    """The reason why a search ended.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> from geoblanket.mechanism import Outcome
+    >>> result.outcome is Outcome.REACHED
+    True
+    """
 
     REACHED = "the gap asked for is reached"
     TIME_LIMIT = "the time limit"
@@ -43,7 +52,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """How far a search was: its phase, the best loss and bound, (loss − bound) / loss, seconds since the start."""
+    """The state of a search: its phase, the best loss and bound, (loss − bound) / loss, and seconds since the start.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> last = result.log[-1]
+    >>> last.lower_bound <= last.loss
+    True
+    """
 
     phase: str
     loss: float
@@ -56,8 +74,17 @@ class Event:
 class OptimiseResult:
     """A verified mechanism and how good it is proven to be: lower_bound ≤ optimum ≤ loss.
 
-    The optimum is that of the problem in its whole numbers (ε in millionths per km, distances in mm), which is what the
-    mechanism is verified for.
+    The optimum is that of the problem rounded to whole numbers (ε in millionths per km, distances in mm), for which the
+    mechanism is verified.
+
+    Examples
+    --------
+    With the `result` in the example of `optimise`:
+
+    >>> result.outcome.value
+    'the gap asked for is reached'
+    >>> result.mechanism.epsilon
+    1.0
     """
 
     mechanism: Mechanism
@@ -84,7 +111,7 @@ def optimise(
     method: Method = "structured",
     progress: Progress | None = None,
 ) -> OptimiseResult:
-    """Find a mechanism whose expected loss is proven to be near the least possible.
+    """Find a mechanism whose expected loss is proven to be close to the least possible.
 
     Parameters
     ----------
@@ -95,7 +122,7 @@ def optimise(
         count as 0.
     time_limit_s
         Seconds that the search may take; repair and verification come on top. When the time is up, the result is the
-        best mechanism so far, with its honest gap.
+        best mechanism so far, with its proven gap.
     method
         "structured": the interior-point method of this package, for any size. "highs": the plain linear program by
         HiGHS, for small problems.
@@ -106,6 +133,17 @@ def optimise(
     ------
     ParameterError
         An option is out of range, or the problem is too large for the method.
+
+    Examples
+    --------
+    With the `problem` in the example of `Problem`:
+
+    >>> from geoblanket import optimise
+    >>> result = optimise(problem, gap=1e-6)
+    >>> f"{result.loss:.3f} km"
+    '0.425 km'
+    >>> result.lower_bound <= result.loss, result.gap <= 1e-6
+    (True, True)
     """
     _check(gap, time_limit_s, method)
     run = _Run(problem, gap, time_limit_s, progress)
@@ -154,7 +192,7 @@ class _Part:
     """One connected part of the rows, which is a problem of its own."""
 
     classes: Positions
-    rows: Rows
+    program: LinearProgram
     incumbent: Incumbent
 
 
@@ -178,11 +216,10 @@ class _Run:
 
     def _part(self, cost: Floats, classes: Positions) -> _Part:
         exponent = self.merged.log_bound[np.ix_(classes, classes)]
-        rows = Rows(
-            Cone(exponent), np.ascontiguousarray(cost[classes].T), self.merged.prior[classes], self.problem.row_count
-        )
-        part = _Part(classes, rows, Incumbent(math.inf, self._listen))
-        begin(rows, part.incumbent)
+        cone = Cone(exponent, self.problem.row_count)
+        program = LinearProgram(cone, np.ascontiguousarray(cost[classes].T), self.merged.prior[classes])
+        part = _Part(classes, program, Incumbent(math.inf, self._listen))
+        begin(program, part.incumbent)
         return part
 
     @property
@@ -202,10 +239,10 @@ class _Run:
         try:
             with pool() as threads:
                 for number, part in enumerate(self.parts):
-                    left = self.deadline - time.perf_counter()
-                    part.incumbent.deadline = time.perf_counter() + left * work[number] / sum(work[number:])
+                    seconds_left = self.deadline - time.perf_counter()
+                    part.incumbent.deadline = time.perf_counter() + seconds_left * work[number] / sum(work[number:])
                     try:
-                        search(part.rows, part.incumbent, gap=_SEARCH_SHARE * self.gap, threads=threads)
+                        search(part.program, part.incumbent, gap=_SEARCH_SHARE * self.gap, threads=threads)
                     except Stopped:
                         timed_out = True
                         if self.asked_to_stop:
@@ -218,21 +255,21 @@ class _Run:
 
     def highs(self) -> Outcome:
         """Give every part to HiGHS as it is."""
-        from geoblanket.mechanism.solver.highs import HighsStatus, solve_with_highs
+        from geoblanket.mechanism.solver.highs import solve_with_highs
 
-        statuses = []
+        timed_out = False
         for part in self.parts:
             if part.incumbent.reached(self.gap):
                 continue
-            answer = solve_with_highs(part.rows, time_limit_s=self.deadline - time.perf_counter())
-            statuses.append(answer.status)
+            answer = solve_with_highs(part.program, time_limit_s=self.deadline - time.perf_counter())
+            timed_out |= answer.timed_out
             part.incumbent.prove(answer.bound)
             if answer.columns is not None:
                 columns = _distributions(answer.columns)
-                part.incumbent.offer(float(np.vdot(part.rows.cost, columns)), np.arange(len(columns)), columns)
+                part.incumbent.offer(float(np.vdot(part.program.cost, columns)), np.arange(len(columns)), columns)
         if all(part.incumbent.reached(self.gap) for part in self.parts):
             return Outcome.REACHED
-        return Outcome.TIME_LIMIT if HighsStatus.TIME_LIMIT in statuses else Outcome.NO_PROGRESS
+        return Outcome.TIME_LIMIT if timed_out else Outcome.NO_PROGRESS
 
     def probabilities(self) -> Floats:
         """Return the best mechanism so far, shape (rows, outputs)."""

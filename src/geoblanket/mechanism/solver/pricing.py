@@ -21,14 +21,22 @@ from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
 from geoblanket.mechanism.solver.interior_point import power_of_two
 from geoblanket.mechanism.solver.newton import PathFollower, Pool
 
-__all__ = ["Price", "Pricer", "push"]
+__all__ = ["PRICES_AT_ONCE", "Price", "Pricer", "push"]
+
+PRICES_AT_ONCE = 16
+"""Outputs priced between two reports of progress: enough work for all threads, little enough to stop soon."""
 
 _ROUNDING = 2.0**-53
 _MOST_RANKS = 32
+"""How many of its nearest rows a row in deficit asks: further ones have little to give, as their ratio is larger."""
 _MOST_ITERATIONS = 40
+"""Of the interior-point method for one output: a bound that is not settled by then stays as it is, and holds."""
 _WORTH_A_BAND = 150
+"""With as many rows or fewer, factoring the whole matrix takes little, and no band is tried."""
 _MOST_BAND = 0.4
+"""Of the rows: a wider band saves too little to be tried first."""
 _WIDENING = 3
+"""How many times wider the band of the worst outputs is: their bounds limit that of the whole problem."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Price:
     above: float
 
 
-def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original_rows: int) -> Floats:
+def push(cone: Cone, reduced: Floats, weight: Floats, target: float) -> Floats:
     """Return proven lower bounds on t for many outputs, sharp only where t ≥ target is easy to see.
 
     Each row in deficit, e_i = (w − λ − target·u)_i < 0, takes multipliers y on pairs (i, j) with rows j that have a
@@ -57,14 +65,11 @@ def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original
         u > 0, shape (rows,).
     target
         The value to prove.
-    original_rows
-        How many rows there were before merging.
     """
     excess = reduced - target * weight
     ranks = min(_MOST_RANKS, cone.size - 1)
-    margin = (
-        (4 * ranks + 2 * cone.size + 2 * original_rows + 512) * 2 * _ROUNDING * (np.abs(reduced) + abs(target) * weight)
-    )
+    roundings = 4 * ranks + 2 * cone.size + 2 * cone.original_rows + 512
+    margin = roundings * 2 * _ROUNDING * (np.abs(reduced) + abs(target) * weight)
     open_outputs = np.flatnonzero((excess < 0).any(axis=1))
     working = excess[open_outputs]
     rows = np.arange(cone.size)
@@ -76,9 +81,9 @@ def push(cone: Cone, reduced: Floats, weight: Floats, target: float, *, original
         ratio = np.exp(np.minimum(exponent, EXPONENT_CAP)) * (1.0 + 1e-13)
         _pass_on(working, rows[usable], giver[usable], ratio[usable])
         if rank % 8 == 7:
-            left = (working < 0).any(axis=1)
+            in_deficit = (working < 0).any(axis=1)
             excess[open_outputs] = working
-            open_outputs, working = open_outputs[left], working[left]
+            open_outputs, working = open_outputs[in_deficit], working[in_deficit]
             if not len(open_outputs):
                 break
     excess[open_outputs] = working
@@ -110,12 +115,12 @@ class Pricer:
 
     Parameters
     ----------
-    cone, weight, original_rows
+    cone, weight
         As for `push`.
     """
 
-    def __init__(self, cone: Cone, weight: Floats, *, original_rows: int) -> None:
-        self.cone, self.weight, self.original_rows = cone, weight, original_rows
+    def __init__(self, cone: Cone, weight: Floats) -> None:
+        self.cone, self.weight = cone, weight
 
     def price(self, reduced: Floats, target: float) -> Price:
         """Bound t until it is proven to be at least `target` or seen to be less.
@@ -162,10 +167,9 @@ class Pricer:
         start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
         cost = reduced[None] * scale
         if band is None:
-            search = _Column(Block(self.cone, cost, start, original_rows=self.original_rows), self.weight)
+            search = _Column(Block(self.cone, cost, start), self.weight)
         else:
-            block = BandBlock(band, cost[:, band.order], start, original_rows=self.original_rows)
-            search = _Column(block, self.weight[band.order])
+            search = _Column(BandBlock(band, cost[:, band.order], start), self.weight[band.order])
         for _ in range(_MOST_ITERATIONS):
             less = search.above < target * scale and search.above - search.below < tolerance * scale
             if search.below >= target * scale or less or search.stalled:

@@ -23,10 +23,10 @@ __all__ = ["ReducedSearch"]
 class _ReducedBlock(Block):
     """One output whose column is E·z."""
 
-    def __init__(self, cone: Cone, cost: Floats, coefficients: Floats, basis: csr_array, original_rows: int) -> None:
+    def __init__(self, cone: Cone, cost: Floats, coefficients: Floats, basis: csr_array) -> None:
         self.basis, self.coefficients = basis, coefficients
         self.transposed = basis.T.tocsr()
-        super().__init__(cone, cost, self._carried(coefficients), original_rows=original_rows)
+        super().__init__(cone, cost, self._carried(coefficients))
         self.coefficient_step = np.zeros_like(coefficients)
 
     @property
@@ -38,11 +38,11 @@ class _ReducedBlock(Block):
 
     def factorise(self, *, with_inverse: bool = True) -> Floats:
         mixed, diagonal = self._newton_weights()
-        own = np.arange(self.rows)
+        rows = np.arange(self.rows)
         hessian = csr_array(
             (
                 np.concatenate([-mixed, -mixed, diagonal]),
-                (np.concatenate([self.low, self.high, own]), np.concatenate([self.high, self.low, own])),
+                (np.concatenate([self.low, self.high, rows]), np.concatenate([self.high, self.low, rows])),
             ),
             shape=(self.rows, self.rows),
         )
@@ -79,8 +79,8 @@ class _ReducedBlock(Block):
         self._solve_in_place(right)
         self.coefficient_step = self.coefficient_step + right
         self.step = self._carried(self.coefficient_step)
-        only: Floats = self.coefficient_step[0]
-        return only
+        step: Floats = self.coefficient_step[0]
+        return step
 
     def _carried(self, values: Floats) -> Floats:
         carried: Floats = np.ascontiguousarray((self.basis @ values.T).T)
@@ -96,34 +96,19 @@ class ReducedSearch(Search):
 
     Parameters
     ----------
-    cone
-        The rows' cone.
-    cost
-        w ≥ 0, shape (outputs, rows).
+    cone, cost, threads
+        As for `Search`.
     coefficients
         Values at the centres, shape (outputs, centres), which sum to 1 at each; carried to the rows, they lie strictly
         inside the cone.
     basis
         E, shape (rows, centres).
-    threads
-        See `newton.pool`.
-    original_rows
-        How many rows there were before merging.
     """
 
-    def __init__(
-        self,
-        cone: Cone,
-        cost: Floats,
-        coefficients: Floats,
-        basis: csr_array,
-        *,
-        threads: Pool,
-        original_rows: int,
-    ) -> None:
+    def __init__(self, cone: Cone, cost: Floats, coefficients: Floats, basis: csr_array, *, threads: Pool) -> None:
         self.scale = power_of_two(cost)
         blocks: list[Block] = [
-            _ReducedBlock(cone, own[None] * self.scale, start[None].copy(), basis, original_rows)
-            for own, start in zip(cost, coefficients, strict=True)
+            _ReducedBlock(cone, of_output[None] * self.scale, start[None].copy(), basis)
+            for of_output, start in zip(cost, coefficients, strict=True)
         ]
         self._begin(blocks, threads, 0.1)

@@ -16,31 +16,41 @@ from geoblanket.mechanism.solver.bounds import slack_below, sum_below, with_slac
 from geoblanket.mechanism.solver.coarse import search_coarsely
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.level import Level
+from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram
 from geoblanket.mechanism.solver.newton import Pool
-from geoblanket.mechanism.solver.rows import Clusters, Rows
 
 __all__ = ["begin", "search"]
 
 _COARSEST = 80
+"""Clusters in the coarsest problem, which has all outputs: fewer are solved sooner, and show less well which matter."""
 _COARSENING = 3
+"""How many times fewer rows each coarser problem has: with larger steps there are fewer problems, and worse starts."""
 _FIRST_GAP = 1e-3
-_MIDDLE_GAP = 2e-3
-_MIDDLE_ROUNDS = 3
-_LEAST_MIDDLE_TARGET = 2e-3
+"""To which the rows themselves are solved first: to go further is wasted where pricing then brings other outputs."""
+_COARSE_GAP = 2e-3
+"""To which coarse problems are solved at most: they only choose outputs and a start."""
+_COARSE_ROUNDS = 3
+"""How often a coarse problem is solved and priced: what it misses, finer problems correct at a higher price."""
+_LEAST_COARSE_GAIN = 2e-3
+"""Of the loss: outputs that could gain less do not join a coarse problem."""
 _LEFT_OUT = 2.0
+"""In gaps: the share of the mass whose outputs a finer problem begins without; with more, pricing brings more back."""
 _PRICING_SHARE = 0.3
+"""Of the gap, for what outputs that are left out could gain; the rest is for the search over those that are kept."""
 _MANY = 0.5
+"""Outputs per cluster: if a coarse problem keeps more, choosing saves nothing, and all outputs are kept."""
 _MOST_MEMORY = 2 * 2**30
+"""Bytes for Newton's matrices of all outputs; if they need more, outputs are chosen all the same."""
 _MOST_ROWS = 2_000
 """With more rows, factors of rows × rows matrices take too long: clusters bound the optimum from both sides."""
 
 
-def search(rows: Rows, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
+def search(program: LinearProgram, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
     """Improve the incumbent until its gap is at most `gap`, or no further progress is made.
 
     Parameters
     ----------
-    rows
+    program
         The problem: at least two rows, connected by constrained pairs.
     incumbent
         Has been through `begin`; receives mechanisms and bounds; ends the search by `Stopped`.
@@ -51,60 +61,60 @@ def search(rows: Rows, incumbent: Incumbent, *, gap: float, threads: Pool) -> No
     """
     if incumbent.reached(gap):
         return
-    if rows.cone.size > _MOST_ROWS:
-        clusters = Clusters(rows, rows.order_of_centres(rows.cone.size // _COARSENING))
-        kept, columns = _choose(clusters.rows, incumbent, gap, threads)
-        level = Level(clusters.rows, kept, incumbent, threads, phase="clusters of rows", columns=columns)
+    if program.cone.size > _MOST_ROWS:
+        clusters = Clusters(program, program.order_of_centres(program.cone.size // _COARSENING))
+        kept, columns = _choose(clusters.program, incumbent, gap, threads)
+        level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
         solved = level.solve(_PRICING_SHARE * gap)
         search_coarsely(clusters, level.kept, solved, incumbent, gap=gap, threads=threads)
         return
-    kept, columns = _choose(rows, incumbent, gap, threads)
-    level = Level(rows, kept, incumbent, threads, phase="solving", fine=True, columns=columns)
+    kept, columns = _choose(program, incumbent, gap, threads)
+    level = Level(program, kept, incumbent, threads, phase="solving", fine=True, columns=columns)
     _finish(level, gap)
 
 
-def begin(rows: Rows, incumbent: Incumbent) -> None:
+def begin(program: LinearProgram, incumbent: Incumbent) -> None:
     """Offer the best single output, and the bound that needs no multipliers: every row with its own best output."""
-    best = int(rows.cost.sum(axis=1).argmin())
-    incumbent.offer(float(rows.cost[best].sum()), np.array([best]), np.ones((1, rows.cone.size)))
-    nothing = np.zeros_like(rows.cost)
-    slack = slack_below(rows.cost, nothing, nothing, rows=rows.original_rows)
+    best = int(program.cost.sum(axis=1).argmin())
+    incumbent.offer(float(program.cost[best].sum()), np.array([best]), np.ones((1, program.cone.size)))
+    no_multipliers = np.zeros_like(program.cost)
+    slack = slack_below(program.cost, no_multipliers, no_multipliers, rows=program.cone.original_rows)
     incumbent.prove(sum_below(slack.min(axis=0)))
 
 
-def _choose(rows: Rows, incumbent: Incumbent, gap: float, threads: Pool) -> tuple[Positions, Floats | None]:
+def _choose(program: LinearProgram, incumbent: Incumbent, gap: float, threads: Pool) -> tuple[Positions, Floats | None]:
     """Return the outputs to begin with, those that coarser problems use, and a start for their columns."""
-    sizes = [rows.cone.size]
+    sizes = [program.cone.size]
     while sizes[-1] > 1.5 * _COARSEST:
         sizes.append(max(_COARSEST, sizes[-1] // _COARSENING))
     sizes.reverse()
-    order = rows.order_of_centres(sizes[-2]) if len(sizes) > 1 else np.empty(0, np.intp)
-    kept: Positions = np.arange(len(rows.cost))
+    order = program.order_of_centres(sizes[-2]) if len(sizes) > 1 else np.empty(0, np.intp)
+    kept: Positions = np.arange(len(program.cost))
     columns: Floats | None = None
     for size, finer in pairwise(sizes):
-        clusters = Clusters(rows, order[:size])
-        level = Level(clusters.rows, kept, incumbent, threads, phase=f"{size} clusters of rows", columns=columns)
+        clusters = Clusters(program, order[:size])
+        level = Level(clusters.program, kept, incumbent, threads, phase=f"{size} clusters of rows", columns=columns)
         kept, used = _correct(level, gap)
-        if len(kept) > _MANY * size and 8 * len(rows.cost) * rows.cone.size**2 <= _MOST_MEMORY:
+        if len(kept) > _MANY * size and 8 * len(program.cost) * program.cone.size**2 <= _MOST_MEMORY:
             # Nearly every cluster has outputs of its own: more rows would need more outputs, perhaps all.
-            return np.arange(len(rows.cost)), None
-        if finer == rows.cone.size:
-            columns = clusters.lift(used, np.arange(finer), rows.cone)
+            return np.arange(len(program.cost)), None
+        if finer == program.cone.size:
+            columns = clusters.lift(used, np.arange(finer), program.cone)
         else:
-            columns = clusters.lift(used, order[:finer], Clusters(rows, order[:finer]).rows.cone)
+            columns = clusters.lift(used, order[:finer], Clusters(program, order[:finer]).program.cone)
     return kept, columns
 
 
 def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
-    for attempt in range(_MIDDLE_ROUNDS):
-        solved = level.solve(max(min(gap, _MIDDLE_GAP), 1e-4))
-        target = -max(0.2 * gap, _LEAST_MIDDLE_TARGET) * solved.loss
+    for attempt in range(_COARSE_ROUNDS):
+        solved = level.solve(max(min(gap, _COARSE_GAP), 1e-4))
+        target = -max(0.2 * gap, _LEAST_COARSE_GAIN) * solved.loss
         worse = level.price_others(solved, target).violated(target)
-        if not len(worse) or attempt == _MIDDLE_ROUNDS - 1:
+        if not len(worse) or attempt == _COARSE_ROUNDS - 1:
             break
         level.exchange(solved, worse)
-    mass = solved.columns @ level.rows.prior
+    mass = solved.columns @ level.program.prior
     order = np.argsort(-mass, kind="stable")
     # What is left out here costs about its mass at most, and pricing brings back what matters.
     count = 1 + int((np.cumsum(mass[order]) < (1.0 - _LEFT_OUT * gap) * mass.sum()).sum())
@@ -121,7 +131,7 @@ def _finish(level: Level, gap: float) -> None:
         solved = level.solve(stage * (1.0 - _PRICING_SHARE))
         target = -_PRICING_SHARE * stage * solved.loss
         prices = level.price_others(solved, target)
-        incumbent.prove(with_slack(solved.duals, float(prices.below.min()), level.rows.weight))
+        incumbent.prove(with_slack(solved.duals, float(prices.below.min()), level.program.weight))
         incumbent.report("pricing")
         worse = prices.violated(target)
         if incumbent.reached(gap):

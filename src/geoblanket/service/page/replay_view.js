@@ -76,7 +76,7 @@ export class ReplayView {
     byId("budget-value").textContent = `${number(budget.epsilon)} per km`;
     byId("budget").setAttribute("aria-valuetext", `${number(budget.epsilon)} per kilometre`);
     byId("budget-hint").textContent =
-      `One report costs ${number(this.bundle.cost)} per km, ε(1 + Σw). ` +
+      `A report costs ${number(this.bundle.cost)} per km, the first of a history ${number(this.bundle.first_cost)}. ` +
       (budget.all
         ? "This is enough for a report in every interval."
         : `This is enough for ${Math.floor(budget.reports)} reports; then none is made until old ones are an hour past.`);

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import polars as pl
 from scipy import stats
 
+from geoblanket._numbers import count, p_text, share, signed
 from geoblanket.study.blankets.correlations import OUTCOMES, PART_OF
-from geoblanket.study.blankets.paper import PaperCity
 from geoblanket.study.blankets.running import Study
-from geoblanket.study.blankets.wording import NAMES, count, number, p_text, share
+from geoblanket.study.claims import Claim, Verdict
+from geoblanket.study.paper import PaperCity
 
-__all__ = ["Claim", "Verdict", "check_claims", "correlation_rows"]
+__all__ = ["check_claims", "correlation_rows", "rows_tested"]
 
 _CLEAR = 0.01
 """The level of a trend, stricter because several are looked at."""
@@ -28,27 +27,6 @@ _ENOUGH = 30
 
 _MANY = 100
 """With so many groups, a difference that matters would have been seen."""
-
-
-class Verdict(StrEnum):
-    """What the data say about a claim."""
-
-    YES = "supported"
-    NO = "not supported"
-    MIXED = "depends on |B|"
-    UNDECIDED = "cannot be decided"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, and what was measured about it."""
-
-    topic: str
-    paper: str
-    measured: str
-    verdict: Verdict
-    why: str
-    """Why the two differ, or what to keep in mind if they do not."""
 
 
 def check_claims(study: Study, paper: PaperCity | None) -> list[Claim]:
@@ -66,16 +44,20 @@ def check_claims(study: Study, paper: PaperCity | None) -> list[Claim]:
     ]
 
 
-def _rejections(table: pl.DataFrame, by: str) -> list[dict[str, float]]:
-    return table.filter(pl.col("by") == (by or "")).sort("m").to_dicts()
+def rows_tested(findings: pl.DataFrame, by: str | None, m: int | None = None) -> pl.DataFrame:
+    """Return what was tested in one grouping, at one order or at all."""
+    rows = findings.filter((pl.col("by") == (by or "")) & (pl.col("status") == "tested"))
+    return rows if m is None else rows.filter(pl.col("m") == m)
 
 
 def _first_order(study: Study) -> Iterator[Claim]:
-    rows = _rejections(study.rejections, study.main)
+    rows = study.rejections.filter(pl.col("by") == study.main).sort("m").to_dicts()
     if not rows:
         return
     first, alpha = rows[0], study.about["alpha"]
-    verdict = Verdict.YES if first["low"] > alpha else Verdict.NO if first["high"] < 2 * alpha else Verdict.UNDECIDED
+    verdict = (
+        Verdict.AGREES if first["low"] > alpha else Verdict.DIFFERS if first["high"] < 2 * alpha else Verdict.UNDECIDED
+    )
     yield Claim(
         "first order",
         "Movement is not first-order Markov: with |B| = 1 the hypothesis is rejected in many groups.",
@@ -89,15 +71,15 @@ def _first_order(study: Study) -> Iterator[Claim]:
 
 
 def _fewer_rejections(study: Study) -> Iterator[Claim]:
-    rows = _rejections(study.rejections, study.main)
+    rows = study.rejections.filter(pl.col("by") == study.main).sort("m").to_dicts()
     if len(rows) < 2:
         return
     first, last = rows[0], rows[-1]
     verdict = Verdict.UNDECIDED
     if first["low"] > last["high"]:
-        verdict = Verdict.YES
+        verdict = Verdict.AGREES
     elif first["high"] < last["low"]:
-        verdict = Verdict.NO
+        verdict = Verdict.DIFFERS
     shares = ", ".join(share(row["share"]) for row in rows)
     yield Claim(
         "more given, fewer rejected",
@@ -109,28 +91,24 @@ def _fewer_rejections(study: Study) -> Iterator[Claim]:
 
 
 def _close_to_one(study: Study) -> Iterator[Claim]:
-    rows = study.found.findings.filter((pl.col("by") == "hour") & (pl.col("status") == "tested") & (pl.col("m") >= 3))
+    rows = rows_tested(study.found.findings, "hour").filter(pl.col("m") >= 3)
     if rows.is_empty():
         return
     high = int((rows["p_value"] > 0.9).sum())
-    verdict = Verdict.YES if high >= 0.9 * rows.height else Verdict.NO
     yield Claim(
         "p near 1 by hour",
         "With |B| = 3, 4 or 5, all p-values by hour are close to 1.",
         f"{high} of {count(rows.height, 'p-value')} are above 0.9; the median is {_median(rows['p_value']):.2f}.",
-        verdict,
+        Verdict.AGREES if high >= 0.9 * rows.height else Verdict.DIFFERS,
         "Where a hypothesis is true and the test is right, p is uniform: a tenth lies above 0.9. P-values that are all "
         "near 1 mean a test that cannot reject; a fixed floor on covariances does that to coordinates in degrees.",
     )
 
 
 def _speed_shape(study: Study) -> Iterator[Claim]:
-    by = study.grouping["speed"]
-    rows = study.found.findings.filter(
-        (pl.col("by") == (by or "")) & (pl.col("status") == "tested") & (pl.col("m") == 1)
-    )
+    rows = rows_tested(study.found.findings, study.grouping["speed"], 1)
     speed, p_value = rows["speed_mph"].to_numpy().astype(np.float64), rows["p_value"].to_numpy()
-    fastest = study.found.findings.filter((pl.col("by") == "speed") & (pl.col("status") == "tested"))["speed_mph"]
+    fastest = rows_tested(study.found.findings, "speed")["speed_mph"]
     if fastest.is_empty():
         return
     reach = max(fastest.to_list()) + 5
@@ -143,7 +121,7 @@ def _speed_shape(study: Study) -> Iterator[Claim]:
             f"{count(len(speed), 'group')}, |B| = 1)."
         )
         if reach > 75:
-            verdict = Verdict.YES if bend > 0 and p_bend <= 0.05 else Verdict.NO
+            verdict = Verdict.AGREES if bend > 0 and p_bend <= 0.05 else Verdict.DIFFERS
     yield Claim(
         "U shape by speed",
         "P-values fall with speed up to 75 to 100 mph, then rise again.",
@@ -181,7 +159,7 @@ def _varies(study: Study, factor: str) -> Claim:
             f"{_orders(_significant(p_values, 'p_adjusted'))} as they are and at {_orders(given)} given n, effects at "
             f"{_orders(effect)} given n (Kruskal and Wallis, 5 %, Benjamini and Hochberg)."
         )
-        verdict = Verdict.YES if given or effect else Verdict.NO if groups >= _MANY else Verdict.UNDECIDED
+        verdict = Verdict.AGREES if given or effect else Verdict.DIFFERS if groups >= _MANY else Verdict.UNDECIDED
     trends = study.correlations.filter(
         (pl.col("by") == (by or ""))
         & pl.col("feature").is_in(features)
@@ -189,9 +167,9 @@ def _varies(study: Study, factor: str) -> Claim:
         & (pl.col("p_given_n") <= _CLEAR)
     )
     if not trends.is_empty():
-        verdict = Verdict.YES
-        found = sorted({f"{NAMES[row['outcome']]} ({row['measure']})" for row in trends.iter_rows(named=True)})
-        parts.append(f"There is a trend with {' and '.join(features)} given n (p ≤ {_CLEAR:g}): {', '.join(found)}.")
+        verdict = Verdict.AGREES
+        named = sorted({f"{OUTCOMES[row['outcome']]} ({row['measure']})" for row in trends.iter_rows(named=True)})
+        parts.append(f"There is a trend with {' and '.join(features)} given n (p ≤ {_CLEAR:g}): {', '.join(named)}.")
     return Claim(
         f"varies with {factor}",
         f"P-values, and so blankets, vary with {factor if factor != 'hour' else 'the time of day'}.",
@@ -204,7 +182,7 @@ def _varies(study: Study, factor: str) -> Claim:
 
 
 def _range(study: Study, factor: str) -> str:
-    rows = study.found.findings.filter((pl.col("by") == factor) & (pl.col("m") == 1) & (pl.col("status") == "tested"))
+    rows = rows_tested(study.found.findings, factor, 1)
     if rows.is_empty():
         return f"No group by {factor} has enough samples."
     low, high = np.quantile(rows["effect_size"].to_numpy(), [0, 1])
@@ -222,9 +200,7 @@ def _orders(orders: list[int]) -> str:
 def _downtown(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
     if paper is None:
         return
-    rows = study.equal.findings.filter(
-        (pl.col("by") == "region") & (pl.col("status") == "tested") & (pl.col("m") == 1)
-    ).sort("available", descending=True)
+    rows = rows_tested(study.equal.findings, "region", 1).sort("available", descending=True)
     measured, verdict = f"{count(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
     if rows.height >= 3:
         downtown, others = float(rows["p_value"][0]), _median(rows["p_value"][1:])
@@ -233,7 +209,7 @@ def _downtown(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
             f"{p_text(others)} in the other {rows.height - 1}."
         )
         if max(downtown, others) > 0.001 and rows.height > 5:
-            verdict = Verdict.YES if (downtown > others) == paper.downtown_higher else Verdict.NO
+            verdict = Verdict.AGREES if (downtown > others) == paper.downtown_higher else Verdict.DIFFERS
     yield Claim(
         "downtown",
         f"{paper.name}: with |B| = 1, p is {'higher' if paper.downtown_higher else 'lower'} downtown than in the "
@@ -256,7 +232,7 @@ def _sizes(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
         "sizes",
         f"{says} the predicted blankets have at most 2 locations.",
         f"{share(small)} of {count(groups, 'group')} by {study.main} (found, not predicted).",
-        Verdict.YES if small >= 0.95 else Verdict.NO,
+        Verdict.AGREES if small >= 0.95 else Verdict.DIFFERS,
         "The first hypothesis that is not rejected ends the search, so a small blanket may mean few samples as well as "
         "short memory.",
     )
@@ -278,15 +254,15 @@ def _correlations(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
         mean = correlation_rows(table, by, "p_value").to_dicts()
         if mean and not rows["p_value"].is_empty():
             measured = (
-                f"Of the mean p of a group {number(mean[0]['coefficient'], digits=2)} "
-                f"(p {p_text(mean[0]['p_value'])}), given n {number(mean[0]['given_n'], digits=2)} "
+                f"Of the mean p of a group {signed(mean[0]['coefficient'], digits=2)} "
+                f"(p {p_text(mean[0]['p_value'])}), given n {signed(mean[0]['given_n'], digits=2)} "
                 f"(p {p_text(mean[0]['p_given_n'])}), {count(mean[0]['groups'], 'group')} by {by}. Given n, by |B|: "
                 f"{_series(rows['p_value'])}. Of the effect instead of p: {_series(rows['effect_size'])}."
             )
             verdict = _same_correlation(expected, rows["p_value"])
         yield Claim(
             f"correlation with {feature}",
-            f"Spearman's correlation of p with {feature}: {number(expected)}.",
+            f"Spearman's correlation of p with {feature}: {signed(expected)}.",
             measured,
             verdict,
             f"A group has at most {study.about['largest_sample']:,} samples here, and each |B| its own correlation; "
@@ -307,13 +283,13 @@ def _same_correlation(expected: float, rows: pl.DataFrame) -> Verdict:
     """Compare the signs of what is significant with the paper's; a weak one of the paper's agrees with weak ones."""
     if max(rows["groups"].to_list()) < _ENOUGH:
         return Verdict.UNDECIDED
-    found = rows["given_n"].to_numpy()[stats.false_discovery_control(rows["p_given_n"].to_numpy()) <= 0.05]
+    significant = rows["given_n"].to_numpy()[stats.false_discovery_control(rows["p_given_n"].to_numpy()) <= 0.05]
     if abs(expected) < _WEAK:
-        return Verdict.YES if np.all(np.abs(found) < 2 * _WEAK) else Verdict.NO
-    if not len(found):
+        return Verdict.AGREES if np.all(np.abs(significant) < 2 * _WEAK) else Verdict.DIFFERS
+    if not len(significant):
         return Verdict.UNDECIDED
-    same = np.sign(found) == np.sign(expected)
-    return Verdict.YES if same.all() else Verdict.MIXED if same.any() else Verdict.NO
+    same = np.sign(significant) == np.sign(expected)
+    return Verdict.AGREES if same.all() else Verdict.MIXED if same.any() else Verdict.DIFFERS
 
 
 def correlation_rows(table: pl.DataFrame, by: str | None, outcome: str, *, m: int | None = None) -> pl.DataFrame:
@@ -339,8 +315,8 @@ def _density(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
         f"Of the points, {says}.",
         f"Of {points.locations:,} {name}, {measured}; of {places.locations:,} places on the roads, "
         f"{share(places.share_with(10))} have 10 or more.",
-        Verdict.YES if close else Verdict.UNDECIDED,
-        f"Recorded points lie the denser, the more trips are recorded: the paper has {paper.trips:,}. What a "
+        Verdict.AGREES if close else Verdict.UNDECIDED,
+        f"The more trips are recorded, the denser recorded points lie: the paper has {paper.trips:,}. What a "
         "mechanism can report are places, and their number near a location does not grow with recordings.",
     )
     says = ", ".join(f"{share(value)} within {metres} m" for metres, value in paper.share_within.items())
@@ -349,7 +325,7 @@ def _density(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
         "mean distance to the 50 nearest",
         f"Of the points, {says}.",
         f"Of {points.locations:,} {name}, {measured}.",
-        Verdict.YES if points.share_within(100) >= paper.share_within[100] - 0.05 else Verdict.UNDECIDED,
+        Verdict.AGREES if points.share_within(100) >= paper.share_within[100] - 0.05 else Verdict.UNDECIDED,
         "As above: it shrinks as recordings accumulate.",
     )
 

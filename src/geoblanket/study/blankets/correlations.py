@@ -43,14 +43,18 @@ _TESTS: Mapping[str, Callable[[Floats, Floats], Any]] = {
 }
 MEASURES = tuple(_TESTS)
 
-OUTCOMES = ("p_value", "effect_size")
-"""What may go with the features. The p-value falls as samples are added; the effect, a partial R², hardly changes."""
+OUTCOMES = {"p_value": "p", "effect_size": "effect"}
+"""What may go with the features, and what reports call it. The p-value falls as samples are added; the effect, a
+partial R², hardly changes."""
 
 PART_OF = {"speed": "speed", "longitude": "region", "latitude": "region", "time": "hour"}
 """What a grouping must be made by for its groups to differ in a feature."""
 
 _FEWEST = 6
 """With fewer groups a correlation says nothing."""
+_MOST_STRATA = 5
+_FEWEST_IN_STRATUM = 5
+"""Groups, on average."""
 
 _SCHEMA: dict[str, pl.DataType] = {
     "by": pl.String(),
@@ -104,18 +108,16 @@ def correlate(x: npt.ArrayLike, y: npt.ArrayLike, *, measure: str, given: npt.Ar
     return _partial_pearson(x, y, given)
 
 
-def circular_linear(
-    angle: npt.ArrayLike, y: npt.ArrayLike, *, period: float = 24.0, given: npt.ArrayLike | None = None
-) -> Correlation:
-    """Return how far y goes with a circular value such as the hour of day, for which 23 and 0 are neighbours.
+def circular_linear(hour: npt.ArrayLike, y: npt.ArrayLike, *, given: npt.ArrayLike | None = None) -> Correlation:
+    """Return how far y goes with the hour of day, for which 23 and 0 are neighbours.
 
-    The coefficient (Mardia's) is the multiple correlation of y with the cosine and sine of the angle, from 0 to 1; it
-    has no sign. With `given`, it is the share of what `given` leaves unexplained. The p-value is the F test's.
+    The coefficient (Mardia's) is the multiple correlation of y with the cosine and sine of the hour's angle: from 0 to
+    1, without a sign. With `given`, it is the share of what `given` leaves unexplained. The p-value is the F test's.
     """
-    angle, y, given = _columns(angle, y, given)
-    if len(y) <= _FEWEST or _is_constant(angle) or _is_constant(y):
+    hour, y, given = _columns(hour, y, given)
+    if len(y) <= _FEWEST or _is_constant(hour) or _is_constant(y):
         return _UNKNOWN
-    turn = 2 * np.pi * angle / period
+    turn = 2 * np.pi * hour / 24
     base = _design(len(y), given)
     full = np.column_stack([base, np.cos(turn), np.sin(turn)])
     added = int(np.linalg.matrix_rank(full) - np.linalg.matrix_rank(base))
@@ -192,9 +194,9 @@ def _part_rows(part: pl.DataFrame, features: list[str], outcome: str) -> Iterato
             yield feature, "circular", len(y), raw.coefficient, raw.p_value, given.coefficient, given.p_value
 
 
-def size_strata(log_n: Floats, *, fewest: int = 5, most: int = 5) -> Positions:
-    """Return a number for each group, the same for groups of about the same size: `most` kinds or fewer."""
-    count = min(most, max(1, len(log_n) // fewest))
+def size_strata(log_n: Floats) -> Positions:
+    """Return a number for each group, the same for groups of about the same size: five kinds or fewer."""
+    count = min(_MOST_STRATA, max(1, len(log_n) // _FEWEST_IN_STRATUM))
     edges = np.unique(np.quantile(log_n, np.linspace(0, 1, count + 1)[1:-1]))
     return np.searchsorted(edges, log_n, side="left")
 

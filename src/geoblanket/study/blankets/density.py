@@ -20,7 +20,7 @@ from geoblanket.errors import ParameterError
 
 __all__ = ["Density", "neighbourhood_density"]
 
-_AT_A_TIME = 2_000
+_AT_A_TIME = 2_000  # locations, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +125,10 @@ def _measure(
     histogram = np.zeros(len(edges) - 1, np.int64)
     for start in range(0, len(asked), _AT_A_TIME):
         progress("neighbours", start, len(asked))
-        some = points[asked[start : start + _AT_A_TIME]]
-        counts.append(tree.query_ball_point(some, radius_m, return_length=True) - 1)
+        centres = points[asked[start : start + _AT_A_TIME]]
+        counts.append(tree.query_ball_point(centres, radius_m, return_length=True) - 1)
         # The nearest of all is the location itself, or one at the same spot: either way one distance of 0 goes.
-        distance = np.asarray(tree.query(some, k=np.arange(2, neighbours + 2))[0])
+        distance = np.asarray(tree.query(centres, k=np.arange(2, neighbours + 2))[0])
         means.append(distance.mean(axis=1))
         histogram += np.histogram(distance, edges)[0]
     progress("neighbours", len(asked), len(asked))

@@ -33,7 +33,7 @@ _RIDGE = 10.0
 _SHUFFLES = 5
 """Shuffled pairs for each real one: more of them, less noise."""
 
-_FOLDS = 5
+_FOLDS = 5  # of the cross-validation
 _AT_A_TIME = 20
 """Permutations that are tried together."""
 
@@ -129,9 +129,11 @@ def dependence_table(
     for done, (feature, m) in enumerate(tasks):
         progress("classifier tests", done, len(tasks))
         by = grouping_for(findings, feature)
-        some = _one_row_a_group(tested.filter(pl.col("by") == (by or "")), orders if m is None else [m])
+        groups = _one_row_a_group(tested.filter(pl.col("by") == (by or "")), orders if m is None else [m])
         seeds = np.random.SeedSequence([seed, done]).generate_state(2).tolist()
-        rows.append((by, m, feature, some.height, *_test_rows(some, feature, permutations=permutations, seeds=seeds)))
+        rows.append(
+            (by, m, feature, groups.height, *_test_rows(groups, feature, permutations=permutations, seeds=seeds))
+        )
     progress("classifier tests", len(tasks), len(tasks))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 

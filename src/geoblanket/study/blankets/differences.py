@@ -132,7 +132,7 @@ def _compare(
 
 
 def _kruskal(values: Floats, level: Floats) -> Any:
-    return stats.kruskal(*(values[level == one] for one in np.unique(level)))
+    return stats.kruskal(*(values[level == value] for value in np.unique(level)))
 
 
 def _adjust(column: pl.Series) -> pl.Series:

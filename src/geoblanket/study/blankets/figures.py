@@ -12,11 +12,12 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from geoblanket._picture import new_figure
+from geoblanket._numbers import count
+from geoblanket._picture import DASHED, INK, new_figure, quiet, shared_legend
 from geoblanket.study.blankets.correlations import FEATURES, OUTCOMES
 from geoblanket.study.blankets.density import Density
-from geoblanket.study.blankets.wording import count
 
 __all__ = [
     "correlation_figure",
@@ -27,10 +28,8 @@ __all__ = [
     "sizes_figure",
 ]
 
-INK = "#3c4048"
 REJECTED = "#1f5f9e"
 KEPT = "#e08a1e"
-_GRID = "#e3e5e8"
 _FLOOR = 1e-4
 """Smaller p-values are drawn here, as a triangle."""
 
@@ -82,21 +81,18 @@ def _draw_p(axes: Axes, where: np.ndarray, part: pl.DataFrame, alpha: float) -> 
             where[some], np.maximum(p_value[some], _FLOOR), s=size[some], c=colour[some], marker=marker,
             linewidths=0.4, edgecolors="white", alpha=0.85, zorder=3,
         )  # fmt: skip
-    axes.axhline(alpha, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=2)
+    axes.axhline(alpha, color=INK, linewidth=0.8, linestyle=DASHED, zorder=2)
     axes.set_yscale("log")
     axes.set_ylim(_FLOOR / 1.6, 1.6)
-    _quiet(axes)
+    quiet(axes, font=7)
 
 
 def _draw_effect(axes: Axes, where: np.ndarray, part: pl.DataFrame) -> None:
-    rejected = part["rejected"].to_numpy()
-    axes.vlines(where, 0, part["effect_size"].to_numpy(), color=np.where(rejected, REJECTED, KEPT), linewidth=1.2)
-    axes.scatter(
-        where, part["effect_size"].to_numpy(), s=_areas(part["n"]), c=np.where(rejected, REJECTED, KEPT),
-        linewidths=0.4, edgecolors="white", zorder=3,
-    )  # fmt: skip
+    effect, colour = part["effect_size"].to_numpy(), np.where(part["rejected"].to_numpy(), REJECTED, KEPT)
+    axes.vlines(where, 0, effect, color=colour, linewidth=1.2)
+    axes.scatter(where, effect, s=_areas(part["n"]), c=colour, linewidths=0.4, edgecolors="white", zorder=3)
     axes.axhline(0, color=INK, linewidth=0.8)
-    _quiet(axes)
+    quiet(axes, font=7)
 
 
 def _areas(n: pl.Series) -> np.ndarray:
@@ -104,26 +100,18 @@ def _areas(n: pl.Series) -> np.ndarray:
     return np.asarray(8 + 52 * np.clip(n.to_numpy() / 2000, 0, 1))
 
 
-def _quiet(axes: Axes) -> None:
-    axes.grid(color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.minorticks_off()
-    axes.tick_params(labelsize=7, colors=INK)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
 def _legend(figure: Figure, n: pl.Series, alpha: float) -> None:
     def dot(colour: str, area: float, marker: str = "o") -> Line2D:
         return Line2D([], [], linestyle="", marker=marker, color=colour, markersize=np.sqrt(area))
 
-    sizes = sorted({int(one) for one in np.quantile(n.to_numpy(), [0, 1])})
+    sizes = sorted({int(size) for size in np.quantile(n.to_numpy(), [0, 1])})
     handles = [dot(REJECTED, 36), dot(KEPT, 36), dot(REJECTED, 36, "v")]
     labels = [f"rejected (p ≤ {alpha:g})", "not rejected", f"p < {_FLOOR:g}"]
     for size in sizes:
         handles.append(dot("#9aa0a8", float(_areas(pl.Series([size]))[0])))
         labels.append(f"n = {size:,} samples")
-    figure.legend(handles=handles, labels=labels, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+    columns = 5 if figure.get_figwidth() > 8 else 3
+    figure.legend(handles=handles, labels=labels, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
 
 
 def size_effect_figure(rows: pl.DataFrame, *, alpha: float) -> Figure:
@@ -161,15 +149,14 @@ def rejection_figure(tables: Mapping[str, pl.DataFrame], *, alpha: float) -> Fig
                 at, share, yerr=reach, color=_SERIES[number], linewidth=1.2, elinewidth=0.9, marker=_MARKERS[number],
                 markersize=5, label=f"{by}: up to {groups} groups",
             )  # fmt: skip
-        panel.axhline(alpha, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        panel.axhline(alpha, color=INK, linewidth=0.8, linestyle=DASHED)
         panel.set_title(title, fontsize=10)
         panel.set_xlabel("|B|: past locations given", fontsize=9)
         panel.set_xticks(table["m"].unique().sort().to_list())
         panel.set_ylim(-0.03, 1.03)
-        _quiet(panel)
+        quiet(panel, font=7)
     axes[0].set_ylabel("share of hypotheses rejected", fontsize=9)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    shared_legend(figure, axes[:1], ncols=3)
     return figure
 
 
@@ -187,50 +174,22 @@ def sizes_figure(sizes: pl.DataFrame) -> Figure:
             shade = orders.index(order)
             axes.barh(row, share, left=start, color=shades[shade % len(shades)], edgecolor="white", height=0.75)
             if share > 0.03:
-                dark = shade >= 3
-                axes.text(
-                    start + share / 2,
-                    row,
-                    f"{groups}",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color="white" if dark else INK,
-                )
+                colour = "white" if shade >= 3 else INK
+                axes.text(start + share / 2, row, f"{groups}", ha="center", va="center", fontsize=8, color=colour)
             start += share
-    axes.set_yticks(
-        range(len(groupings)),
-        [f"{by} ({count(int(sizes.filter(pl.col('by') == by)['groups'].sum()), 'group')})" for by in groupings],
-    )
+    groups_by = {by: int(sizes.filter(pl.col("by") == by)["groups"].sum()) for by in groupings}
+    axes.set_yticks(range(len(groupings)), [f"{by} ({count(groups, 'group')})" for by, groups in groups_by.items()])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of tested groups (numbers: groups)", fontsize=9)
     largest = max(orders)
-    handles = [
-        Line2D(
-            [],
-            [],
-            marker="s",
-            linestyle="",
-            color=shades[i % len(shades)],
-            markeredgecolor=INK,
-            markeredgewidth=0.4,
-            markersize=8,
-        )
-        for i in range(len(orders))
-    ]
+    handles = [Patch(facecolor=shades[at % len(shades)], edgecolor=INK, linewidth=0.4) for at in range(len(orders))]
     labels = [f"{order}{' or more' if order == largest and largest > 1 else ''}" for order in orders]
     figure.legend(
-        handles=handles,
-        labels=labels,
-        title="size of the blanket",
-        title_fontsize=8,
-        fontsize=8,
-        ncols=len(orders),
-        loc="outside upper center",
-        frameon=False,
-    )
-    _quiet(axes)
+        handles, labels, title="size of the blanket", title_fontsize=8, fontsize=8, ncols=len(orders),
+        loc="outside upper center", frameon=False,
+    )  # fmt: skip
+    quiet(axes, font=7)
     return figure
 
 
@@ -254,7 +213,7 @@ def correlation_figure(table: pl.DataFrame, *, paper: Mapping[str, float]) -> Fi
             part = some.filter((pl.col("feature") == feature) & (pl.col("outcome") == outcome))
             _draw_correlations(panel, part, names)
             if outcome == "p_value" and feature in paper:
-                panel.axvline(paper[feature], color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="the paper")
+                panel.axvline(paper[feature], color=INK, linestyle=DASHED, linewidth=1.0, label="the paper")
         part = some.filter(pl.col("feature") == feature)
         axes[0, column].set_title(f"{feature}\n{max(part['groups'].to_list())} groups by {part['by'][0]}", fontsize=8.5)
         axes[1, column].set_xlabel("Spearman's correlation", fontsize=8)
@@ -262,8 +221,7 @@ def correlation_figure(table: pl.DataFrame, *, paper: Mapping[str, float]) -> Fi
     axes[0, 0].invert_yaxis()
     axes[0, 0].set_ylabel("with p;  |B|", fontsize=9)
     axes[1, 0].set_ylabel("with the effect;  |B|", fontsize=9)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    shared_legend(figure, axes.flat, ncols=3)
     return figure
 
 
@@ -281,7 +239,7 @@ def _draw_correlations(axes: Axes, part: pl.DataFrame, names: list[int | None]) 
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlim(-1.05, 1.05)
     axes.set_xticks([-1, -0.5, 0, 0.5, 1])
-    _quiet(axes)
+    quiet(axes, font=7)
 
 
 def _interval(value: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -301,33 +259,27 @@ def density_figure(densities: Mapping[str, Density]) -> Figure:
     """
     figure = new_figure(width_in=11.0, height_in=3.4)
     near, many, mean = figure.subplots(1, 3)
-    for (name, one), colour in zip(densities.items(), _SERIES, strict=False):
-        label = f"{name} (n = {one.locations:,})"
-        near.stairs(one.pdf, one.edges_m, baseline=None, color=colour, linewidth=1.4, label=label)
-        neighbours, times = np.unique(one.count, return_counts=True)
-        many.step(
-            np.maximum(neighbours, 0.7),
-            times[::-1].cumsum()[::-1] / len(one.count),
-            where="pre",
-            color=colour,
-            label=label,
-        )
-        ordered = np.sort(one.mean_m)
-        mean.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", color=colour, label=label)
+    for (name, density), colour in zip(densities.items(), _SERIES, strict=False):
+        label = f"{name} (n = {density.locations:,})"
+        near.stairs(density.pdf, density.edges_m, baseline=None, color=colour, linewidth=1.4, label=label)
+        neighbours, times = np.unique(density.count, return_counts=True)
+        at_least = times[::-1].cumsum()[::-1] / len(density.count)
+        many.step(np.maximum(neighbours, 0.7), at_least, where="pre", color=colour)
+        ordered = np.sort(density.mean_m)
+        mean.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", color=colour)
     first = next(iter(densities.values()))
-    near.set_xlabel(f"distance to one of the {first.neighbours} nearest, m", fontsize=9)
-    near.set_ylabel("density, per metre", fontsize=9)
     near.set_yscale("log")
     many.set_xscale("log")
-    many.set_xlabel(f"k neighbours within {first.radius_m:g} m", fontsize=9)
-    many.set_ylabel("share with at least k", fontsize=9)
     mean.set_xscale("symlog", linthresh=10)
     mean.set_xlim(left=0)
-    mean.axvline(100, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-    mean.set_xlabel(f"mean distance to the {first.neighbours} nearest, m", fontsize=9)
-    mean.set_ylabel("share with at most that", fontsize=9)
-    for axes in (near, many, mean):
-        _quiet(axes)
-    handles, labels = near.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    mean.axvline(100, color=INK, linewidth=0.8, linestyle=DASHED)
+    for axes, x, y in (
+        (near, f"distance to one of the {first.neighbours} nearest, m", "density, per metre"),
+        (many, f"k neighbours within {first.radius_m:g} m", "share with at least k"),
+        (mean, f"mean distance to the {first.neighbours} nearest, m", "share with at most that"),
+    ):
+        axes.set_xlabel(x, fontsize=9)
+        axes.set_ylabel(y, fontsize=9)
+        quiet(axes, font=7)
+    shared_legend(figure, [near], ncols=3)
     return figure

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from geoblanket._arrays import Indices
-from geoblanket._picture import new_figure
+from geoblanket._picture import INK, new_figure
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import draw_roads, draw_scale_bar
 from geoblanket.roads.places import Places
@@ -26,7 +26,7 @@ _EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 _COLOURS = ListedColormap(["#12395f", "#2f75b5", "#9cc3e4", "#fbe6c4", "#f2b45c", "#cf7a14"])
 """Blues are rejected at 0.05, oranges not."""
 _UNKNOWN = "#eceded"
-_INK = "#3c4048"
+_FEW_SAMPLES = {"facecolor": _UNKNOWN, "alpha": 0.5, "hatch": "////"}
 
 
 def heat_maps(
@@ -91,26 +91,16 @@ def _draw_cells(axes: Axes, part: pl.DataFrame, grid: RegionGrid) -> None:
     for region, p_value, n in part.select("region", "p_value", "n").iter_rows():
         south, north, west, east = grid.bounds(region)
         known = p_value is not None
+        look: dict[str, Any] = {"facecolor": _shade(p_value), "alpha": 0.78} if known else _FEW_SAMPLES
         axes.add_patch(
-            Rectangle(
-                (west, south),
-                east - west,
-                north - south,
-                facecolor=_shade(p_value) if known else _UNKNOWN,
-                edgecolor="white",
-                linewidth=1.0,
-                alpha=0.78 if known else 0.5,
-                hatch=None if known else "////",
-                zorder=2,
-            )
+            Rectangle((west, south), east - west, north - south, edgecolor="white", linewidth=1.0, zorder=2, **look)
         )
-        if not known:
-            continue  # a count of a few samples would tell about single vehicles
-        text = f"p {_short(p_value)}\nn {n:,}"
-        label = axes.text(
-            (west + east) / 2, (south + north) / 2, text, ha="center", va="center", fontsize=6.5, color=_INK, zorder=4
-        )
-        label.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "boxstyle": "round,pad=0.2"})
+        if known:  # else a count of a few samples would tell about single vehicles
+            axes.text(
+                (west + east) / 2, (south + north) / 2, f"p {_short(p_value)}\nn {n:,}", ha="center", va="center",
+                fontsize=6.5, color=INK, zorder=4,
+                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "boxstyle": "round,pad=0.2"},
+            )  # fmt: skip
 
 
 def _draw_places(axes: Axes, part: pl.DataFrame, places: Places, region: Indices) -> None:
@@ -126,14 +116,8 @@ def _draw_key(axes: Axes, cells: bool) -> None:
     patches.append(
         Patch(facecolor=_UNKNOWN, hatch="////" if cells else None, edgecolor="#ffffff", label="too few samples")
     )
-    axes.legend(
-        handles=patches,
-        title="p-value of the hypothesis\n(blue: rejected at 0.05)",
-        loc="center",
-        frameon=False,
-        fontsize=8,
-        title_fontsize=8,
-    )
+    title = "p-value of the hypothesis\n(blue: rejected at 0.05)"
+    axes.legend(handles=patches, title=title, loc="center", frameon=False, fontsize=8, title_fontsize=8)
 
 
 def _short(p_value: float) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
 
-from geoblanket import __version__
 from geoblanket._files import atomic_output
+from geoblanket._numbers import count
 from geoblanket._page import Page
-from geoblanket._picture import save_figure
 from geoblanket._progress import Progress, silent
+from geoblanket._report_folder import ReportFolder
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
-from geoblanket.study.blankets.claims import Claim, check_claims
+from geoblanket.study.blankets.claims import check_claims
 from geoblanket.study.blankets.figures import (
     correlation_figure,
     density_figure,
@@ -29,7 +29,6 @@ from geoblanket.study.blankets.figures import (
     sizes_figure,
 )
 from geoblanket.study.blankets.maps import heat_maps
-from geoblanket.study.blankets.paper import PAPER, PaperCity
 from geoblanket.study.blankets.report_tables import (
     add_classifiers,
     add_correlations,
@@ -40,7 +39,8 @@ from geoblanket.study.blankets.report_tables import (
 )
 from geoblanket.study.blankets.running import Study
 from geoblanket.study.blankets.summary import summarise
-from geoblanket.study.blankets.wording import count
+from geoblanket.study.claims import CLAIMS_HEADING, Claim, add_claims
+from geoblanket.study.paper import PAPER, PaperCity
 
 __all__ = ["write_report"]
 
@@ -75,55 +75,38 @@ def write_report(
     summary
         What `study.json` holds: sentences and claims, as JSON values.
     """
-    city = _city(paper)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    if paper is not None and paper not in PAPER:
+        raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")
+    city = None if paper is None else PAPER[paper]
+    folder = ReportFolder(out)
     for name, table in study.tables().items():
-        with atomic_output(folder / f"{name}.csv") as temporary:
+        with atomic_output(folder.path / f"{name}.csv") as temporary:
             table.write_csv(temporary)
-    graph = RoadGraph.load(roads)
-    figures = _figures(study, graph, regions, city)
-    for done, (name, figure) in enumerate(figures.items()):
-        progress("figures", done, len(figures))
-        save_figure(figure, folder / f"{name}.png", dpi=130)
-        figure.set_layout_engine("none")  # it is laid out now; to do it again takes as long as to draw it
-        save_figure(figure, folder / f"{name}.svg", dpi=130)
-    progress("figures", len(figures), len(figures))
+    folder.draw(_figures(study, RoadGraph.load(roads), regions, city), progress)
     claims = check_claims(study, city)
-    sentences = summarise(study, claims)
-    _page(study, folder, figures.keys(), claims=claims, sentences=sentences, paper=city, title=title).save(
-        folder / "report.html", footer=f"Made by geoblanket {__version__}."
-    )
+    folder.write_page(_page(study, folder, claims, city, title))
+    columns = ("topic", "paper", "measured", "verdict", "why")
     summary = {
         "title": title,
-        "summary": sentences,
-        "claims": [
-            {"topic": c.topic, "paper": c.paper, "measured": c.measured, "verdict": c.verdict.value, "why": c.why}
-            for c in claims
-        ],
+        "summary": summarise(study, claims),
+        "claims": [{name: asdict(claim)[name] for name in columns} for claim in claims],
         "about": study.about,
     }
-    with atomic_output(folder / "study.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2, allow_nan=False, sort_keys=True), encoding="utf-8")
+    folder.write_json("study.json", summary)
     return summary
 
 
-def _city(paper: str | None) -> PaperCity | None:
-    if paper is not None and paper not in PAPER:
-        raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")
-    return None if paper is None else PAPER[paper]
-
-
-def _figures(study: Study, graph: RoadGraph, regions: Regions | None, paper: PaperCity | None) -> dict[str, Figure]:
+def _figures(
+    study: Study, graph: RoadGraph, regions: Regions | None, paper: PaperCity | None
+) -> Iterator[tuple[str, Figure]]:
     about, findings = study.about, study.found.findings
     alpha = about["alpha"]
     tested = findings.filter(pl.col("status") == "tested")
     places = choose_places(graph, spacing_m=about["spacing_m"])
-    figures: dict[str, Figure] = {}
     by_region = findings.filter(pl.col("by") == "region")
     if by_region["p_value"].is_not_null().any():
         region = find_regions(regions, places).region
-        figures["p-by-region"] = heat_maps(by_region, graph, places, region, regions=about["regions"])
+        yield "p-by-region", heat_maps(by_region, graph, places, region, regions=about["regions"])
     hours = f"hour of day ({about['time_zone']})"
     for name, by, column, label, width in (
         ("p-by-speed", "speed", "speed_mph", "mean speed, mph", 5.0),
@@ -131,25 +114,20 @@ def _figures(study: Study, graph: RoadGraph, regions: Regions | None, paper: Pap
     ):
         rows = tested.filter(pl.col("by") == by)
         if not rows.is_empty():
-            figures[name] = profile_figure(rows, x=column, label=label, width=width, alpha=alpha)
+            yield name, profile_figure(rows, x=column, label=label, width=width, alpha=alpha)
     main = tested.filter(pl.col("by") == study.main)
     if not main.is_empty():
-        figures["p-by-size"] = size_effect_figure(main, alpha=alpha)
-    figures["rejections"] = rejection_figure(
-        {
-            f"up to {about['largest_sample']:,} samples a group": study.rejections,
-            f"exactly {about['smallest_group']:,} samples a group": study.equal_rejections,
-        },
-        alpha=alpha,
-    )
-    figures["blanket-sizes"] = sizes_figure(study.sizes)
+        yield "p-by-size", size_effect_figure(main, alpha=alpha)
+    rejections = {
+        f"up to {about['largest_sample']:,} samples a group": study.rejections,
+        f"exactly {about['smallest_group']:,} samples a group": study.equal_rejections,
+    }
+    yield "rejections", rejection_figure(rejections, alpha=alpha)
+    yield "blanket-sizes", sizes_figure(study.sizes)
     shown = shown_correlations(study, study.correlations)
     if not shown.is_empty():
-        figures["correlations"] = correlation_figure(
-            shown, paper={} if paper is None else paper.correlations["spearman"]
-        )
-    figures["density"] = density_figure(study.densities)
-    return figures
+        yield "correlations", correlation_figure(shown, paper={} if paper is None else paper.correlations["spearman"])
+    yield "density", density_figure(study.densities)
 
 
 _CAPTIONS = {
@@ -170,17 +148,8 @@ _CAPTIONS = {
 }
 
 
-def _page(
-    study: Study,
-    folder: Path,
-    figures: Iterable[str],
-    *,
-    claims: list[Claim],
-    sentences: list[str],
-    paper: PaperCity | None,
-    title: str,
-) -> Page:
-    about, drawn = study.about, set(figures)
+def _page(study: Study, folder: ReportFolder, claims: list[Claim], paper: PaperCity | None, title: str) -> Page:
+    about = study.about
     page = Page(
         title,
         lead=f"How much of a vehicle's past its next location depends on. Test: {about['test']}, level "
@@ -188,23 +157,15 @@ def _page(
     )
 
     def figure(name: str) -> None:
-        if name in drawn:
-            page.figure(folder / f"{name}.svg", caption=_CAPTIONS[name], alt=_CAPTIONS[name])
+        folder.show(page, name, _CAPTIONS[name])
 
     page.heading("In short")
-    page.bullets(sentences)
-    page.heading("What the paper says, what we measured")
-    page.table(
-        ("claim", "the paper says", "we measured", "the data say", "why they may differ"),
-        [(c.topic, c.paper, c.measured, c.verdict.value, c.why) for c in claims],
-        words=range(5),
-    )
-    page.heading("By region")
-    figure("p-by-region")
-    page.heading("By speed")
-    figure("p-by-speed")
-    page.heading("By hour")
-    figure("p-by-hour")
+    page.bullets(summarise(study, claims))
+    page.heading(CLAIMS_HEADING)
+    add_claims(page, claims)
+    for feature in ("region", "speed", "hour"):
+        page.heading(f"By {feature}")
+        figure(f"p-by-{feature}")
     page.heading("Rejections and blanket sizes")
     figure("rejections")
     add_rejections(page, study)

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._numbers import UNKNOWN, p_text, share, signed
 from geoblanket._page import Page
-from geoblanket.study.blankets.correlations import FEATURES, MEASURES
-from geoblanket.study.blankets.paper import PaperCity
+from geoblanket.study.blankets.correlations import FEATURES, MEASURES, OUTCOMES
 from geoblanket.study.blankets.running import Study
-from geoblanket.study.blankets.wording import NAMES, number, p_text, share
+from geoblanket.study.paper import PaperCity
 
 __all__ = [
     "add_classifiers",
@@ -52,9 +52,9 @@ def add_correlations(page: Page, study: Study, paper: PaperCity | None) -> None:
             ("feature", "with", "|B|", "measure", "groups by", "groups", "value", "p", "given n", "p given n", "paper"),
             [
                 (
-                    row["feature"], NAMES[row["outcome"]], "mean" if row["m"] is None else str(row["m"]),
-                    row["measure"], row["by"], str(row["groups"]), number(row["coefficient"]), p_text(row["p_value"]),
-                    number(row["given_n"]), p_text(row["p_given_n"]), _paper_value(paper, row),
+                    row["feature"], OUTCOMES[row["outcome"]], "mean" if row["m"] is None else str(row["m"]),
+                    row["measure"], row["by"], str(row["groups"]), signed(row["coefficient"]), p_text(row["p_value"]),
+                    signed(row["given_n"]), p_text(row["p_given_n"]), _paper_value(paper, row),
                 )
                 for row in shown_correlations(study, table)
                 .sort(place, "outcome", "m", descending=[False, True, False])
@@ -79,7 +79,7 @@ def shown_correlations(study: Study, table: pl.DataFrame) -> pl.DataFrame:
 def _paper_value(paper: PaperCity | None, row: dict[str, Any]) -> str:
     if paper is None or row["m"] is not None or row["outcome"] != "p_value" or row["measure"] not in MEASURES:
         return ""
-    return number(paper.correlations[row["measure"]][row["feature"]])
+    return signed(paper.correlations[row["measure"]][row["feature"]])
 
 
 def add_classifiers(page: Page, study: Study, paper: PaperCity | None) -> None:
@@ -93,7 +93,7 @@ def add_classifiers(page: Page, study: Study, paper: PaperCity | None) -> None:
         ("feature", "|B|", "groups by", "groups", "accuracy", "p", "p given n", "the paper's CCIT"),
         [
             (
-                row["feature"], "all" if row["m"] is None else str(row["m"]), row["by"] or "–", str(row["groups"]),
+                row["feature"], "all" if row["m"] is None else str(row["m"]), row["by"] or UNKNOWN, str(row["groups"]),
                 share(row["accuracy"]), p_text(row["p_value"]), p_text(row["p_given_n"]),
                 f"{paper.classifier[row['feature']]:.3g}" if paper is not None and row["m"] is None else "",
             )
@@ -110,9 +110,9 @@ def add_differences(page: Page, study: Study) -> None:
         ("feature", "of", "groups by", "|B|", "values", "groups", "H", "p", "p adjusted", "given n", "adjusted"),
         [
             (
-                row["factor"], NAMES[row["outcome"]], row["by"], str(row["m"]),
+                row["factor"], OUTCOMES[row["outcome"]], row["by"], str(row["m"]),
                 str(row["levels"]), str(row["groups"]),
-                "–" if row["statistic"] is None else f"{row['statistic']:.1f}", p_text(row["p_value"]),
+                UNKNOWN if row["statistic"] is None else f"{row['statistic']:.1f}", p_text(row["p_value"]),
                 p_text(row["p_adjusted"]), p_text(row["p_given_n"]), p_text(row["p_given_n_adjusted"]),
             )
             for row in study.differences.filter(pl.col("by") == study.main).iter_rows(named=True)
@@ -130,11 +130,11 @@ def add_densities(page: Page, study: Study) -> None:
         [
             (
                 name,
-                f"{one.locations:,}" + ("" if one.locations == one.drawn_from else f" of {one.drawn_from:,}"),
-                *(share(one.share_with(k)) for k in thresholds),
-                share(one.share_within(50)),
-                share(one.share_within(100)),
+                f"{density.locations:,}"
+                + ("" if density.locations == density.drawn_from else f" of {density.drawn_from:,}"),
+                *(share(density.share_with(k)) for k in thresholds),
+                *(share(density.share_within(metres)) for metres in (50, 100)),
             )
-            for name, one in study.densities.items()
+            for name, density in study.densities.items()
         ],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
+from geoblanket._unfinished import unfinished_path
 from geoblanket.blanket.discovery import Discovery, discover
 from geoblanket.blanket.findings import read_findings
-from geoblanket.blanket.journal import journal_path
-from geoblanket.blanket.place_regions import Regions, find_regions
+from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.place_regions import find_regions
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
@@ -98,17 +99,10 @@ def run_study(
     walks: str | Path,
     roads: str | Path,
     out: str | Path,
+    options: DiscoveryOptions | None = None,
     *,
-    regions: Regions | None = None,
     traces: str | Path | None = None,
-    time_zone: str = "UTC",
-    largest: int = 5,
-    alpha: float = 0.05,
-    test: str = "analytic",
-    smallest_group: int = 200,
-    largest_sample: int = 2000,
     permutations: int = 199,
-    seed: int = 0,
     workers: int | None = None,
     cluster: str | None = None,
     progress: Progress = silent,
@@ -122,15 +116,16 @@ def run_study(
     out
         A folder, made if need be. The findings are written to it (`findings.parquet`, `findings-equal.parquet`), and
         so is every finished test: an interrupted study goes on where it was, and a finished one is not tested again.
-    regions
-        As in `discover`.
+    options
+        Of discovery; `by` and `stop_early` are the study's own.
     traces
         Traces whose points' density is measured; by default that of the walks' steps.
-    time_zone, largest, alpha, test, smallest_group, largest_sample, seed, workers, cluster, progress
-        As in `discover`.
     permutations
         Of each classifier test.
+    workers, cluster, progress
+        As in `discover`.
     """
+    options = replace(options or DiscoveryOptions(), by=GROUPINGS, stop_early=False)
     folder = Path(out)
     if permutations < 19:
         raise ParameterError(
@@ -141,46 +136,32 @@ def run_study(
     frame, walks_about = scan_walks(walks)
     places = choose_places(RoadGraph.load(roads), spacing_m=walks_about["spacing_m"])
     with reading_parquet(walks if traces is None else traces):
-        densities = _densities(frame, places, traces, seed=seed, progress=progress)
+        densities = _densities(frame, places, traces, seed=options.seed, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {
-        "time_zone": time_zone,
-        "largest": largest,
-        "alpha": alpha,
-        "test": test,
-        "stop_early": False,
-        "smallest_group": smallest_group,
-        "seed": seed,
-    }
-    made = {
-        **options,
-        "by": [list(features) for features in GROUPINGS],
-        "regions": find_regions(regions, places).about,
+    inputs = {
+        "regions": find_regions(options.regions, places).about,
         "walks": sha256_file(walks),
         "geoblanket": __version__,
     }
 
-    def discovery(name: str, most: int) -> Discovery:
+    def discovery(name: str, options: DiscoveryOptions) -> Discovery:
         path = folder / name
-        return _finished(path, {**made, "largest_sample": most}) or discover(
+        return _finished(path, {**options.as_dict(), **inputs}) or discover(
             walks,
             roads,
-            by=GROUPINGS,
-            regions=regions,
-            **options,
-            largest_sample=most,
+            options,
             workers=workers,
             cluster=cluster,
             out=path,
-            resume=journal_path(path).exists(),
+            resume=unfinished_path(path).exists(),
             progress=progress,
         )
 
-    found = discovery("findings.parquet", largest_sample)
-    equal = discovery("findings-equal.parquet", smallest_group)
+    found = discovery("findings.parquet", options)
+    equal = discovery("findings-equal.parquet", replace(options, largest_sample=options.smallest_group))
     if found.findings.filter(pl.col("status") == "tested").is_empty():
         raise InputError(
-            f"no group has {smallest_group} samples that can be tested",
+            f"no group has {options.smallest_group} samples that can be tested",
             path=walks,
             hint="Bring more walks, or ask for a smaller group",
         )
@@ -192,7 +173,7 @@ def run_study(
         correlations=correlation_table(found.findings),
         equal_rejections=rejection_table(equal.findings),
         equal_correlations=correlation_table(equal.findings),
-        dependence=dependence_table(found.findings, permutations=permutations, seed=seed, progress=progress),
+        dependence=dependence_table(found.findings, permutations=permutations, seed=options.seed, progress=progress),
         differences=difference_table(found.findings),
         densities=densities,
     )
@@ -231,8 +212,8 @@ def _counts(densities: Mapping[str, Density]) -> pl.DataFrame:
     thresholds = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
     return pl.DataFrame(
         [
-            (name, one.locations, one.radius_m, k, one.share_with(k))
-            for name, one in densities.items()
+            (name, density.locations, density.radius_m, k, density.share_with(k))
+            for name, density in densities.items()
             for k in thresholds
         ],
         schema=["of", "locations", "radius_m", "at_least", "share"],
@@ -245,11 +226,11 @@ def _distances(densities: Mapping[str, Density]) -> pl.DataFrame:
     return pl.concat(
         pl.DataFrame(
             {
-                "from_m": one.edges_m[:-1],
-                "to_m": one.edges_m[1:],
-                "pdf_per_m": one.pdf,
-                "share_with_mean_within": [one.share_within(edge) for edge in one.edges_m[1:]],
+                "from_m": density.edges_m[:-1],
+                "to_m": density.edges_m[1:],
+                "pdf_per_m": density.pdf,
+                "share_with_mean_within": [density.share_within(edge) for edge in density.edges_m[1:]],
             }
         ).select(pl.lit(name).alias("of"), pl.all())
-        for name, one in densities.items()
+        for name, density in densities.items()
     )

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from geoblanket.study.blankets.claims import Claim, Verdict, correlation_rows
+from geoblanket._numbers import count, p_text, share, signed
+from geoblanket.study.blankets.claims import correlation_rows, rows_tested
 from geoblanket.study.blankets.running import COMBINED, Study
-from geoblanket.study.blankets.wording import count, number, p_text, share
+from geoblanket.study.claims import Claim, Verdict
 
 __all__ = ["summarise"]
 
@@ -47,12 +48,11 @@ def _orders(study: Study) -> Iterator[str]:
         shares = ", ".join(share(row["share"]) for row in rows)
         yield (
             f"With 1 to {rows[-1]['m']} past locations given, an older one still matters in {shares} of the groups by "
-            f"{study.main} "
-            f"(p ≤ {study.about['alpha']:g}); after correction for the number of groups, in "
+            f"{study.main} (p ≤ {study.about['alpha']:g}); after correction for the number of groups, in "
             f"{', '.join(str(row['rejected_adjusted']) for row in rows)} of "
             f"{', '.join(str(row['tested']) for row in rows)}."
         )
-    whole = study.found.findings.filter((pl.col("by") == "all") & (pl.col("status") == "tested")).sort("m")
+    whole = rows_tested(study.found.findings, "all").sort("m")
     if not whole.is_empty():
         rejected = whole.filter(pl.col("rejected"))["m"].to_list()
         effects = ", ".join(f"{value:.3f}" for value in whole["effect_size"])
@@ -64,16 +64,11 @@ def _orders(study: Study) -> Iterator[str]:
 
 
 def _size_confounds(study: Study) -> Iterator[str]:
-    rows = study.found.findings.filter(
-        (pl.col("by") == study.main) & (pl.col("status") == "tested") & (pl.col("m") == 1)
-    )
+    rows = rows_tested(study.found.findings, study.main, 1)
     if rows.height < 12:
         return
     middle = float(np.median(rows["n"].to_numpy()))
-    small, large = (
-        rows.filter(pl.col("n") <= middle)["rejected"].mean(),
-        rows.filter(pl.col("n") > middle)["rejected"].mean(),
-    )
+    small, large = (rows.filter(side)["rejected"].mean() for side in (pl.col("n") <= middle, pl.col("n") > middle))
     if isinstance(small, float) and isinstance(large, float):
         relation = "more often" if large > small else "not more often"
         yield (
@@ -105,8 +100,8 @@ def _strongest(study: Study) -> Iterator[str]:
             .to_dicts()
         ]
         each = "; ".join(
-            f"{row['feature']} {number(row['coefficient'], digits=2)}, given the number of samples "
-            f"{number(row['given_n'], digits=2)} (p {p_text(row['p_given_n'])}, {count(row['groups'], 'group')} by "
+            f"{row['feature']} {signed(row['coefficient'], digits=2)}, given the number of samples "
+            f"{signed(row['given_n'], digits=2)} (p {p_text(row['p_given_n'])}, {count(row['groups'], 'group')} by "
             f"{row['by']})"
             for row in sorted(rows, key=lambda row: -abs(row["given_n"]))
         )
@@ -117,18 +112,18 @@ def _classifier(study: Study) -> Iterator[str]:
     rows = study.dependence.filter(pl.col("m").is_null()).drop_nulls("p_value").to_dicts()
     if not rows:
         return
-    found = [row["feature"] for row in rows if row["p_given_n"] <= 0.05]
+    guessed = [row["feature"] for row in rows if row["p_given_n"] <= 0.05]
     yield (
-        "A classifier that sees the p-values of all orders of a group tells which "
-        + (f"{' and '.join(found)} it has" if found else "feature it has in no case")
+        "From the p-values of all orders of a group, a classifier guesses "
+        + (f"the group's {' and '.join(guessed)}" if guessed else "no feature of the group")
         + " better than chance, among groups of about the same size (5 %)."
     )
 
 
 def _verdicts(claims: list[Claim]) -> str:
     parts = [
-        f"{len(topics)} {verdict.value} ({', '.join(topics)})"
+        f"{verdict} {len(topics)} ({', '.join(topics)})"
         for verdict in Verdict
-        if (topics := [claim.topic for claim in claims if claim.verdict is verdict])
+        if (topics := [claim.topic for claim in claims if claim.verdict == verdict])
     ]
-    return f"Of {count(len(claims), 'claim')} of the paper: {'; '.join(parts)}."
+    return f"Of {count(len(claims), 'claim')} of the paper, by verdict: {'; '.join(parts)}."

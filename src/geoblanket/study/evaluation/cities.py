@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from geoblanket._files import atomic_output
+from geoblanket._files import atomic_output, make_folder
 from geoblanket._progress import Progress, silent
 from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.blanket.training import train
-from geoblanket.errors import InputError, OutputError
+from geoblanket.errors import InputError
 from geoblanket.evaluate.city_data import CityFiles
 from geoblanket.mobility.histories import LONGEST_PAST
 from geoblanket.mobility.matching import match_traces
@@ -22,7 +23,7 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.traces.importing import TraceFormat, import_traces
 
-__all__ = ["PAPER_CITIES", "PaperCity", "prepare_city"]
+__all__ = ["PAPER_CITIES", "CitySource", "prepare_city"]
 
 _SPACING_M = 250.0
 _INTERVAL_S = 30.0
@@ -32,7 +33,7 @@ _TABLE_COLUMNS = {"vehicle": "trip", "trip": "trip", "time": "time", "lat": "lat
 
 
 @dataclass(frozen=True)
-class PaperCity:
+class CitySource:
     """Where the raw files of a city are, and how they are read."""
 
     name: str
@@ -47,14 +48,14 @@ class PaperCity:
 
 
 PAPER_CITIES = {
-    "porto": PaperCity(
+    "porto": CitySource(
         "porto",
         roads=("nodes.csv", "edges.csv"),
         traces={"train.csv": "porto", "train_sample.csv.gz": "porto"},
         regions="porto",
         time_zone="Europe/Lisbon",
     ),
-    "rome": PaperCity(
+    "rome": CitySource(
         "rome",
         roads=("nodes.csv", "edges.csv.gz"),
         traces={"taxi_february.txt": "rome", "trips_sample.csv.gz": "table"},
@@ -67,7 +68,7 @@ PAPER_CITIES = {
 
 
 def prepare_city(
-    city: PaperCity, data: str | Path, out: str | Path, *, workers: int | None = None, progress: Progress = silent
+    city: CitySource, data: str | Path, out: str | Path, *, workers: int | None = None, progress: Progress = silent
 ) -> CityFiles:
     """Import roads and traces, match them, find blankets and train their predictor.
 
@@ -85,11 +86,7 @@ def prepare_city(
     InputError
         If raw files are absent or cannot be used.
     """
-    source, folder = Path(data) / city.name, Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be made ({error.strerror or error}).") from error
+    source, folder = Path(data) / city.name, make_folder(out)
     preparation = _Preparation(city, source, folder, workers, progress)
     for name, make in {
         "whole.roads": preparation.whole_roads,
@@ -119,7 +116,7 @@ def prepare_city(
 class _Preparation:
     """How each file of a city is made from those before it."""
 
-    city: PaperCity
+    city: CitySource
     source: Path
     folder: Path
     workers: int | None
@@ -157,10 +154,7 @@ class _Preparation:
         discover(
             self.folder / "walks-nodes.parquet",
             self.folder / "whole.roads",
-            by=[_BY],
-            regions=self.city.regions,
-            largest=LONGEST_PAST,
-            time_zone=self.city.time_zone,
+            DiscoveryOptions(by=[_BY], regions=self.city.regions, largest=LONGEST_PAST, time_zone=self.city.time_zone),
             workers=self.workers,
             out=out,
             resume=True,
@@ -172,7 +166,7 @@ class _Preparation:
         facts = {
             "groups": dict(result.groups),
             "hypotheses": dict(result.hypotheses),
-            "evaluations": [asdict(one) for one in result.evaluations],
+            "evaluations": [asdict(evaluation) for evaluation in result.evaluations],
             "predicted_lengths": {str(length): count for length, count in result.length_by_sample.items()},
             "found_lengths": {str(length): count for length, count in result.found_by_sample.items()},
         }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket.blanket.journal import Journal
+from geoblanket._unfinished import Journal
 from geoblanket.errors import MismatchError, OutputError
 
 ABOUT = {"seed": 0, "by": ["hour"], "alpha": 0.05}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from geoblanket.build.task_pool import run_tasks
+from geoblanket._workers import map_in_order, run_tasks
 from geoblanket.errors import WorkerError
 
 
@@ -39,7 +39,7 @@ def address() -> Iterator[str]:
     from distributed import LocalCluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
         with LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
         ) as cluster:
@@ -89,3 +89,17 @@ def test_on_a_cluster(address: str, tmp_path: Path) -> None:
     wanted = tasks(6, of_2=(tmp_path / "deaths", 1))
     found = list(run_tasks(square_or_die, wanted, workers=1, cluster=address))
     assert sorted(found) == [(str(number), number**2) for number in range(6)]
+
+
+def leave_a_mark(folder: Path, number: int) -> int:
+    (folder / str(number)).touch()
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_order_and_few_wait_for_a_slow_consumer(tmp_path: Path, workers: int) -> None:
+    results = map_in_order(leave_a_mark, [(tmp_path, number) for number in range(20)], workers=workers)
+    assert next(results) == 0
+    time.sleep(1)
+    assert len(list(tmp_path.iterdir())) <= 2 * workers
+    assert list(results) == list(range(1, 20))

@@ -9,11 +9,12 @@ import pytest
 from geoblanket.errors import InputError
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.report.story import Story
-from geoblanket.study.evaluation.comparison import PaperRow, paper_rows, read_training
-from geoblanket.study.evaluation.numbers import CITIES, GAINS
+from geoblanket.study.claims import Claim
+from geoblanket.study.evaluation.comparison import paper_claims, read_training
+from geoblanket.study.paper import GAINS, PAPER
 from tests.evaluate.made_up import LOSSES, made_up
 
-PAPER = Path(__file__).parents[4] / "shared" / "paper" / "c-mdp.tex"
+SOURCE = Path(__file__).parents[4] / "shared" / "paper" / "c-mdp.tex"
 
 SCORES: dict[str, float | None] = {
     "n": 500, "bce": 0.2, "accuracy": 0.94, "precision": 0.95, "recall": None, "f1": 0.96, "negative_precision": 0.4,
@@ -30,9 +31,9 @@ TRAINING = {
 }
 
 
-def _rows(losses: dict[str, float], *, uncertainty: float = 0.005) -> dict[str, PaperRow]:
+def _rows(losses: dict[str, float], *, uncertainty: float = 0.005) -> dict[str, Claim]:
     story = Story.of(made_up(losses, uncertainty=uncertainty), {})
-    return {row.topic: row for row in paper_rows(story, TRAINING)}
+    return {row.topic: row for row in paper_claims(story, TRAINING)}
 
 
 def test_verdicts_follow_from_the_numbers() -> None:
@@ -51,7 +52,7 @@ def test_where_only_some_epsilon_agree_they_are_named() -> None:
         made_up({"lp_cmdp": 0.99, "lp": 1.0}, epsilons=(1.0,), uncertainty=0.001),
         made_up({"lp_cmdp": 0.85, "lp": 1.0}, epsilons=(4.0,), uncertainty=0.001),
     ])  # fmt: skip
-    (row,) = (one for one in paper_rows(Story.of(results, {}), {}) if one.topic.endswith("against LP"))
+    (row,) = (claim for claim in paper_claims(Story.of(results, {}), {}) if claim.topic.endswith("against LP"))
     assert row.verdict == "agrees at ε = 4; differs at ε = 1"
 
 
@@ -71,7 +72,7 @@ def test_prediction_and_sizes_come_from_training() -> None:
 def test_a_few_hypotheses_decide_nothing_about_predictions() -> None:
     scores = {kind: {**SCORES, "n": 20} for kind in ("all", "tested")}
     few = {"evaluations": [{"model": "network", "trained_on": "all", "scores": scores}]}
-    rows = {row.topic: row for row in paper_rows(Story.of(made_up(), {}), {"porto": few})}
+    rows = {row.topic: row for row in paper_claims(Story.of(made_up(), {}), {"porto": few})}
     assert rows["prediction: accuracy"].verdict == "cannot be decided"
     assert "Judged by 20 hypotheses" in rows["prediction: accuracy"].why
 
@@ -83,7 +84,7 @@ def test_every_row_says_where_in_the_paper_it_stands_and_why_it_may_differ() -> 
 
 
 def test_other_cities_are_not_compared() -> None:
-    assert paper_rows(Story.of(made_up(city="elsewhere"), {}), TRAINING) == []
+    assert paper_claims(Story.of(made_up(city="elsewhere"), {}), TRAINING) == []
 
 
 def test_training_is_read_where_it_was_left(tmp_path: Path) -> None:
@@ -96,16 +97,16 @@ def test_training_is_read_where_it_was_left(tmp_path: Path) -> None:
 
 
 def test_methods_of_the_paper_are_known() -> None:
-    for figures in CITIES.values():
+    for figures in PAPER.values():
         assert {*figures.loss_km, *figures.nearest_error, *figures.privacy} <= set(METHODS)
     assert {gain.over for gain in GAINS} <= set(METHODS)
 
 
-@pytest.mark.skipif(not PAPER.exists(), reason="the paper is not there")
+@pytest.mark.skipif(not SOURCE.exists(), reason="the paper is not there")
 def test_every_number_stands_in_the_paper() -> None:
-    text = PAPER.read_text("utf-8")
+    text = SOURCE.read_text("utf-8")
     rows = {tuple(map(float, re.findall(r"(\d\.\d+)\$\\pm", line))) for line in text.splitlines()}
-    for figures in CITIES.values():
+    for figures in PAPER.values():
         printed = [
             *(f"{value:.4f}" for value in figures.prediction.values()),
             *(f"{value:.3f}" for value in figures.loss_km.values()),
@@ -116,6 +117,6 @@ def test_every_number_stands_in_the_paper() -> None:
         assert [number for number in printed if number not in text] == []
         for one in figures.privacy.values():
             assert (one.leakage, one.expected_leakage, one.inference_error_km, one.inference_success) in rows
-    for method, rome in CITIES["rome"].loss_km.items():
-        rome_ii, porto_ii = (CITIES[city].nearest_error[method] for city in ("rome", "porto"))
-        assert (rome, CITIES["porto"].loss_km[method], rome_ii, porto_ii) in rows
+    for method, rome in PAPER["rome"].loss_km.items():
+        rome_ii, porto_ii = (PAPER[city].nearest_error[method] for city in ("rome", "porto"))
+        assert (rome, PAPER["porto"].loss_km[method], rome_ii, porto_ii) in rows

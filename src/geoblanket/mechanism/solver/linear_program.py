@@ -1,4 +1,4 @@
-"""A problem as the search sees it, and coarser problems made of it by merging near rows into clusters."""
+"""The linear program that the search solves, and coarser ones made of it by merging near rows into clusters."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from geoblanket._arrays import Floats, Positions
 from geoblanket.mechanism.solver.bounds import slack_below
 from geoblanket.mechanism.solver.cone import Cone
 
-__all__ = ["Clusters", "Rows"]
+__all__ = ["Clusters", "LinearProgram"]
 
 _NEIGHBOURS = 24
+"""Centres that a row's columns are carried from: more make them smoother, and the matrices fuller."""
 _SMOOTHNESS = 0.6
+"""Width of the bell of these centres' weights, as a share of the distance of the first centre that has none."""
 _INSIDE = 1e-3
+"""Of a pair's slack, what must be left for a column to count as well inside the cone: a start nearer to its edge only
+allows short steps."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """A problem: minimise Σ w·q over columns in the cone whose rows sum to 1.
+class LinearProgram:
+    """Minimise Σ w·q over columns in the cone whose rows sum to 1.
 
     Parameters
     ----------
@@ -32,14 +36,11 @@ class Rows:
         w = prior × loss, shape (outputs, rows).
     prior
         Shape (rows,); not necessarily of sum 1.
-    original_rows
-        How many rows there were before rows at distance 0 were merged: for error margins.
     """
 
     cone: Cone
     cost: Floats
     prior: Floats
-    original_rows: int
 
     @cached_property
     def weight(self) -> Floats:
@@ -56,7 +57,7 @@ class Rows:
         cost = self.cost[outputs]
         gained = np.broadcast_to(np.maximum(duals, 0.0), cost.shape)
         given = np.broadcast_to(np.maximum(-duals, 0.0), cost.shape)
-        return slack_below(cost, gained, given, rows=self.original_rows)
+        return slack_below(cost, gained, given, rows=self.cone.original_rows)
 
     @cached_property
     def chained(self) -> Floats:
@@ -65,8 +66,8 @@ class Rows:
         if self.cone.constrained.sum() == self.cone.size * (self.cone.size - 1):
             return exponent
         near = np.where(self.cone.starting_pairs, exponent, 0.0)
-        everything = np.where(self.cone.constrained, exponent, 0.0)
-        graph = csr_array(near).maximum(minimum_spanning_tree(csr_array(everything)))
+        constrained = np.where(self.cone.constrained, exponent, 0.0)
+        graph = csr_array(near).maximum(minimum_spanning_tree(csr_array(constrained)))
         return np.minimum(exponent, dijkstra(graph, directed=False))
 
     def order_of_centres(self, count: int) -> Positions:
@@ -93,7 +94,7 @@ class Clusters:
         The rows that stand for their clusters.
     """
 
-    def __init__(self, fine: Rows, centres: Positions) -> None:
+    def __init__(self, fine: LinearProgram, centres: Positions) -> None:
         self.fine, self.centres = fine, centres
         distance = fine.chained[:, centres].copy()
         distance[centres, np.arange(len(centres))] = 0.0
@@ -103,7 +104,7 @@ class Clusters:
         prior = np.bincount(self.label, fine.prior, len(centres)).astype(np.float64)
         exponent = fine.chained[np.ix_(centres, centres)].copy()
         np.fill_diagonal(exponent, 0.0)
-        self.rows = Rows(Cone(exponent), np.ascontiguousarray(cost.T), prior, fine.original_rows)
+        self.program = LinearProgram(Cone(exponent, fine.cone.original_rows), np.ascontiguousarray(cost.T), prior)
 
     def smooth_weights(self, targets: Positions) -> csr_array:
         """Return weights, shape (targets, centres), rows of sum 1, that carry columns from centres to other rows."""
@@ -142,10 +143,10 @@ class Clusters:
         the rest is shared out by the prior.
         """
         size = np.bincount(self.label)
-        mass = self.rows.prior[self.label]
+        mass = self.program.prior[self.label]
         even = 1.0 / size[self.label]
         share = np.where(mass > 0.0, self.fine.prior / np.where(mass > 0.0, mass, 1.0), even)
-        rest = duals - (columns * self.rows.cost[outputs]).sum(axis=0)
+        rest = duals - (columns * self.program.cost[outputs]).sum(axis=0)
         lifted: Floats = share * rest[self.label] + (columns[:, self.label] * self.fine.cost[outputs]).sum(axis=0)
         return lifted
 

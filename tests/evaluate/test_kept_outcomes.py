@@ -6,18 +6,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoblanket._numbers import Interval
+from geoblanket._unfinished import PartStore
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.errors import MismatchError, OutputError
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
 from geoblanket.evaluate.measures.values import HeldOut, Value
-from geoblanket.evaluate.outcome_store import OutcomeStore
+
+
+def open_store(path: Path, about: dict[str, object], *, resume: bool) -> PartStore[ZoneOutcome]:
+    return PartStore(path, about, resume=resume, pack=pack_outcome, unpack=unpack_outcome)
 
 
 def outcome() -> ZoneOutcome:
     losses = VehicleLosses(np.array([1, 4], np.int32), np.array([2.0, 3.0]), np.array([0.5, 0.25]))
     made = MethodOutcome(
         "lp",
-        (Value("design_loss", 0.1, "km", 0.05, 0.2), Value("composed_epsilon", math.inf, "per km", part="T = 2")),
+        (
+            Value("design_loss", 0.1, "km", Interval(0.05, 0.2)),
+            Value("composed_epsilon", math.inf, "per km", part="T = 2"),
+        ),
         {HeldOut("held_out_loss", "km"): losses, HeldOut("held_out_loss", "km", "hour 08"): losses},
         "",
     )
@@ -26,10 +35,9 @@ def outcome() -> ZoneOutcome:
 
 
 def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
-    store = OutcomeStore(tmp_path / "kept", {"a": 1}, resume=False)
+    store = open_store(tmp_path / "kept", {"a": 1}, resume=False)
     store.add("one", outcome())
-    found, wanted = OutcomeStore(tmp_path / "kept", {"a": 1}, resume=True).get("one"), outcome()
-    assert found is not None
+    found, wanted = open_store(tmp_path / "kept", {"a": 1}, resume=True).get("one"), outcome()
     assert (found.zone, found.share, found.unit, found.spacing_m) == (3, 0.25, "km", 250.0)
     for one, other in zip(found.methods, wanted.methods, strict=True):
         assert (one.method, one.values, one.note) == (other.method, other.values, other.note)
@@ -41,19 +49,19 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_is_damaged_or_absent_is_done_again(tmp_path: Path) -> None:
-    store = OutcomeStore(tmp_path / "kept", {}, resume=False)
-    assert store.get("one") is None
+    store = open_store(tmp_path / "kept", {}, resume=False)
+    assert not store.has("one")
     store.add("one", outcome())
-    (file,) = (tmp_path / "kept").glob("*.outcome")
+    (file,) = (tmp_path / "kept").glob("*.part")
     content = bytearray(file.read_bytes())
     content[-3] ^= 1
     file.write_bytes(content)
-    assert store.get("one") is None
+    assert not store.has("one")
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
-    OutcomeStore(tmp_path / "kept", {"gap": 0.1}, resume=False).add("one", outcome())
+    open_store(tmp_path / "kept", {"gap": 0.1}, resume=False).add("one", outcome())
     with pytest.raises(OutputError, match="--resume"):
-        OutcomeStore(tmp_path / "kept", {"gap": 0.1}, resume=False)
+        open_store(tmp_path / "kept", {"gap": 0.1}, resume=False)
     with pytest.raises(MismatchError, match="another gap"):
-        OutcomeStore(tmp_path / "kept", {"gap": 0.2}, resume=True)
+        open_store(tmp_path / "kept", {"gap": 0.2}, resume=True)

@@ -1,12 +1,10 @@
-"""Tests of many groups at once: on all cores, or on a Dask cluster, with the same results."""
+"""The test of one hypothesis of one group: a task that any worker can do, with the same result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-import joblib
 from threadpoolctl import ThreadpoolController
 
 from geoblanket._arrays import Floats
@@ -14,10 +12,10 @@ from geoblanket.blanket.hypotheses import lagged
 from geoblanket.blanket.independence import IndependenceTest
 from geoblanket.errors import UntestableError
 
-__all__ = ["Outcome", "Task", "run_tests"]
+__all__ = ["HypothesisOutcome", "HypothesisTask", "run_hypothesis_test"]
 
 
-class Task(NamedTuple):
+class HypothesisTask(NamedTuple):
     """One hypothesis of one group, with all that its test needs."""
 
     group: int
@@ -29,7 +27,7 @@ class Task(NamedTuple):
     seed: int
 
 
-class Outcome(NamedTuple):
+class HypothesisOutcome(NamedTuple):
     """What the test of a hypothesis said; the numbers are None where it could not decide."""
 
     group: int
@@ -41,23 +39,17 @@ class Outcome(NamedTuple):
     n: int = 0
 
 
-def decide(task: Task) -> Outcome:
+def run_hypothesis_test(task: HypothesisTask) -> HypothesisOutcome:
     """Test one hypothesis, with one BLAS thread: the same numbers wherever it runs."""
     x, y, z = lagged(task.window, task.m, block=task.block)
     try:
         with _libraries().limit(limits=1, user_api="blas"):
             result = task.test(x, y, z, seed=task.seed)
     except UntestableError as error:
-        return Outcome(task.group, task.m, error.reason.replace(" ", "_"))
-    return Outcome(task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n)
-
-
-def run_tests(tasks: Iterable[Task]) -> Iterator[Outcome]:
-    """Test hypotheses by the workers that are open (`open_workers`); yield outcomes as they come, in any order."""
-    outcomes: Iterator[Outcome] = joblib.Parallel(return_as="generator_unordered")(
-        joblib.delayed(decide)(task) for task in tasks
+        return HypothesisOutcome(task.group, task.m, error.reason.replace(" ", "_"))
+    return HypothesisOutcome(
+        task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n
     )
-    return outcomes
 
 
 @cache

@@ -1,0 +1,48 @@
+"""Outcomes of zones and settings as arrays and JSON values, for the store of an unfinished run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geoblanket._arrayfile import Arrays
+from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.measures.values import HeldOut, Value
+
+__all__ = ["pack_outcome", "unpack_outcome"]
+
+_PLAIN = ("zone", "share", "unit", "spacing_m", "interval_s")
+
+
+def pack_outcome(outcome: ZoneOutcome) -> tuple[dict[str, Any], Arrays]:
+    """Return an outcome as JSON values and arrays."""
+    arrays: dict[str, Any] = {}
+    methods = []
+    for number, method in enumerate(outcome.methods):
+        for index, losses in enumerate(method.held_out.values()):
+            arrays |= losses.as_arrays(f"{number}/{index}/")
+        methods.append(
+            {
+                "method": method.method,
+                "note": method.note,
+                "values": as_json([{**value.columns, "part": value.part} for value in method.values]),
+                "held_out": [as_json(measure) for measure in method.held_out],
+            }
+        )
+    return {**{key: getattr(outcome, key) for key in _PLAIN}, "methods": methods}, arrays
+
+
+def unpack_outcome(fields: dict[str, Any], arrays: Arrays) -> ZoneOutcome:
+    """Return the outcome again."""
+    methods = tuple(_method(number, values, arrays) for number, values in enumerate(fields["methods"]))
+    return ZoneOutcome(**{key: fields[key] for key in _PLAIN}, methods=methods)
+
+
+def _method(number: int, fields: dict[str, Any], arrays: Arrays) -> MethodOutcome:
+    held_out = {
+        read_dataclass(HeldOut, measure): VehicleLosses.from_arrays(arrays, f"{number}/{index}/")
+        for index, measure in enumerate(fields["held_out"])
+    }
+    values = tuple(map(Value.of, fields["values"]))
+    return MethodOutcome(fields["method"], values, held_out, fields["note"])

@@ -1,0 +1,129 @@
+"""Every measure: its name in results, what reports call it, how they write it, and how zones make a city's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from geoblanket._numbers import number
+
+__all__ = ["ATTACKS", "CONTEXT_INFERENCE", "INFERENCE", "TRACKING", "AttackMeasures", "Measure", "gain_over"]
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return float(np.average(values, weights=weights if sum(weights) > 0 else None))
+
+
+def _largest(values: Sequence[float], weights: Sequence[float]) -> float:  # noqa: ARG001
+    return max(values)
+
+
+def _sum(values: Sequence[float], weights: Sequence[float]) -> float:  # noqa: ARG001
+    return math.fsum(values)
+
+
+def _three_digits(value: float) -> str:
+    return number(float(f"{value:.3g}"))
+
+
+_percent = "{:.1%}".format
+
+
+class Measure(StrEnum):
+    """A measure, by its name in results; its unit, which may depend on the loss, is there too."""
+
+    label: str
+    """On axes."""
+    column: str
+    """Above the columns of tables, with the unit."""
+    text: Callable[[float], str]
+    """Writes a value to the cell of a table."""
+    of_zones: Callable[[Sequence[float], Sequence[float]], float]
+    """Makes the value of all zones together, from theirs and their shares of the steps."""
+    better: str
+    """Whether `less` or `more` is better for those who use the service, or are to be protected."""
+
+    def __new__(  # noqa: PLR0917  # a row of the table below
+        cls,
+        name: str,
+        label: str = "",
+        column: str = "",
+        text: Callable[[float], str] = _three_digits,
+        of_zones: Callable[[Sequence[float], Sequence[float]], float] = _mean,
+        better: str = "less",
+    ) -> Self:
+        """Return a measure with what is known about it."""
+        measure = str.__new__(cls, name)
+        measure._value_ = name
+        measure.label, measure.column, measure.better = label, column, better
+        measure.text, measure.of_zones = text, of_zones
+        return measure
+
+    VERIFIED = "verified"
+    PLACES = "places"
+    DESIGN_LOSS = "design_loss"
+    LOWER_BOUND = "lower_bound"
+    LP_LOSS_ON_ROWS = "lp_loss_on_rows"
+    NO_PRIVACY_LOSS = "no_privacy_loss"
+    CONSTANT_LOSS = "constant_loss"
+    HELD_OUT_LOSS = "held_out_loss", "loss"
+    HELD_OUT_VEHICLES = "held_out_vehicles"
+    HELD_OUT_STEPS = "held_out_steps"
+    DISPLACEMENT = "displacement"
+    ONE_DESTINATION_LOSS = "one_destination_loss"  # in results, the held-out loss of another loss case
+    EPSILON_EFFECTIVE = "epsilon_effective", "", "ε spent", _three_digits, _largest
+    EPSILON_PER_LOCATION = "epsilon_per_location", "", "", _three_digits, _largest
+    COMPOSED_EPSILON = "composed_epsilon", "bound by composition", "", _three_digits, _largest
+    LEAKAGE_MAX = "leakage_max", "worst leakage / ε", "worst leakage", _three_digits, _largest
+    LEAKAGE_EXPECTED = "leakage_expected", "mean leakage / ε", "mean leakage"
+    INFERENCE_ERROR = "inference_error", "error of the guess", "error of a guess, km", _three_digits, _mean, "more"
+    INFERENCE_SUCCESS = "inference_success", "share of right guesses", "right guesses", _percent
+    INFERENCE_ERROR_PRIOR = "inference_error_prior"
+    INFERENCE_SUCCESS_PRIOR = "inference_success_prior"
+    CONTEXT_INFERENCE_ERROR = (
+        "context_inference_error", "error of the guess", "… knowing the place before: error, km", _three_digits, _mean,
+        "more",
+    )  # fmt: skip
+    CONTEXT_INFERENCE_SUCCESS = "context_inference_success", "share of right guesses", "right", _percent
+    CONTEXT_INFERENCE_ERROR_PRIOR = "context_inference_error_prior"
+    CONTEXT_INFERENCE_SUCCESS_PRIOR = "context_inference_success_prior"
+    TRACKING_ERROR = "tracking_error", "error of the guess", "… tracking: error, km", _three_digits, _mean, "more"
+    TRACKING_SUCCESS = "tracking_success", "share of right guesses", "right", _percent
+    TRACKING_ERROR_PRIOR = "tracking_error_prior"
+    TRACKING_SUCCESS_PRIOR = "tracking_success_prior", "", "without reports", _percent
+    ROWS = "rows", "", "rows", _three_digits, _sum
+    OUTPUTS = "outputs", "", "outputs used"
+    BUILD_SECONDS = "build_seconds", "time", "build, s", _three_digits, _sum
+    PEAK_MEMORY_MB = "peak_memory_mb", "", "memory, MB", _three_digits, _largest
+    BUNDLE_BYTES = "bundle_bytes", "", "bundle, kB", lambda value: f"{value / 1000:,.1f}", _sum
+    RELEASE_US = "release_us", "", "one report, µs"
+    GAP = "gap", "", "gap to the optimum", _percent
+
+
+def gain_over(baseline: str) -> str:
+    """Return the name in results of the share by which a held-out loss is below a baseline's."""
+    return f"gain_over_{baseline}"
+
+
+class AttackMeasures(NamedTuple):
+    """What is measured of one attacker."""
+
+    error: Measure
+    """How far off its best guess is, kilometres."""
+    success: Measure
+    """How often it names the right place."""
+    blind_error: Measure
+    """The error without reports."""
+    blind_success: Measure
+    """The success without reports."""
+
+
+INFERENCE, CONTEXT_INFERENCE, TRACKING = ATTACKS = tuple(
+    AttackMeasures(*(Measure(f"{attack}_{what}") for what in ("error", "success", "error_prior", "success_prior")))
+    for attack in ("inference", "context_inference", "tracking")
+)
+"""The attackers on one report, on one report after a place that they know, and on reports in a row."""
