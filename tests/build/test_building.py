@@ -149,7 +149,9 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     with pytest.raises(OutputError, match="Resume it"):
         build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     with pytest.raises(MismatchError, match="another epsilon"):
-        build_bundle(town.roads, town.walks, out, config=BuildConfig(max_places=25), workers=1, resume=True)
+        build_bundle(
+            town.roads, town.walks, out, config=BuildConfig(epsilon=2.0, max_places=25), workers=1, resume=True
+        )
     # What is not whole is built again.
     kept[0].write_bytes(kept[0].read_bytes()[:-1])
     record = build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
@@ -235,7 +237,9 @@ def test_zones_without_data_are_built_and_told(town: Town, tmp_path: Path) -> No
         town.roads,
         tmp_path / "walks.parquet",
         tmp_path / "a.bundle",
-        config=BuildConfig(zones=tmp_path / "zones.parquet", order=1, max_rows=50, gap=0.1, loss="straight"),
+        config=BuildConfig(
+            epsilon=2.0, zones=tmp_path / "zones.parquet", order=1, max_rows=50, gap=0.1, loss="straight"
+        ),
         workers=1,
     )
     empty = [zone for zone in record.zones if zone.number == 0]

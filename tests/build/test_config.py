@@ -19,8 +19,10 @@ def write(folder: Path, text: str) -> Path:
 
 def test_the_example_is_the_defaults_with_every_parameter_explained(tmp_path: Path) -> None:
     text = example_config()
-    assert read_config(write(tmp_path, text)) == BuildConfig()
-    for name in (name for section in BuildConfig().as_dict().values() for name in section):
+    with pytest.raises(ParameterError, match=r"epsilon in \[privacy\] is missing"):
+        read_config(write(tmp_path, text))
+    assert read_config(write(tmp_path, text), epsilon=2.0) == BuildConfig(epsilon=2.0)
+    for name in (name for section in BuildConfig(epsilon=2.0).as_dict().values() for name in section):
         lines = text.splitlines()
         at = [number for number, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{name} = ")]
         assert len(at) == 1
@@ -105,11 +107,11 @@ def test_flags_take_the_place_of_the_file_and_of_what_excludes_them(tmp_path: Pa
     assert (changed.epsilon, changed.order, changed.predictor, changed.max_places, changed.zones) == (
         1.0, 1, None, 50, None,
     )  # fmt: skip
-    assert changed.gap == BuildConfig().gap
+    assert changed.gap == BuildConfig(epsilon=2.0).gap
 
 
 def test_parameters_as_json_tell_infinity_and_no_folders(tmp_path: Path) -> None:
-    config = BuildConfig(eta_km=math.inf, predictor=tmp_path / "a.predictor")
+    config = BuildConfig(epsilon=2.0, eta_km=math.inf, predictor=tmp_path / "a.predictor")
     values = json.loads(json.dumps(config.as_dict(), allow_nan=False))
     assert values["privacy"]["eta_km"] == "inf"
     assert values["context"]["predictor"] == "a.predictor"
@@ -120,7 +122,7 @@ def test_parameters_as_json_tell_infinity_and_no_folders(tmp_path: Path) -> None
     [("none", None, 0), ("markov:2", None, 2), ("blanket", None, 2), ("blanket", 1, 1), ("full", None, 3)],
 )
 def test_histories_are_as_long_as_the_context_looks_back(context: str, order: int | None, largest: int) -> None:
-    assert BuildConfig(context=Context.of(context), order=order).largest == largest
+    assert BuildConfig(epsilon=2.0, context=Context.of(context), order=order).largest == largest
 
 
 def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_init_writes_every_parameter(tmp_path: Path) -> None:
     code, _, talk, _ = run("build", "--init", tmp_path / "city.toml")
     assert code == 0
     assert "Written to" in talk
-    assert read_config(tmp_path / "city.toml") == BuildConfig()
+    assert read_config(tmp_path / "city.toml", epsilon=2.0) == BuildConfig(epsilon=2.0)
 
 
 def test_help_and_defaults_are_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_help_and_defaults_are_those_of_the_configuration(monkeypatch: pytest.Mo
     assert code == 0
     for name in ("epsilon", "history_weights", "context", "order", "gap", "time_limit_s", "max_rows", "time_zone"):
         assert str(BuildConfig.model_fields[name].description) in text
-    for default in ("(2.0)", "(1.0,0.5,0.25)", "(blanket)", "(0.01)", "(900)", "(UTC)"):
+    for default in ("(1.0,0.5,0.25)", "(blanket)", "(0.01)", "(900)", "(UTC)"):
         assert f"[default: {default}]" in text
 
 
@@ -70,12 +70,15 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
 def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
     code, result, talk, _ = run(
         "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--order", 1,
-        "--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--compare", "--workers", 1,
+        "--epsilon", 2, "--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--compare",
+        "--workers", 1,
     )  # fmt: skip
     assert code == 0, talk
     for words in ("expected loss", "without context", "context gains", "Zones and regimes", "all day"):
         assert words in result
     assert "its record to" in talk
+    assert "7.4 times for 1 km" in talk
+    assert "discloses the zone" in talk
 
 
 def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_papers_experiment_has_its_methods_and_budgets() -> None:
     ("text", "words"),
     [
         ("title = 'x'\n[[vary]]\nepsilon = 1\nmethods = ['lq']", ["unknown methods lq"]),
-        ("[[vary]]\nepsilon = 1\nmethods = ['lp']", ["no title"]),
+        ("[[vary]]\nepsilon = 1\nmethods = ['lp']", ["title is missing"]),
         ("title = 'x'", ["no settings"]),
         ("title = 'x'\nzone = 3\n[[vary]]\nepsilon = 0\nmethods = ['lp']", ["did you mean 'zones'", "epsilon must be"]),
         ("title = 'x'\n[[vary]]\nepsilon = 1\nmethods = ['lp']\nhistory_weights = [-1.0]", ["history_weights"]),

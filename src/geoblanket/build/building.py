@@ -32,7 +32,7 @@ def build_bundle(
     walks: str | Path,
     out: str | Path,
     *,
-    config: BuildConfig | None = None,
+    config: BuildConfig,
     workers: int | None = None,
     cluster: str | None = None,
     resume: bool = False,
@@ -82,7 +82,6 @@ def build_bundle(
     True
     """
     started = time.perf_counter()
-    config = config or BuildConfig()
     check_output(out)
     inputs = load_inputs(roads, walks, config, progress=progress)
     software = software_versions()

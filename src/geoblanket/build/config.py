@@ -66,7 +66,9 @@ class BuildConfig(Parameters):
 
     title_of_errors: ClassVar[str] = "The configuration of the build is wrong"
 
-    epsilon: Number = _privacy("ε per kilometre: smaller is more private.", 2.0, least=1e-6, most=1000)
+    epsilon: Annotated[Number, Field(examples=[2.0])] = _privacy(
+        "ε per kilometre: smaller is more private. Choose it: there is no default.", ..., "2.0", least=1e-6, most=1000
+    )
     eta_km: Annotated[Number, Field(gt=0)] = _privacy(
         "The promise covers histories at most this far apart, kilometres; inf for all.", 5.0
     )
@@ -279,13 +281,13 @@ def _from_tables(tables: Mapping[str, Any], path: str | Path) -> tuple[dict[str,
 
 
 def example_config() -> str:
-    """Return a file with every parameter, its meaning and its default; those without a default are comments."""
+    """Return a file with every parameter, its meaning and its default; those without a default, as ε, are comments."""
     lines = ["# Parameters of `geoblanket build`. Paths are relative to the folder of this file."]
     for section, fields in _sections().items():
         lines += ["", f"[{section}]"]
         for name, field in fields.items():
             line = f"# {name} = {_extra(field, 'example')}"
-            if field.default is not None:
+            if field.default is not None and not field.is_required():
                 line = f"{name} = {as_toml(field.default)}"
             lines += [f"# {field.description}", line]
     return "\n".join(lines) + "\n"

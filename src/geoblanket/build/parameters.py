@@ -92,8 +92,12 @@ class Parameters(BaseModel):
             for detail in error.errors(include_url=False):
                 wrong.setdefault(detail["loc"][0], detail)
             problems = [_in_words(type(self), detail) for detail in wrong.values()]
+            others = {name: value for name, value in values.items() if name not in wrong}
+            for name, field in type(self).model_fields.items():
+                if name in wrong and field.is_required() and field.examples:
+                    others[name] = field.examples[0]
             try:  # what the others contradict is reported too
-                super().__init__(**{name: value for name, value in values.items() if name not in wrong})
+                super().__init__(**others)
             except ValidationError:
                 raise WrongParametersError(self.title_of_errors, problems) from None
         problems += [("", contradiction) for contradiction in self.contradictions()]
@@ -114,7 +118,7 @@ def _in_words(model: type[BaseModel], detail: Any) -> tuple[str, str]:
     name, value, context = str(detail["loc"][0]), detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "missing":
-            return "", f"it has no {name}"
+            return name, "is missing"
         case "extra_forbidden":
             return "", unknown_name(f"key '{name}'", name, model.model_fields)
         case "value_error":

@@ -31,7 +31,7 @@ class ConfiguredCommand(TyperCommand):
             field = BuildConfig.model_fields.get(option.name or "")
             if isinstance(option, TyperOption) and field is not None:
                 option.help = field.description
-                if field.default is not None:
+                if field.default is not None and not field.is_required():
                     option.show_default = as_toml(field.default).strip('"[]').replace(" ", "")
         return super().get_params(ctx)
 
@@ -115,6 +115,13 @@ def build(
     )
     from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
+    from geoblanket.mechanism.meaning import odds_in_words
+
+    say(odds_in_words(parameters.epsilon, between="history"))
+    say(
+        "Every report also discloses the zone that the vehicle is in. For a whole city with no zone disclosed, see "
+        "`geoblanket lattice`."
+    )
 
     with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
         record = build_bundle(

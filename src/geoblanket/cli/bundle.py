@@ -10,6 +10,7 @@ import typer
 
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
 from geoblanket.cli._policy import PolicyOption, read_policy
+from geoblanket.cli.lattice import lattice_facts, lattice_rows
 from geoblanket.errors import GeoblanketError
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ def verify(
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, domain=domain, minimum_version=minimum_version)
     try:
         bundle = load_bundle(file, trust=trust)
-        if bundle.located:
+        lattice = bundle.lattice
+        if lattice is not None:
+            least.check((), bundle.places_e7, bundle.clock, lattice=lattice.spec, anchor=lattice.anchor)
+        elif bundle.located:
             least.check(bundle, bundle.places_e7, bundle.clock)
     except GeoblanketError as error:
         if json:
@@ -54,7 +58,7 @@ def verify(
         print_json({"holds": True, "guarantee": bundle.guarantee.split("\n"), **_facts(bundle, file)})
     else:
         typer.echo(bundle.guarantee)
-    if not bundle.located:
+    if lattice is None and not bundle.located:
         say("It has no coordinates: no device accepts it.")
         for bundled in bundle:
             _warn(bundled)
@@ -70,7 +74,7 @@ def show(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what is in a bundle: zones and regimes, rows, outputs, ε and η; it is verified on the way."""
+    """Show what is in a bundle: its zones, regimes, rows, outputs, ε and η, or its lattice; it is verified first."""
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     if picture is not None:
@@ -80,13 +84,16 @@ def show(
     bundle = load_bundle(file)
     if json:
         print_json(_facts(bundle, file))
+    elif bundle.lattice is not None:
+        print_table(f"Lattice {file}", lattice_rows(_facts(bundle, file)["lattice"]))
     else:
         _print_facts(_facts(bundle, file), file)
     if picture is not None:
         from geoblanket._picture import save_figure
         from geoblanket.mechanism.bundle.picture import draw_bundle
+        from geoblanket.mechanism.lattice.picture import draw_lattice
 
-        save_figure(draw_bundle(bundle), picture)
+        save_figure(draw_bundle(bundle) if bundle.lattice is None else draw_lattice(bundle.lattice), picture)
         say(f"Picture written to {picture}.")
 
 
@@ -109,6 +116,10 @@ def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
     """Return the facts of a bundle that these commands print, as JSON values."""
     from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 
+    if bundle.lattice is not None:
+        whole = ("version", "sha256", "signed", "domain", "disclosed")
+        facts = lattice_facts(bundle.lattice, bundle.needed_clock().interval_s, file)
+        return {**{name: getattr(bundle, name) for name in whole}, "lattice": facts}
     facts = asdict(BundleFacts.of(bundle, name=file.name, size=file.stat().st_size))
     radius = facts["snapping_radius_m"]
     mechanisms = [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle]

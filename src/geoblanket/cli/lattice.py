@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from geoblanket.mechanism.lattice.lattice import Lattice
     from geoblanket.mechanism.lattice.making import Area
 
-__all__ = ["lattice"]
+__all__ = ["lattice", "lattice_facts", "lattice_rows"]
 
 
 def lattice(
@@ -63,11 +63,11 @@ def lattice(
         share = epsilon if anchor_epsilon is None else anchor_epsilon
         stays = make_anchor(spec.plane, epsilon_micro=round(share * 10**6), period_s=anchor_period)
     made = save_lattice(out, spec, stays, version=version, interval_s=interval)
-    facts = _facts(made, interval, out)
+    facts = lattice_facts(made, interval, out)
     if json:
         print_json(facts)
     else:
-        print_table("Lattice", _rows(facts))
+        print_table("Lattice", lattice_rows(facts))
         for sentence in facts["meaning"]:
             say(sentence)
     say(f"Bundle written to {out}.")
@@ -102,7 +102,8 @@ def _degrees(text: str, count: int, option: str, form: str) -> list[float]:
     return values
 
 
-def _facts(lattice: Lattice, interval_s: float, out: Path) -> dict[str, Any]:
+def lattice_facts(lattice: Lattice, interval_s: float, file: Path) -> dict[str, Any]:
+    """Return what is told of a lattice, as JSON values."""
     from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
 
     anchor = lattice.anchor
@@ -116,18 +117,21 @@ def _facts(lattice: Lattice, interval_s: float, out: Path) -> dict[str, Any]:
         "rounding_m": lattice.certificate.rounding_mm / 1000,
         "anchor": None if anchor is None else {"epsilon_per_km": anchor.epsilon, "period_s": anchor.period_s},
         "interval_s": interval_s,
+        "area": dict(zip(("south", "west", "north", "east"), lattice.spec.plane.corners, strict=True)),
         "error_km": {"mean": errors.mean_km, "median": errors.median_km, "95 %": errors.most_km},
-        "bytes": out.stat().st_size,
+        "bytes": file.stat().st_size,
         "meaning": lattice_in_words(lattice, interval_s),
         "guarantee": lattice.guarantee.split("\n"),
     }
 
 
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def lattice_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts as lines of a table."""
     anchor, error = facts["anchor"], facts["error_km"]
     stays = "none" if anchor is None else f"ε₀ = {anchor['epsilon_per_km']:g} per km for {anchor['period_s']:,} s"
     return [
         ("frame, with its margin", f"{facts['frame_km']:.1f} km × {facts['frame_km']:.1f} km"),
+        ("one report every", f"{facts['interval_s']:g} s"),
         ("cells", f"{facts['cells']:,} of {facts['cell_m']:g} m"),
         ("ε of a report", f"{facts['epsilon_per_km']:g} per km"),
         ("ε needed, verified exactly", f"{facts['epsilon_effective_per_km']:.6g} per km"),

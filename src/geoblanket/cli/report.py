@@ -15,11 +15,19 @@ __all__ = ["report"]
 def report(
     file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, with its record beside it.")],
     *,
-    roads: Annotated[Path, typer.Option(help="The roads that it was built with.", show_default=False)],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to.", show_default=False)],
+    roads: Annotated[Path | None, typer.Option(help="The roads that it was built with; a lattice needs none.")] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.", show_default="the bundle's name")] = None,
 ) -> None:
-    """Report on a build: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way."""
+    """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way."""
+    from geoblanket.build.lattice_report import write_lattice_report
     from geoblanket.build.report import write_build_report
+    from geoblanket.mechanism.bundle.storage import load_bundle
 
-    say(f"Report written to {write_build_report(file, roads, out, title=title)}.")
+    if roads is not None:
+        say(f"Report written to {write_build_report(file, roads, out, title=title)}.")
+        return
+    bundle = load_bundle(file)
+    if bundle.lattice is None:
+        raise typer.BadParameter("--roads must be given: only a lattice needs none.")
+    say(f"Report written to {write_lattice_report(bundle, out, title=title or file.name)}.")

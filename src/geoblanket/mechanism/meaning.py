@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,11 @@ def odds(epsilon: float, distance_km: float) -> float:
     return math.exp(min(epsilon * distance_km, 700.0))
 
 
-def odds_in_words(epsilon: float, *, distances_km: Sequence[float] = DISTANCES_KM) -> str:
-    """Return what ε means for two locations at some distances, in a sentence."""
-    parts = [f"{_number(odds(epsilon, km))} times for {_distance(km)}" for km in distances_km]
+def odds_in_words(epsilon: float, *, between: Literal["location", "history"] = "location") -> str:
+    """Return what ε means for two locations, or two histories of one, at distances that people know, in a sentence."""
+    parts = [f"{_number(odds(epsilon, km))} times for {_distance(km)}" for km in DISTANCES_KM]
     return (
-        "Whatever is reported, it is at most so many times as probable from one location as from another: "
+        f"Whatever is reported, it is at most so many times as probable from one {between} as from another: "
         f"{', '.join(parts[:-1])} and {parts[-1]} between them."
     )
 

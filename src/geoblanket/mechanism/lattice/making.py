@@ -25,6 +25,7 @@ LARGEST_EPSILON: Final = 50.0
 _LEAST_CELLS: Final = 100
 _UNITS_IN_CELL: Final = 100
 _LEAST_UNIT_MM: Final = 1000
+_LARGEST_CELL_MM: Final = 10**8
 _MARGIN_EPSILON_KM: Final = 10.0
 """The margin is 10/ε km wide: of 2,000 reports from the area's edge, one goes beyond it."""
 _FLOOR_SHARE: Final = Fraction(1, 10_000)
@@ -91,7 +92,12 @@ def spec_over(area: Area, *, epsilon: float, cell_m: float | None = None, progre
             f"{epsilon:g} instead."
         )
     wanted_mm = 1000 * cell_m if cell_m is not None else 200_000 / epsilon
-    if not _LEAST_UNIT_MM <= wanted_mm <= 10**8:
+    if cell_m is None and wanted_mm > _LARGEST_CELL_MM:
+        raise ParameterError(
+            f"ε = {epsilon:g} per km is so small that a cell would be {wanted_mm / 10**6:,.0f} km wide: a report would "
+            "tell nothing. Take a larger ε."
+        )
+    if not _LEAST_UNIT_MM <= wanted_mm <= _LARGEST_CELL_MM:
         raise ParameterError(f"A cell must be from 1 m to 100 km wide. Got {wanted_mm / 1000:g} m instead.")
     unit_mm = max(_LEAST_UNIT_MM, round(wanted_mm / _UNITS_IN_CELL / 100) * 100)
     cell_units = max(round(wanted_mm / unit_mm), 1)

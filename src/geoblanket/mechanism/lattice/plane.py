@@ -100,11 +100,11 @@ class Plane:
                 "The frame, margin included, reaches beyond 85° of latitude, where a plane is no picture of the Earth. "
                 "Take a smaller area, or a larger ε: the margin is 10/ε km."
             )
-        cos_edge = _cos(Decimal(max(abs(self.south_e7), abs(self.north_e7))).scaleb(-7))
-        if self._widest_e7(cos_edge) > _LARGEST_WIDTH_E7 or self.width_e7 > self._widest_e7(cos_edge):
+        widest_e7 = self._widest_e7(_cos(Decimal(max(abs(self.south_e7), abs(self.north_e7))).scaleb(-7)))
+        if widest_e7 > _LARGEST_WIDTH_E7 or self.width_e7 > widest_e7:
             raise ParameterError(
-                f"The frame, margin included, is {self.width_e7 / 1e7:.0f}° wide; at most 90° fit into a plane. Take a "
-                "smaller area, or a larger ε: the margin is 10/ε km."
+                f"The frame, margin included, is about {widest_e7 / 1e7:.0f}° wide where it is nearest to a pole, too "
+                "much for a plane. Take a smaller area, or a larger ε: the margin is 10/ε km."
             )
 
     def units(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> tuple[Ints, Ints]:
@@ -133,6 +133,12 @@ class Plane:
         """Return whether a coordinate in degrees lies in the frame."""
         east = (round(lon * 1e7) - self.west_e7) % _FULL_CIRCLE_E7
         return self.south_e7 <= round(lat * 1e7) <= self.north_e7 and east <= self.width_e7
+
+    @property
+    def corners(self) -> tuple[float, float, float, float]:
+        """South, west, north and east of the frame, degrees."""
+        (south, north), (west, east) = self.degrees([0, self.side], [0, self.side])
+        return float(south), float(west), float(north), float(east)
 
     def degrees(self, x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Return latitude and longitude of points of the frame, degrees; longitudes from −180 to 180."""

@@ -25,6 +25,8 @@ __all__ = ["LatticeCertificate", "verify_lattice"]
 _TOTAL: Final = 2**62
 _SINK_BASE: Final = 2**44
 _LOG_2_ABOVE: Final = Fraction("0.6931471805599453095")
+_LEAST_USED: Final = Fraction(99, 100)
+"""Less of ε would keep the promise too, but no maker leaves so much of it."""
 _MOST_CELLS: Final = 2**26
 _MOST_UNITS_IN_CELL: Final = 1024
 _MOST_WORK: Final = 2**30
@@ -65,6 +67,8 @@ def verify_lattice(spec: LatticeSpec) -> tuple[LatticeCertificate, Ints]:
     if slope > epsilon:
         raise LatticeViolation("The kernel of the lattice falls faster than ε allows")
     steepest = _check_multipliers(spec, epsilon - slope)
+    if slope + steepest < epsilon * _LEAST_USED:
+        raise MechanismError("The lattice uses less of ε than one that was made for it: its numbers were edited.")
     totals = _totals(spec)
     _check_sink(totals, epsilon)
     _check_window(spec)

@@ -1,0 +1,62 @@
+"""The report of a lattice: its promise in plain words, what it costs, and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from geoblanket._page import Page
+from geoblanket._report_folder import ReportFolder
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.lattice.picture import draw_lattice
+from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
+
+__all__ = ["write_lattice_report"]
+
+
+def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path:
+    """Write the report of a bundle with a lattice; return where its page is.
+
+    Parameters
+    ----------
+    bundle
+        The bundle, loaded and so verified.
+    out
+        The folder; made where it does not exist.
+    title
+        Of the page.
+    """
+    lattice = bundle.lattice
+    if lattice is None:
+        raise ParameterError("The bundle has no lattice.")
+    interval_s = bundle.needed_clock().interval_s
+    anchor = lattice.anchor
+    errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
+    folder = ReportFolder(out, shown="png")
+    folder.draw([("reports", draw_lattice(lattice))])
+    meaning = lattice_in_words(lattice, interval_s)
+    page = Page(title, lead="A mechanism for a whole city: exact planar Laplace noise between coordinates.")
+    page.heading("What it means")
+    page.bullets(meaning)
+    folder.show(page, "reports", "How probable each cell is from the middle of the frame, and rings of equal odds.")
+    page.heading("What is promised")
+    for paragraph in bundle.guarantee.split("\n"):
+        page.paragraph(paragraph)
+    page.heading("What it is")
+    side_km = lattice.spec.plane.side * lattice.spec.plane.unit_mm / 10**6
+    page.table(
+        ("", ""),
+        [
+            ("frame, with its margin", f"{side_km:.1f} km × {side_km:.1f} km"),
+            ("cells", f"{lattice.cells:,} of {lattice.cell_m:g} m"),
+            ("ε of a report", f"{lattice.epsilon:g} per km"),
+            ("ε₀ of the anchor", "none" if anchor is None else f"{anchor.epsilon:g} per km for {anchor.period_s:,} s"),
+            ("one report every", f"{interval_s:g} s"),
+            ("a report is off by, mean", f"{errors.mean_km:.2f} km"),
+            ("median, 95 %", f"{errors.median_km:.2f} km, {errors.most_km:.2f} km"),
+            ("version", str(bundle.version)),
+            ("SHA-256", bundle.sha256),
+        ],
+    )
+    folder.write_json("report.json", {"title": title, "meaning": meaning, "guarantee": bundle.guarantee.split("\n")})
+    return folder.write_page(page)

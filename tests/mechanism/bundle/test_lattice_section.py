@@ -1,0 +1,175 @@
+"""Bundles with a lattice: what is written is read, and what was edited is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket.errors import GeoblanketError, InputError, LatticeViolation, ParameterError, PolicyError
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.file import MAGIC
+from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.bundle.trust import Trust
+from geoblanket.mechanism.lattice.anchor import make_anchor
+from tests.mechanism.bundles import save_plain
+from tests.mechanism.lattice.frames import small_spec
+
+SPEC = small_spec()
+ANCHOR = make_anchor(SPEC.plane, epsilon_micro=2_000_000, period_s=3600)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_lattice(tmp_path / "city.bundle", SPEC, ANCHOR, version=3, interval_s=30)
+    return tmp_path / "city.bundle"
+
+
+def edited(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """Change a file, and make all of its hashes right again."""
+    fields, arrays = read_arrays(path, magic=MAGIC, kind="a bundle")
+    copies = {name: np.array(array) for name, array in arrays.items()}
+    change(fields, copies)
+    write_arrays(path, magic=MAGIC, fields=fields, arrays=copies)
+    return path
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    bundle = load_bundle(path)
+    lattice = bundle.lattice
+    assert lattice is not None
+    assert lattice.anchor == ANCHOR
+    assert lattice.epsilon == 2
+    assert lattice.cell_m == 100
+    assert lattice.cells == 31**2
+    np.testing.assert_array_equal(lattice.spec.multipliers, SPEC.multipliers)
+    assert bundle.version == 3
+    assert len(bundle) == 0
+    assert bundle.disclosed == "when a report was made"
+    assert bundle.costs == (2_000_000, 2_000_000)
+    assert bundle.needed_clock().interval_s == 30
+    assert "Disclosed by every report: when a report was made. No zone is." in bundle.guarantee
+    assert path.stat().st_size < 2_000
+
+
+def test_the_same_lattice_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
+    save_lattice(tmp_path / "again.bundle", SPEC, ANCHOR, version=3, interval_s=30)
+    assert (tmp_path / "again.bundle").read_bytes() == path.read_bytes()
+
+
+def test_a_known_file_is_not_verified_again_and_draws_the_same(path: Path) -> None:
+    tables = ReleaseTables.read(path, is_known=lambda _: True)
+    assert tables.lattice is not None
+    lattice = load_bundle(path).lattice
+    assert lattice is not None
+    lat, lon = lattice.center(300)
+    np.testing.assert_array_equal(tables.lattice.weights(lat, lon), lattice.weights(lat, lon))
+
+
+def test_bundles_of_zones_have_no_lattice(tmp_path: Path) -> None:
+    assert load_bundle(save_plain(tmp_path / "plain.bundle")).lattice is None
+
+
+LATTICE_EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "cell size": lambda section: section.update(cell_units=section["cell_units"] // 2),
+    "unit": lambda section: section.update(unit_mm=section["unit_mm"] * 2),
+    "smaller unit": lambda section: section.update(unit_mm=section["unit_mm"] // 2),
+    "frame": lambda section: section.update(side=section["side"] + section["cell_units"]),
+    "smaller ε": lambda section: section.update(epsilon_micro=section["epsilon_micro"] * 9 // 10),
+    "rate": lambda section: section.update(rate=section["rate"] * 1001 // 1000),
+    "slower rate": lambda section: section.update(rate=section["rate"] * 99 // 100),
+    "floor": lambda section: section.update(floor=1),
+    "shift": lambda section: section.update(shift=section["shift"] + 1),
+    "window": lambda section: section.update(half_window=3),
+    "beyond the pole": lambda section: section.update(south_e7=899_000_000),
+    "format": lambda section: section.update(format=2),
+    "unknown": lambda section: section.update(more=1),
+    "a float": lambda section: section.update(rate=float(section["rate"])),
+    "anchor's ε": lambda section: section["anchor"].update(epsilon_micro=1_900_000),
+    "anchor's rate": lambda section: section["anchor"].update(rate=section["anchor"]["rate"] * 2),
+    "anchor's floor": lambda section: section["anchor"].update(floor=1),
+    "anchor's period": lambda section: section["anchor"].update(period_s=1),
+    "anchor unknown": lambda section: section["anchor"].update(more=1),
+}
+
+
+@pytest.mark.parametrize("name", LATTICE_EDITS)
+def test_an_edited_lattice_is_refused(path: Path, name: str) -> None:
+    with pytest.raises((InputError, LatticeViolation)) as raised:
+        load_bundle(edited(path, lambda fields, _: _domain_made_right(fields, LATTICE_EDITS[name])))
+    assert str(path) in str(raised.value)
+
+
+def _domain_made_right(fields: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> None:
+    from geoblanket.mechanism.bundle.lattice_section import LatticeHeader
+
+    change(fields["lattice"])
+    try:
+        header = LatticeHeader.parsed(fields["lattice"])
+        fields["domain"], fields["snapping_radius_mm"] = header.domain, header.rounding_mm
+    except (ValueError, ArithmeticError, GeoblanketError):
+        pass  # it is refused for another reason
+
+
+HEADER_EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "domain": lambda fields: fields.update(domain="0" * 64),
+    "disclosed": lambda fields: fields.update(disclosed="nothing"),
+    "snapping radius": lambda fields: fields.update(snapping_radius_mm=0),
+    "time zone": lambda fields: fields["clock"].update(time_zone="Europe/Lisbon"),
+    "regimes": lambda fields: fields["clock"].update(regimes=[["day", list(range(24))]]),
+    "no clock": lambda fields: fields.update(clock=None),
+    "version": lambda fields: fields.update(version=-1),
+    "zones beside it": lambda fields: fields.update(mechanisms=[{"zone": "0"}]),
+    "no lattice": lambda fields: fields.update(lattice=None),
+}
+
+
+@pytest.mark.parametrize("name", HEADER_EDITS)
+def test_an_edited_header_is_refused(path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"city\.bundle"):
+        load_bundle(edited(path, lambda fields, _: HEADER_EDITS[name](fields)))
+
+
+def test_edited_multipliers_are_refused(path: Path) -> None:
+    def add(_: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays["multipliers"][4] += 1
+
+    with pytest.raises(LatticeViolation, match="sink"):
+        load_bundle(edited(path, add))
+
+
+@pytest.mark.parametrize("change", [
+    lambda arrays: arrays.update(multipliers=arrays["multipliers"][:-1]),
+    lambda arrays: arrays.update(multipliers=arrays["multipliers"].astype(np.int64)),
+    lambda arrays: arrays.update(places_e7=np.zeros((1, 2), np.int32)),
+    lambda arrays: arrays.pop("multipliers"),
+])  # fmt: skip
+def test_other_parts_are_refused(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    with pytest.raises(InputError, match=r"part|table"):
+        load_bundle(edited(path, lambda _, arrays: change(arrays)))
+
+
+def test_trust_and_policy_hold_for_lattices(path: Path) -> None:
+    with pytest.raises(InputError, match="older"):
+        load_bundle(path, trust=Trust(minimum_version=4))
+    check = {"lattice": SPEC, "anchor": ANCHOR}
+    DEFAULT_POLICY.check((), np.empty((0, 2), np.int32), None, **check)  # type: ignore[arg-type]
+    for policy, words in (
+        (Policy(largest_epsilon=1.0), "anchor's ε₀ is 2"),
+        (Policy(largest_cost=1.0), "costs 2 per km"),
+        (Policy(smallest_extent_m=5_000), "3100 m wide"),
+    ):
+        with pytest.raises(PolicyError, match=words):
+            policy.check((), np.empty((0, 2), np.int32), None, **check)  # type: ignore[arg-type]
+
+
+def test_an_anchor_shorter_than_the_interval_is_refused(tmp_path: Path) -> None:
+    anchor = make_anchor(SPEC.plane, epsilon_micro=10**6, period_s=20)
+    with pytest.raises(ParameterError, match="one interval"):
+        save_lattice(tmp_path / "a.bundle", SPEC, anchor, version=1, interval_s=30)
