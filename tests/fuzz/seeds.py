@@ -15,6 +15,8 @@ from geoblanket._tables import write_table
 from geoblanket.blanket.predictor import Predictor
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.build.config import example_config
+from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.regions import RegionGrid
@@ -24,6 +26,7 @@ from tests.audit import hostile
 from tests.blanket.made_findings import ABOUT, learnable, make_findings
 from tests.blanket.test_predictor_file import small
 from tests.mechanism.bundles import save_located, save_plain
+from tests.mechanism.lattice.frames import small_spec
 from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
 from tests.roads.samples import osm_xml
@@ -87,6 +90,9 @@ def make_seeds(folder: Path) -> Seeds:
     save_predictor(Predictor(predictor.encoding, predictor.network, origin), folder / "town.blanket")
     save_located(folder / "located.bundle")
     save_plain(folder / "plain.bundle")
+    spec = small_spec(12)
+    anchor = make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600)
+    save_lattice(folder / "lattice.bundle", spec, anchor, version=1, interval_s=30)
     (folder / "histories.bundle").write_bytes(hostile.SOUND["unlisted in the middle, stated rightly"]())
     (folder / "build.toml").write_text(example_config(), encoding="utf-8")
     shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from geoblanket._strict_json import read_object
 from geoblanket.blanket.lagged_walks import load_walks
 from geoblanket.blanket.predictor_file import load_predictor
@@ -31,7 +33,9 @@ from tests.fuzz.mutations import (
     rehashed_header,
 )
 from tests.fuzz.seeds import Seeds
+from tests.mechanism.lattice.frames import check_pairs
 
+_MOST_CELLS_CHECKED = 5_000
 BODIES = (
     b'{"lat": 41.15, "lon": -8.61, "time": "2024-07-01T10:00:00Z", "request_id": "a\\u00e9"}',
     b'{"a": [1, 2.5, -3e5, true, null, {"b": "\\ud83d\\ude95"}]}',
@@ -99,6 +103,18 @@ def _traces(trace_format: TraceFormat) -> Callable[[Path, Seeds], None]:
     return run
 
 
+def _lattice(path: Path, _: Seeds) -> None:
+    lattice = load_bundle(path).lattice
+    if lattice is not None and lattice.cells <= _MOST_CELLS_CHECKED:
+        side = lattice.spec.plane.side
+        x, y = np.random.default_rng(0).integers(0, side, (2, 25))
+        x[1:6], y[1:6] = (x[0] + np.arange(1, 6)) % side, y[0]
+        weights = np.stack([lattice.weights_at(*point) for point in zip(x.tolist(), y.tolist(), strict=True)])
+        add_mm = 2 * lattice.certificate.rounding_mm
+        epsilon_micro = lattice.spec.epsilon_micro
+        check_pairs(weights, *lattice.spec.plane.degrees(x, y), epsilon_micro=epsilon_micro, add_mm=add_mm)
+
+
 def _bundle(path: Path, _: Seeds) -> None:
     load_bundle(path)
     accepted(path)
@@ -138,6 +154,7 @@ TARGETS: dict[str, Target] = {
     "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
     "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
+    "lattice": Target("bundle", ("lattice.bundle",), _lattice, _ARRAYS),
     "bundle": Target("bundle", ("located.bundle", "histories.bundle", "plain.bundle"), _bundle, _ARRAYS),
     "release-tables": Target(
         "bundle",
