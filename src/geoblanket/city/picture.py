@@ -58,7 +58,7 @@ def _river_bank(city: City) -> tuple[Floats, Floats]:
 
 
 def _some_walks(city: City, trips: int, seed: int, count: int) -> list[tuple[Floats, Floats, slice]]:
-    """Return true routes of some long trips that start in different districts, and which of their points are at ticks."""
+    """Return true routes of some long trips from different districts, and which of their points are at ticks."""
     walks = next(walk_blocks(city, make_schedule(trips, seed=seed)))
     start = city.district[walks.node[walks.offsets[:-1]]]
     long_enough = np.flatnonzero(walks.ticks >= min(20, int(walks.ticks.max())))
