@@ -83,7 +83,7 @@ def between(interval: Interval, form: str = ".3g") -> str:
 
 def percent(*shares: float) -> str:
     """Return a share in per cent, with a decimal where it is small; of several, the range that they span."""
-    words = (f"{one:.0%}" if abs(one) >= 0.0995 else f"{one:.1%}" for one in (min(shares), max(shares)))
+    words = (f"{end:.0%}" if abs(end) >= 0.0995 else f"{end:.1%}" for end in (min(shares), max(shares)))
     return " to ".join(dict.fromkeys(words)).replace("-", "−")
 
 

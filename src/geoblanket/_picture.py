@@ -63,7 +63,7 @@ def check_picture(path: str | Path) -> None:
 def save_figure(figure: Figure, path: str | Path, *, dpi: int = 150, private: bool = False) -> None:
     """Write a figure as PNG, SVG or PDF, by the ending of `path`; the same figure gives the same bytes.
 
-    A private one shows true ways: nobody but the user may read it.
+    A private picture shows true routes: nobody but the user may read it.
     """
     check_picture(path)
     metadata = dict.fromkeys(_STAMPS[Path(path).suffix.lower()])

@@ -129,7 +129,15 @@ def map_in_order(
     # Arrays are sent, not mapped from files: SciPy's graph searches take no read-only arrays.
     with joblib.Parallel(workers, backend="loky", max_nbytes=None, return_as="generator") as parallel:
         for start in range(0, len(tasks), 2 * workers):
-            yield from parallel(joblib.delayed(function)(*task) for task in tasks[start : start + 2 * workers])
+            results = parallel(joblib.delayed(function)(*task) for task in tasks[start : start + 2 * workers])
+            try:
+                for result in results:  # noqa: UP028 - `yield from` would close them with a warning
+                    yield result
+            finally:
+                with warnings.catch_warnings():
+                    # A consumer may stop early; joblib warns about the results that nobody wants then.
+                    warnings.simplefilter("ignore", UserWarning)
+                    results.close()
 
 
 def _run_keyed(function: Callable[[Task], Result], tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Result]]:

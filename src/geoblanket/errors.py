@@ -140,8 +140,8 @@ class MismatchError(GeoblanketError):
 
     Examples
     --------
-    >>> from geoblanket import load_bundle
-    >>> load_bundle("city.bundle", domain=64 * "0")
+    >>> from geoblanket import Trust, load_bundle
+    >>> load_bundle("city.bundle", trust=Trust(domain=64 * "0"))
     Traceback (most recent call last):
         ...
     geoblanket.errors.MismatchError: ...

@@ -5,9 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 import re
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,13 @@ def test_reading_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_libosmium_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "roads.osm"
     path.write_text(osm_xml([([1, 2, 5, 6, 1], {})]))
+    read = osm._read_osm
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.5)
+        return read(*arguments)
+
+    monkeypatch.setattr(osm, "_read_osm", slow)
     monkeypatch.setattr(osm, "seconds_allowed", lambda _: 0.0)
     assert "could not be read within" in refusal(path)
 

@@ -255,7 +255,7 @@ def test_two_mechanisms_side_by_side(open_page: Open) -> None:
 
 def test_a_trip_is_replayed_within_a_budget(open_page: Open) -> None:
     page = open_page("replay")
-    expect(page.locator("#settings")).to_contain_text("true way")
+    expect(page.locator("#settings")).to_contain_text("true route")
     expect(_marker(page, "True place")).to_be_visible()
     expect(_marker(page, "The recipient's guess")).to_be_visible()
     steps = int(page.locator("#step").get_attribute("max") or 0) + 1

@@ -43,11 +43,11 @@ class Discovery:
 
     Examples
     --------
-    With `found` in the example of `discover`:
+    With the `discovery` in the example of `discover`:
 
-    >>> found.findings.select("hour", "m", "status").row(0)
+    >>> discovery.findings.select("hour", "m", "status").row(0)
     (0, 1, 'tested')
-    >>> found.about["largest"]
+    >>> discovery.about["largest"]
     1
     """
 
@@ -142,10 +142,10 @@ def discover(
 
     Examples
     --------
-    >>> from geoblanket import discover
-    >>> options = {"by": ["hour"], "largest": 1, "smallest_group": 40}
-    >>> found = discover("walks.parquet", "city.roads", **options, out="findings.parquet")
-    >>> len(found.blankets)  # one for each hour
+    >>> from geoblanket import DiscoveryOptions, discover
+    >>> options = DiscoveryOptions(by=["hour"], largest=1, smallest_group=40)
+    >>> discovery = discover("walks.parquet", "city.roads", options, out="findings.parquet")
+    >>> len(discovery.blankets)  # one for each hour
     24
     """
     options = options or DiscoveryOptions()

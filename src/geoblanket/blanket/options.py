@@ -54,6 +54,16 @@ class DiscoveryOptions:
     ------
     ParameterError
         If an option is out of range.
+
+    Examples
+    --------
+    >>> from geoblanket import DiscoveryOptions
+    >>> DiscoveryOptions(by=["speed", "region"], time_zone="Europe/Lisbon").largest
+    5
+    >>> DiscoveryOptions(alpha=2.0)
+    Traceback (most recent call last):
+        ...
+    geoblanket.errors.ParameterError: ...
     """
 
     by: Sequence[str] | Sequence[Sequence[str]] = ("hour", "speed", "region")

@@ -24,7 +24,7 @@ _WALKS = ("#4059ad", "#97396b", "#2a7f62", "#6b4e9b", "#b5651d", "#1f7a8c")
 
 
 def draw_city(city: City, *, trips: int, seed: int) -> Figure:
-    """Draw a city and the true ways of some of its trips, each in its own colour, with a dot at every tick."""
+    """Draw a city and the true routes of some of its trips, each in its own colour, with a dot at every tick."""
     figure, axes = map_figure(city.graph, caption="a synthetic city", long_side_in=9.0)
     around = np.linspace(0.0, 2 * np.pi, 361)
     for number in reversed(range(len(DISTRICTS))):
@@ -58,7 +58,7 @@ def _river_bank(city: City) -> tuple[Floats, Floats]:
 
 
 def _some_walks(city: City, trips: int, seed: int, count: int) -> list[tuple[Floats, Floats, slice]]:
-    """Return true ways of some long trips that start in different districts, and which of their points are at ticks."""
+    """Return true routes of some long trips from different districts, and which of their points are at ticks."""
     walks = next(walk_blocks(city, make_schedule(trips, seed=seed)))
     start = city.district[walks.node[walks.offsets[:-1]]]
     long_enough = np.flatnonzero(walks.ticks >= min(20, int(walks.ticks.max())))

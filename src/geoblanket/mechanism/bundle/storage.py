@@ -158,7 +158,7 @@ def load_bundle(
     Examples
     --------
     >>> from geoblanket import load_bundle
-    >>> bundle = load_bundle("city.bundle", minimum_version=1)
+    >>> bundle = load_bundle("city.bundle")
     >>> bundle.version, bundle.signed
     (1, False)
     """

@@ -33,6 +33,12 @@ class Trust:
         The hash of the domain that the bundle must have; None: any.
     minimum_version
         Older bundles are refused.
+
+    Examples
+    --------
+    >>> from geoblanket import Trust, load_bundle
+    >>> load_bundle("city.bundle", trust=Trust(minimum_version=1)).version
+    1
     """
 
     public_key: str | Path | None = None

@@ -1,4 +1,4 @@
-/** A trip that was held out: its true way, what is reported of it, and what a recipient who follows it believes. */
+/** A trip that was held out: its true route, what is reported of it, and what a recipient who follows it believes. */
 
 import { errorChart } from "./chart.js";
 import { PlaceMarker } from "./markers.js";
