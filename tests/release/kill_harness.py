@@ -34,11 +34,11 @@ def reply_before_the_write(device: Device, tell: Any) -> None:
     """A planted fault: the answer is given before it is stored."""
     original = device._ledger.write
 
-    def write(changes: Sequence[Any]) -> None:
+    def write(changes: Sequence[Any], anchors: Any) -> None:
         for _, answer in changes:
             tell(answer.slot_ms // 1000, answer.place)
         time.sleep(0.02)  # by itself the gap is so short that some dozen kills may miss it
-        original(changes)
+        original(changes, anchors)
 
     device._ledger.write = write  # type: ignore[method-assign]
 

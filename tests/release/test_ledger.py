@@ -163,7 +163,8 @@ def edit(sql: str) -> Callable[[Path], None]:
         edit("INSERT INTO verified VALUES ('aa', 'me', x'00')"),
         edit("DROP TABLE answers"),
         edit("PRAGMA user_version = 1"),
-        edit("PRAGMA user_version = 3"),
+        edit("PRAGMA user_version = 2"),
+        edit("PRAGMA user_version = 4"),
     ],
 )
 def test_a_ledger_that_was_changed_is_refused(path: Path, change: Callable[[Path], None]) -> None:

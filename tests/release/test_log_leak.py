@@ -60,7 +60,7 @@ PATHS: list[tuple[str, Callable[[Device, pytest.MonkeyPatch], Any], tuple[Any, .
     ("budget", lambda device, _: [device.report(LAT, LON, TIME - 30 * k) for k in (3, 2, 1)], (LAT, LON, TIME)),
     ("randomness", lambda _, patch: patch.setattr(os, "urandom", no_randomness), (LAT, LON, TIME)),
     ("ledger", lambda device, _: break_ledger(device), (LAT, LON, TIME)),
-    ("surprise", lambda device, _: setattr(device, "_rule", None), (LAT, LON, TIME)),
+    ("surprise", lambda device, _: setattr(device._source, "_rule", None), (LAT, LON, TIME)),
 ]
 
 

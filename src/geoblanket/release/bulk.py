@@ -28,6 +28,7 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.release._opening import check_policy
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -118,7 +119,7 @@ def perturb_walks(
     if Path(out).exists() and Path(out).samefile(walks):
         raise ParameterError(f"{walks} is both read and written. Choose another name for the result.")
     clock = _check_fit(bundle, walks, about, RoadGraph.load(roads))
-    policy.check(bundle, bundle.places_e7, clock)
+    check_policy(policy, bundle, bundle)
     run = _Run(bundle, clock, Path(walks), frame, progress)
     described = {
         "bundle": bundle.sha256,
@@ -161,7 +162,7 @@ def perturb_traces(
     """
     check_output(out)
     clock = bundle.needed_clock()
-    policy.check(bundle, bundle.places_e7, clock)
+    check_policy(policy, bundle, bundle)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
         walks = Path(folder) / "walks.parquet"
         match_traces(
