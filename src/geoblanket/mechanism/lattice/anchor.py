@@ -48,7 +48,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
-from geoblanket.mechanism.lattice.kernel import exponent_of, mantissas, rate_for, slope
+from geoblanket.mechanism.lattice.kernel import exponent_of, mantissa_of, rate_for, slope
 from geoblanket.mechanism.lattice.plane import Plane
 
 __all__ = ["AnchorSpec", "Shift", "make_anchor", "verify_anchor"]
@@ -112,8 +112,8 @@ class AnchorSpec:
         return np.exp(-float(slope(self.rate)) * np.asarray(distance_units))
 
     def _weight_at(self, square: int, *, slack: int = 0) -> int:
-        m, exponent = mantissas(np.array([exponent_of(square, self.rate)]))
-        return max(self.floor, int(m[0]) + slack << _TOP_BITS - 31 >> int(exponent[0]))
+        m, exponent = mantissa_of(exponent_of(square, self.rate))
+        return max(self.floor, m + slack << _TOP_BITS - 31 >> exponent)
 
     def weight_bound(self, distance: int) -> int:
         """Return what no shift of this length or more, in units, exceeds in weight."""

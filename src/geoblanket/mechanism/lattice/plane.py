@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Floats, Ints
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import InputError, ParameterError
 
 __all__ = ["Plane", "plane_over"]
@@ -142,6 +142,13 @@ class Plane:
         """Return whether a coordinate in degrees lies in the frame."""
         east = (round(lon * 1e7) - self.west_e7) % _FULL_CIRCLE_E7
         return self.south_e7 <= round(lat * 1e7) <= self.north_e7 and east <= self.width_e7
+
+    def holds_many(self, lat: Floats, lon: Floats) -> Bools:
+        """Return which coordinates in degrees lie in the frame."""
+        lat_e7 = np.rint(lat * 1e7).astype(np.int64)
+        east = (np.rint(lon * 1e7).astype(np.int64) - self.west_e7) % _FULL_CIRCLE_E7
+        inside: Bools = (self.south_e7 <= lat_e7) & (lat_e7 <= self.north_e7) & (east <= self.width_e7)
+        return inside
 
     def degrees(self, x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Return latitude and longitude of points of the frame, degrees; longitudes from −180 to 180."""
