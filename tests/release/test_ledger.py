@@ -89,7 +89,12 @@ def test_answers_that_leave_the_window_are_forgotten_and_what_they_cost_is_not(p
 
 def test_every_transaction_waits_for_the_disk(path: Path) -> None:
     ledger = Ledger.open(path)
-    for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("locking_mode", "exclusive")):
+    for pragma, value in (
+        ("synchronous", 2),
+        ("journal_mode", "wal"),
+        ("locking_mode", "exclusive"),
+        ("secure_delete", 1),
+    ):
         assert ledger._connection.execute(f"PRAGMA {pragma}").fetchone() == (value,)
     ledger.close()
 
