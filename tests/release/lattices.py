@@ -36,18 +36,23 @@ def save_small(
     return path
 
 
+_mixtures: dict[object, Floats] = {}
+
+
 def mixture(lattice: Lattice, lat: float, lon: float) -> Floats:
-    """Return how probable each cell is where nobody knows the anchor, by all of them."""
+    """Return how probable each cell is where nobody knows the anchor: the mean over all of them."""
     anchor, side = lattice.anchor, lattice.spec.plane.side
     assert isinstance(anchor, AnchorSpec)
-    x, y = (int(unit) for unit in lattice.spec.plane.units(lat, lon))
-    total, sum_of_weights = np.zeros(lattice.cells), 0.0
-    for east in range(side):
-        for north in range(side):
-            weight = anchor.weight(east, north, side) / 2**61
+    key = (lattice.spec.plane, lattice.spec.rate, anchor.rate, anchor.floor, lat, lon)
+    if key not in _mixtures:
+        x, y = (int(unit) for unit in lattice.spec.plane.units(lat, lon))
+        shifts = [(east, north) for east in range(side) for north in range(side)]
+        weights = np.array([anchor.weight(*shift, side) for shift in shifts], np.float64)
+        total = np.zeros(lattice.cells)
+        for (east, north), weight in zip(shifts, weights / weights.sum(), strict=True):
             total += weight * lattice.weights_at((x + east) % side, (y + north) % side)
-            sum_of_weights += weight
-    return total / sum_of_weights / 2**62
+        _mixtures[key] = total / 2**62
+    return _mixtures[key]
 
 
 def deviation(cells: object, probabilities: Floats) -> float:

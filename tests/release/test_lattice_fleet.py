@@ -14,21 +14,19 @@ ALL = np.arange(30)
 HOUR = 3600
 
 
+@pytest.mark.usefixtures("fixed_randomness")
 def test_reports_of_a_fleet_follow_the_weights_over_all_anchors(lattice_bundle: Bundle) -> None:
     assert lattice_bundle.lattice is not None
     count = 12_000
     fleet = Fleet.open(lattice_bundle, vehicles=[str(number) for number in range(count)], ledger=None, replay=True)
     first = fleet.report(np.arange(count), np.full(count, LAT), np.full(count, LON), START)
     assert first.kind == "cell"
-    assert abs(deviation(first.place, mixture(lattice_bundle.lattice, LAT, LON))) < 6
+    assert abs(deviation(first.place, mixture(lattice_bundle.lattice, LAT, LON))) < 4
     lat, lon = lattice_bundle.lattice.centers(first.place)
     assert np.abs(first.lat - lat).max() < 1e-7 > np.abs(first.lon - lon).max()
-    # The anchor stays: from one report to the next, cells are nearer to each other than those of other vehicles.
-    second = fleet.report(np.arange(count), np.full(count, LAT), np.full(count, LON), START + 30)
-    same, other = (first.place == second.place).mean(), (first.place == np.roll(second.place, 1)).mean()
-    assert same > 1.1 * other
 
 
+@pytest.mark.usefixtures("fixed_randomness")
 def test_each_vehicle_keeps_its_anchor_and_gets_another_in_the_next_period(lattice_bundle: Bundle) -> None:
     fleet = Fleet.open(lattice_bundle, vehicles=NAMES, ledger=None, replay=True)
     source = fleet._source
