@@ -18,7 +18,7 @@ from geoblanket.errors import InputError, MismatchError, ParameterError, PolicyE
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.lattice.anchor import AnchorSpec
-from geoblanket.release import lattice_bulk
+from geoblanket.release import lattice_bulk, perturb_traces, perturb_walks
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA, _Run, _Vehicle, perturb_points, perturb_walk_points
 from geoblanket.traces.table import TRACES_SCHEMA
 from tests.release.lattices import LAT, LON, START, deviation, mixture, save_small
@@ -153,6 +153,9 @@ def test_what_cannot_be_perturbed_is_refused_and_nothing_is_written(
     traces = save_traces(tmp_path / "t.parquet", vehicle=["a"] * 3, trip=[0, 0, 0], time=[0, 30, 60])
     with pytest.raises(MismatchError, match="no lattice"):
         perturb_points(traces, out, bundle=spread)
+    for zones_only in (perturb_traces, perturb_walks):
+        with pytest.raises(MismatchError, match="The bundle has a lattice, no zones"):
+            zones_only(traces, tmp_path / "absent.roads", out, bundle=lattice_bundle)
     with pytest.raises(PolicyError, match="more than 1"):
         perturb_points(traces, out, bundle=lattice_bundle, policy=Policy(largest_epsilon=1.0))
     with pytest.raises(ParameterError, match="both read and written"):

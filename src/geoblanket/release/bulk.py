@@ -115,6 +115,7 @@ def perturb_walks(
         If the operating system has no randomness.
     """
     check_output(out)
+    _check_zones(bundle)
     frame, about = scan_walks(walks)
     if Path(out).exists() and Path(out).samefile(walks):
         raise ParameterError(f"{walks} is both read and written. Choose another name for the result.")
@@ -161,6 +162,7 @@ def perturb_traces(
         The spacing of the bundle's places, metres.
     """
     check_output(out)
+    _check_zones(bundle)
     clock = bundle.needed_clock()
     check_policy(policy, bundle, bundle)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
@@ -176,6 +178,13 @@ def perturb_traces(
             progress=progress,
         )
         return perturb_walks(walks, roads, out, bundle=bundle, policy=policy, progress=progress)
+
+
+def _check_zones(bundle: Bundle) -> None:
+    if bundle.lattice is not None:
+        raise MismatchError(
+            "The bundle has a lattice, no zones: use perturb_points, which needs no roads, or perturb_walk_points."
+        )
 
 
 def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:
