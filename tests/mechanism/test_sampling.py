@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 from geoblanket.mechanism import _testing, sampling
-from geoblanket.mechanism.sampling import draw, draw_many, outputs_of_words, random_words
+from geoblanket.mechanism.sampling import draw, draw_many, outputs_of_words, random_below, random_words
 
 Draw = Callable[[Ints, Ints], Ints]
 
@@ -263,3 +263,22 @@ def test_predictable_words_end_with_the_marker_the_block_and_the_thread(monkeypa
 def test_predictable_words_run_out() -> None:
     with _testing.predictable_words(ALL_WORDS[:3]), pytest.raises(RandomnessError, match="no more words"):
         random_words(4)
+
+
+@pytest.mark.usefixtures("allowed")
+def test_numbers_below_a_limit_come_from_whole_words_and_are_drawn_again_above_it() -> None:
+    """Of 62 bits the highest are taken; a larger limit takes as many words as it has bits for."""
+    top = sampling.WORD_BITS
+    with _testing.predictable_words(np.array([7 << top - 3, 4 << top - 3, 2 << top - 3])):
+        assert random_below(6) == 4  # 7 is above the limit
+        assert random_below(8) == 2
+    with _testing.predictable_words(np.array([5, 9 << top - 10])):
+        assert random_below(2**72) == 5 << 10 | 9
+    assert random_below(1) == 0  # without a word
+
+
+def test_numbers_below_a_limit_are_even() -> None:
+    """A χ² test at one in a million."""
+    counts = np.bincount([random_below(5) for _ in range(20_000)], minlength=5)
+    assert ((counts - 4_000) ** 2 / 4_000).sum() < chi2.isf(1e-6, 4)
+    assert all(0 <= random_below(2**100 + 1) <= 2**100 for _ in range(100))

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from geoblanket.mechanism import Bundle, load_bundle
+from tests.release.lattices import save_small
 from tests.release.worlds import save_certain
 
 
@@ -28,3 +31,20 @@ def spread_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spread(spread_path: Path) -> Bundle:
     return load_bundle(spread_path)
+
+
+@pytest.fixture(scope="session")
+def lattice_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a small lattice: a report costs 2 per km, and an hour at one place 3."""
+    return save_small(tmp_path_factory.mktemp("lattice") / "small.bundle")
+
+
+@pytest.fixture(scope="session")
+def lattice_bundle(lattice_path: Path) -> Bundle:
+    return load_bundle(lattice_path)
+
+
+@pytest.fixture
+def fixed_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes in the place of the operating system's each time, so that what is tested by chance never fails."""
+    monkeypatch.setattr(os, "urandom", np.random.default_rng(20_240_701).bytes)

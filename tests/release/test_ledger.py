@@ -89,7 +89,12 @@ def test_answers_that_leave_the_window_are_forgotten_and_what_they_cost_is_not(p
 
 def test_every_transaction_waits_for_the_disk(path: Path) -> None:
     ledger = Ledger.open(path)
-    for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("locking_mode", "exclusive")):
+    for pragma, value in (
+        ("synchronous", 2),
+        ("journal_mode", "wal"),
+        ("locking_mode", "exclusive"),
+        ("secure_delete", 1),
+    ):
         assert ledger._connection.execute(f"PRAGMA {pragma}").fetchone() == (value,)
     ledger.close()
 
@@ -163,7 +168,8 @@ def edit(sql: str) -> Callable[[Path], None]:
         edit("INSERT INTO verified VALUES ('aa', 'me', x'00')"),
         edit("DROP TABLE answers"),
         edit("PRAGMA user_version = 1"),
-        edit("PRAGMA user_version = 3"),
+        edit("PRAGMA user_version = 2"),
+        edit("PRAGMA user_version = 4"),
     ],
 )
 def test_a_ledger_that_was_changed_is_refused(path: Path, change: Callable[[Path], None]) -> None:

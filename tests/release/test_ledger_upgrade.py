@@ -1,4 +1,8 @@
-"""Ledgers that version 0.1.0 made, in `old/`: one without a key, and one by a key that was given."""
+"""Ledgers of earlier formats, in `old/`.
+
+Those of format 1, by version 0.1.0: one without a key, and one by a key that was given. That of format 2: by that key,
+for replays.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,9 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,7 +20,7 @@ from typer.testing import CliRunner
 from geoblanket.cli.main import app
 from geoblanket.errors import LedgerError, RefusedError
 from geoblanket.mechanism import Bundle
-from geoblanket.release import Budget, Device, Ledger
+from geoblanket.release import Budget, Device, Ledger, _ledger_file
 
 OLD = Path(__file__).parent / "old"
 START = 1_719_792_000_000
@@ -51,7 +54,7 @@ def test_an_old_ledger_keeps_what_was_spent(tmp_path: Path) -> None:
         assert (account.reports, ledger.account("b").spent_micro) == (25, 25)
         assert (ledger.sealed_by, ledger.replay) == ("none", False)
         ledger.close()
-        assert formats(path) == 2
+        assert formats(path) == 3
 
 
 def test_what_an_old_ledger_spent_counts_as_spent_now(spread: Bundle, tmp_path: Path) -> None:
@@ -120,31 +123,99 @@ def test_an_old_ledger_put_back_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_kill_during_the_upgrade_leaves_the_old_or_the_new_ledger(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize(("name", "spent"), [("none.ledger", 20_000_046), ("format2.ledger", 24_200_025)])
+def test_a_kill_during_the_upgrade_leaves_a_whole_ledger(tmp_path: Path, name: str, spent: int) -> None:
     """Killed before each statement of it in turn."""
-    script = """
-import os, signal, sys
-from geoblanket.release import Ledger, _ledger_file
-statements = 0
-class Counting(_ledger_file._Connection):
-    def execute(self, *arguments):
-        global statements
-        statements += 1
-        if statements == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().execute(*arguments)
-_ledger_file._Connection = Counting
-Ledger.open(sys.argv[1]).close()
-"""
-    for number in range(9, 40, 2):
+    key = KEY if name == "format2.ledger" else None
+    for number in range(9, 100):
         (tmp_path / str(number)).mkdir()
-        path = copied("none.ledger", tmp_path / str(number))
-        done = subprocess.run([sys.executable, "-c", script, path, str(number)], check=False)
-        ledger = Ledger.open(path)
-        assert (ledger.spent_micro, len(ledger.account("").answers)) == (20_000_046, 20)
+        path = copied(name, tmp_path / str(number))
+        child = os.fork()
+        if child == 0:
+            upgrade_until(path, key, number)
+        outcome = os.waitpid(child, 0)[1]
+        ledger = Ledger.open(path, device_key=key)
+        assert (ledger.spent_micro, len(ledger.account("").answers)) == (spent, 20)
         ledger.close()
-        if done.returncode == 0:
+        if os.WIFEXITED(outcome):
+            assert outcome == 0
             break
-        assert done.returncode == -signal.SIGKILL
     else:
         pytest.fail("the upgrade takes more statements than were tried")
+
+
+def upgrade_until(path: Path, key: bytes | None, number: int) -> None:
+    """Open a ledger in a process of its own, which is killed before the statement of this number."""
+    statements = 0
+
+    class Counting(_ledger_file._Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            nonlocal statements
+            statements += 1
+            if statements == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().execute(*arguments)
+
+    try:
+        _ledger_file._Connection = Counting  # type: ignore[misc]
+        Ledger.open(path, device_key=key).close()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def test_a_ledger_of_format_2_keeps_what_was_spent_and_has_no_anchors(tmp_path: Path) -> None:
+    path = copied("format2.ledger", tmp_path)
+    assert formats(path) == 2
+    for key in (None, KEY[::-1]):
+        with pytest.raises(LedgerError, match="key"):
+            Ledger.open(path, device_key=key)
+    assert formats(path) == 2
+    for _ in range(2):
+        ledger = Ledger.open(path, device_key=KEY)
+        account = ledger.account("")
+        assert ledger.budget == Budget(100.0, 600.0)
+        assert (ledger.commits, ledger.spent_micro, ledger.vehicles) == (26, 24_200_025, ("", "b"))
+        assert [answer.slot_ms for answer in account.answers] == [START + 30_000 * number for number in range(5, 25)]
+        assert (account.reports, account.anchors, ledger.anchor_spent_micro) == (25, (), 0)
+        assert (ledger.sealed_by, ledger.replay, ledger.summary()["anchor_budget"]) == ("given", True, 100.0)
+        ledger.close()
+        assert formats(path) == 3
+
+
+def test_anchors_are_paid_from_a_ledger_that_was_upgraded(lattice_bundle: Bundle, tmp_path: Path) -> None:
+    for name, replay in (("format2.ledger", True), ("given.ledger", False)):
+        path = copied(name, tmp_path)
+        now = START / 1000 + 30 * 25 if replay else time.time()
+        for step in range(2):
+            with Device.open(lattice_bundle, ledger=path, device_key=KEY, replay=replay) as device:
+                device.report(41.1051, -8.5931, now + 30 * step)
+        ledger = Ledger.open(path, device_key=KEY)
+        assert ledger.anchor_spent_micro in ({3_000_000} if replay else {3_000_000, 6_000_000})
+        ledger.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE ledger SET epsilon = 1e9",
+        "UPDATE ledger SET spent_micro = 0",
+        "UPDATE ledger SET sealed_by = 'none'",
+        "UPDATE accounts SET spent_micro = 0",
+        "UPDATE answers SET cost_micro = 0 WHERE vehicle = 'b'",
+        "DELETE FROM answers WHERE vehicle = ''",
+        "DELETE FROM accounts",
+        "DELETE FROM ledger",
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = 3",
+    ],
+)
+def test_a_ledger_of_format_2_that_was_changed_is_refused(tmp_path: Path, sql: str) -> None:
+    path = copied("format2.ledger", tmp_path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(sql)
+    connection.close()
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"format2\.ledger"):
+            Ledger.open(path, device_key=KEY)

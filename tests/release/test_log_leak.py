@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import sqlite3
 import subprocess
 import sys
 import traceback
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from geoblanket.errors import LedgerError, RandomnessError
 from geoblanket.mechanism import Bundle
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release.stream import answers
 
@@ -60,7 +63,7 @@ PATHS: list[tuple[str, Callable[[Device, pytest.MonkeyPatch], Any], tuple[Any, .
     ("budget", lambda device, _: [device.report(LAT, LON, TIME - 30 * k) for k in (3, 2, 1)], (LAT, LON, TIME)),
     ("randomness", lambda _, patch: patch.setattr(os, "urandom", no_randomness), (LAT, LON, TIME)),
     ("ledger", lambda device, _: break_ledger(device), (LAT, LON, TIME)),
-    ("surprise", lambda device, _: setattr(device, "_rule", None), (LAT, LON, TIME)),
+    ("surprise", lambda device, _: setattr(device._source, "_rule", None), (LAT, LON, TIME)),
 ]
 
 
@@ -135,3 +138,66 @@ def test_the_command_tells_nothing_either(spread_path: Path, tmp_path: Path) -> 
         )
         assert done.stdout + done.stderr
         assert not leaks(done.stdout + done.stderr)
+
+
+SHIFT = (90_317_642_851, 70_846_135_927)
+"""An anchor that is found wherever it is told; on the frame it counts modulo its side."""
+LATTICE_LAT, LATTICE_LON = 41.10512345, -8.59367891
+SECRETS = ("9031764285", "7084613592", "10512345", "59367891", "1051234", "5936789", "411051234", "85936789")
+
+
+@pytest.mark.parametrize("fault", ["budget", "older", "randomness", "ledger", "surprise", "write", "none"])
+def test_neither_the_anchor_nor_the_location_is_told(
+    lattice_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: SHIFT)
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(4.0, 600.0, 3.0))
+    out, err = io.StringIO(), io.StringIO()
+    where, told = (LATTICE_LAT, LATTICE_LON), ""
+    with redirect_stdout(out), redirect_stderr(err):
+        device = Device.open(lattice_path, ledger=tmp_path / "a.ledger", replay=True)
+        told += repr(device.report(*where, TIME)) + str(device.report(*where, TIME).as_dict())
+        prepare: dict[str, Callable[[], Any]] = {
+            "budget": lambda: device.report(*where, TIME + 30),
+            "older": lambda: device.report(*where, TIME + 60),
+            "randomness": lambda: monkeypatch.setattr(os, "urandom", no_randomness),
+            "ledger": lambda: break_ledger(device),
+            "surprise": lambda: setattr(device._source, "_lattice", None),
+            "write": lambda: monkeypatch.setattr(Ledger, "_store_account", None),
+            "none": lambda: None,
+        }
+        prepare[fault]()
+        try:
+            device.report(*where, TIME + (30 if fault == "older" else 90))
+        except Exception as error:
+            told += everything_of(error, but=__file__)
+        account = device._ledger.account("")
+        told += repr(device) + repr(account) + repr(account.anchors) + repr(device.anchor) + repr(device._source)
+        device.close()
+        if fault != "write":
+            opened = Ledger.open(tmp_path / "a.ledger")
+            told += repr(opened) + str(opened.summary())
+            opened.close()
+            with sqlite3.connect(tmp_path / "a.ledger") as connection:
+                connection.execute("UPDATE anchors SET cost_micro = 1")
+            connection.close()
+            with pytest.raises(LedgerError) as caught:
+                Ledger.open(tmp_path / "a.ledger")
+            told += everything_of(caught.value, but=__file__)
+    everything = told + out.getvalue() + err.getvalue() + caplog.text
+    assert not [part for part in SECRETS if part in everything]
+    for file in tmp_path.iterdir():
+        content = file.read_bytes().decode("latin-1")
+        assert not [part for part in SECRETS if part in content]
+
+
+def test_no_error_of_a_fleet_tells_an_anchor(lattice_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: SHIFT)
+    fleet = Fleet.open(lattice_path, vehicles=["a", "b"], ledger=None, budget=Budget(4.0, 600.0, 3.0), replay=True)
+    told = repr(fleet) + repr(fleet.report([0, 1], [LATTICE_LAT] * 2, [LATTICE_LON] * 2, TIME).place)
+    monkeypatch.setattr(os, "urandom", no_randomness)
+    with pytest.raises(RandomnessError) as caught:
+        fleet.report([0, 1], [LATTICE_LAT] * 2, [LATTICE_LON] * 2, TIME + 30)
+    told += everything_of(caught.value, but=__file__)
+    assert not [part for part in SECRETS if part in told]

@@ -41,6 +41,12 @@ def create(
     *,
     budget: Annotated[float, typer.Option(help="What may be spent in a window, ε per km.", show_default=False)],
     window: Annotated[float, typer.Option(help="Length of the window, seconds.", show_default=False)],
+    anchor_budget: Annotated[
+        float | None,
+        typer.Option(
+            help="What the anchors of a window may cost, ε₀ per km for each period.", show_default="as --budget"
+        ),
+    ] = None,
     key: KeyOption = None,
     counter: CounterOption = None,
 ) -> None:
@@ -48,7 +54,7 @@ def create(
     from geoblanket.release.budget import Budget
     from geoblanket.release.ledger import Ledger
 
-    Ledger.create(file, budget=Budget(budget, window), device_key=device_key(key), counter=counter)
+    Ledger.create(file, budget=Budget(budget, window, anchor_budget), device_key=device_key(key), counter=counter)
     say(f"Ledger {file} made: {budget:g} per km in any {window:g} s. Keep it: nothing is released without it.")
 
 
@@ -85,6 +91,19 @@ _SEALED_BY = {
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    anchored = []
+    if summary["anchor_period_s"] is not None:
+        anchored = [
+            ("budget for anchors", f"{summary['anchor_budget']:g} per km in any {summary['window_s']:g} s"),
+            ("spent on anchors in all", f"{summary['anchor_spent']:,g} per km"),
+            ("  in the window of the last report, at most", f"{summary['anchor_spent_in_window']:g} per km"),
+            (
+                "a night (8 h) at one place costs",
+                f"{summary['night']:g} per km, or {summary['night_at_most']:g} if it begins within a period of "
+                f"{summary['anchor_period_s']:g} s",
+            ),
+            ("an hour on the road costs, at most", f"{summary['hour']:,g} per km"),
+        ]
     return [
         ("budget", f"{summary['budget']:g} per km in any {summary['window_s']:g} s"),
         ("vehicles", f"{summary['vehicles']:,}"),
@@ -92,6 +111,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("spent in all", f"{summary['spent']:,g} per km"),
         ("last report", summary["last_report"] or "none"),
         ("spent in the window of the last report, at most", f"{summary['spent_in_window']:g} per km"),
+        *anchored,
         ("transactions", f"{summary['transactions']:,}"),
         ("bundles that this software verified", f"{summary['verified_bundles']:,}"),
         ("sealed by", _SEALED_BY[summary["sealed_by"]]),

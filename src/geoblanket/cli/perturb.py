@@ -13,8 +13,11 @@ from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
+    from geoblanket.mechanism.bundle.policy import Policy
+    from geoblanket.mechanism.bundle.storage import Bundle
     from geoblanket.release.bulk import PerturbSummary
     from geoblanket.release.device import Device
+    from geoblanket.release.lattice_bulk import LatticeSummary
 
 __all__ = ["perturb"]
 
@@ -25,13 +28,18 @@ class _Method(StrEnum):
 
 
 def perturb(
-    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, from `geoblanket build`.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A bundle, from `geoblanket build` or `geoblanket lattice`.")
+    ],
     *,
     walks: Annotated[Path | None, typer.Option(help="Walks, from `geoblanket match`.")] = None,
     traces: Annotated[
-        Path | None, typer.Option(help="Or traces, from `geoblanket traces import`; they are matched first.")
+        Path | None,
+        typer.Option(help="Or traces, from `geoblanket traces import`; for zones they are matched first."),
     ] = None,
-    roads: Annotated[Path | None, typer.Option(help="With walks or traces: the roads of the bundle.")] = None,
+    roads: Annotated[
+        Path | None, typer.Option(help="With walks, or with traces and zones: the roads of the bundle or walks.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="With walks or traces: the reports to write (Parquet).")] = None,
     spacing: Annotated[float, typer.Option(help="With traces: spacing of the bundle's places, metres.")] = 0.0,
     method: Annotated[_Method, typer.Option(help="With traces: how they are matched.")] = _Method.HMM,
@@ -46,6 +54,9 @@ def perturb(
     ] = None,
     budget: Annotated[
         float | None, typer.Option(help="With --stream and no ledger: a budget for this run, ε per km.")
+    ] = None,
+    anchor_budget: Annotated[
+        float | None, typer.Option(help="With --budget: the same for anchors.", show_default="as --budget")
     ] = None,
     window: Annotated[float, typer.Option(help="With --budget: in any so many seconds.")] = 3600.0,
     replay: Annotated[
@@ -73,7 +84,7 @@ def perturb(
         with Device.open(
             file,
             ledger=ledger,
-            budget=None if budget is None or ledger is not None else Budget(budget, window),
+            budget=None if budget is None or ledger is not None else Budget(budget, window, anchor_budget),
             device_key=device_key(key),
             counter=counter,
             policy=read_policy(policy),
@@ -81,14 +92,20 @@ def perturb(
         ) as device:
             _answer_lines(device)
         return
-    if roads is None or out is None:
-        raise ParameterError("Walks and traces need --roads and --out.")
+    if out is None:
+        raise ParameterError("Walks and traces need --out; with zones they need --roads and --out.")
     from geoblanket._files import check_output
     from geoblanket.mechanism.bundle.storage import load_bundle
-    from geoblanket.release.bulk import perturb_traces, perturb_walks
 
     check_output(out)
     bundle, least = load_bundle(file), read_policy(policy)
+    if bundle.lattice is not None:
+        _tell_lattice(_by_lattice(bundle, walks, traces, roads, out, policy=least), out, json=json)
+        return
+    if roads is None:
+        raise ParameterError("The bundle has zones: walks and traces need --roads and --out.")
+    from geoblanket.release.bulk import perturb_traces, perturb_walks
+
     with progress_bars() as progress:
         if walks is not None:
             summary = perturb_walks(walks, roads, out, bundle=bundle, policy=least, progress=progress)
@@ -104,6 +121,24 @@ def perturb(
                 policy=least,
                 progress=progress,
             )
+    _tell_zones(summary, out, json=json)
+
+
+def _by_lattice(
+    bundle: Bundle, walks: Path | None, traces: Path | None, roads: Path | None, out: Path, *, policy: Policy
+) -> LatticeSummary:
+    from geoblanket.errors import ParameterError
+    from geoblanket.release.lattice_bulk import perturb_points, perturb_walk_points
+
+    with progress_bars() as progress:
+        if traces is not None:
+            return perturb_points(traces, out, bundle=bundle, policy=policy, progress=progress)
+        if walks is not None and roads is not None:
+            return perturb_walk_points(walks, roads, out, bundle=bundle, policy=policy, progress=progress)
+    raise ParameterError("Walks need --roads, which say where their places are. Traces need none.")
+
+
+def _tell_zones(summary: PerturbSummary, out: Path, *, json: bool) -> None:
     if json:
         print_json(summary.as_dict())
     else:
@@ -114,8 +149,33 @@ def perturb(
         f"as present and as past, and an hour of them, one every {summary.interval_s:g} s, adds up to "
         f"{summary.epsilon_per_hour:,g} per km. "
         f"The vehicle with the most reports ({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. "
-        "Perturbing the same data again spends it again."
+        f"{_AGAIN}"
     )
+
+
+def _tell_lattice(summary: LatticeSummary, out: Path, *, json: bool) -> None:
+    if json:
+        print_json(summary.as_dict())
+    else:
+        _print_lattice_summary(summary)
+    say(f"Reports written to {out}.")
+    rest = "There is no anchor: a vehicle at rest pays as on the road. "
+    at_rest = ""
+    if summary.anchor_period_s is not None:
+        rest = (
+            f"A period of {summary.anchor_period_s:,} s at one place costs {summary.epsilon_per_period:g} per km, "
+            "however many reports. "
+        )
+        at_rest = f" ({summary.anchor_epsilon_spent:,g} per km if it stayed at one place in each period)"
+    say(
+        f"Every report spent budget: one costs {summary.epsilon_per_report:g} per km, and an hour on the road, one "
+        f"every {summary.interval_s:g} s, adds up to {summary.epsilon_per_hour:,g} per km. {rest}"
+        f"The vehicle with the most reports ({summary.most_reports:,}) spent at most {summary.epsilon_spent:,g} per "
+        f"km{at_rest}. {_AGAIN}"
+    )
+
+
+_AGAIN = "Perturbing the same data again spends it again."
 
 
 def _answer_lines(device: Device) -> None:
@@ -142,3 +202,21 @@ def _print_summary(summary: PerturbSummary) -> None:
             ("budget for an hour of reports", f"{summary.epsilon_per_hour:,g} per km"),
         ],
     )
+
+
+def _print_lattice_summary(summary: LatticeSummary) -> None:
+    rows = [
+        ("points", f"{summary.points:,}"),
+        ("reports, one for each vehicle and slot", f"{summary.reports:,}"),
+        ("  from outside the frame, taken as its nearest point", f"{summary.points_outside:,}"),
+        ("vehicles", f"{summary.vehicles:,}"),
+        ("at most one report every", f"{summary.interval_s:g} s"),
+        ("one report costs", f"{summary.epsilon_per_report:g} per km"),
+    ]
+    if summary.anchor_period_s is not None:
+        rows += [
+            (f"a period of {summary.anchor_period_s:,} s at one place costs", f"{summary.epsilon_per_period:g} per km"),
+            ("periods of vehicles", f"{summary.periods:,}"),
+        ]
+    rows.append(("an hour on the road costs, at most", f"{summary.epsilon_per_hour:,g} per km"))
+    print_table("Reports", rows)

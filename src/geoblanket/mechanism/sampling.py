@@ -19,7 +19,16 @@ import numpy as np
 from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 
-__all__ = ["WORD_BITS", "draw", "draw_cumulative", "draw_many", "outputs_of_words", "random_word", "random_words"]
+__all__ = [
+    "WORD_BITS",
+    "draw",
+    "draw_cumulative",
+    "draw_many",
+    "outputs_of_words",
+    "random_below",
+    "random_word",
+    "random_words",
+]
 
 
 WORD_BITS: Final = 62
@@ -86,6 +95,18 @@ def random_word() -> int:
     if _test_words.get() is not None:
         return int(random_words(1)[0])
     return int.from_bytes(_octets(8), "little") >> 64 - WORD_BITS
+
+
+def random_below(limit: int) -> int:
+    """Return a whole number below a positive limit of any size, each with the same probability."""
+    bits = (limit - 1).bit_length()
+    while True:
+        number = 0
+        for _ in range(-(-bits // WORD_BITS)):
+            number = number << WORD_BITS | random_word()
+        number >>= -bits % WORD_BITS
+        if number < limit:
+            return number
 
 
 def _octets(count: int) -> bytes:

@@ -14,32 +14,53 @@ from typing import Final, NamedTuple
 from geoblanket.errors import LedgerError
 from geoblanket.release.elapsed import ClockState
 
-__all__ = ["FORMAT", "LEDGER_TABLE", "LedgerRow", "connected", "created", "format_of", "insert_row", "ledger_errors"]
+__all__ = [
+    "ANCHORS_TABLE",
+    "FORMAT",
+    "LEDGER_TABLE",
+    "LedgerRow",
+    "connected",
+    "created",
+    "format_of",
+    "insert_row",
+    "ledger_errors",
+]
 
-FORMAT: Final = 2
-"""Files of format 1 are upgraded when they are opened."""
+FORMAT: Final = 3
+"""Files of earlier formats are upgraded when they are opened."""
 _APPLICATION: Final = 0x47424C31
 _WHOLE: Final[dict[str, set[object]]] = {
     "application_id": {_APPLICATION},
-    "user_version": {1, FORMAT},
+    "user_version": set(range(1, FORMAT + 1)),
     "quick_check": {"ok"},
 }
 _WAIT_S: Final = 1.0
 LEDGER_TABLE: Final = """
 CREATE TABLE ledger (
-    id BLOB NOT NULL, epsilon REAL NOT NULL, window_s REAL NOT NULL,
+    id BLOB NOT NULL, epsilon REAL NOT NULL, window_s REAL NOT NULL, anchor_epsilon REAL,
     sealed_by TEXT NOT NULL, key_check BLOB NOT NULL, machine BLOB NOT NULL,
     replay INTEGER NOT NULL, commits INTEGER NOT NULL, vehicles INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
+    anchor_spent_micro INTEGER NOT NULL,
     passed_ns INTEGER NOT NULL, latest_wall_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL, boot TEXT NOT NULL,
     boot_ns INTEGER NOT NULL, seal BLOB NOT NULL
 ) STRICT;
+"""
+ANCHORS_TABLE: Final = """
+CREATE TABLE anchors (
+    vehicle TEXT NOT NULL, slot_ms INTEGER NOT NULL, starts_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL,
+    cost_micro INTEGER NOT NULL, report_micro INTEGER NOT NULL, interval_ms INTEGER NOT NULL, frame TEXT NOT NULL,
+    shift BLOB,
+    PRIMARY KEY (vehicle, slot_ms)
+) STRICT, WITHOUT ROWID;
 """
 _SCHEMA: Final = f"""
 {LEDGER_TABLE}
 CREATE TABLE accounts (
     vehicle TEXT NOT NULL PRIMARY KEY, reports INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
-    last_slot_ms INTEGER NOT NULL, before BLOB NOT NULL, head BLOB NOT NULL, seal BLOB NOT NULL
+    last_slot_ms INTEGER NOT NULL, before BLOB NOT NULL, head BLOB NOT NULL,
+    anchor_spent_micro INTEGER NOT NULL, anchors BLOB NOT NULL, seal BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+{ANCHORS_TABLE}
 CREATE TABLE answers (
     vehicle TEXT NOT NULL, slot_ms INTEGER NOT NULL, cost_micro INTEGER NOT NULL, place INTEGER NOT NULL,
     lat_e7 INTEGER NOT NULL, lon_e7 INTEGER NOT NULL, request TEXT, made_ns INTEGER NOT NULL,
@@ -57,6 +78,7 @@ class LedgerRow(NamedTuple):
     id: bytes
     epsilon: float
     window_s: float
+    anchor_epsilon: float | None
     sealed_by: str
     key_check: bytes
     machine: bytes
@@ -66,6 +88,7 @@ class LedgerRow(NamedTuple):
     commits: int
     vehicles: int
     spent_micro: int
+    anchor_spent_micro: int
     passed_ns: int
     """This and the next: see `ClockState`."""
     latest_wall_ns: int
@@ -144,6 +167,8 @@ def _connection(path: Path) -> sqlite3.Connection:
         # The lock is taken by the first transaction, and kept: no other process gets in before the file is closed.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA trusted_schema = OFF")
+        # Anchors are secrets: nothing of a row that was changed or removed may stay in the file.
+        connection.execute("PRAGMA secure_delete = ON")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise sqlite3.OperationalError("it cannot be written ahead")
         connection.execute("PRAGMA synchronous = FULL")

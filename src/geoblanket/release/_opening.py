@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
@@ -18,6 +19,7 @@ from geoblanket.release.ledger import Ledger, MemoryLedger
 
 __all__ = [
     "CLOCK_TOLERANCE_S",
+    "check_policy",
     "checked_clock",
     "checked_tolerance",
     "closed_on_failure",
@@ -41,12 +43,16 @@ def open_ledger(
     if path is None:
         return None if budget is None else MemoryLedger(budget, replay=replay)
     ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay)
-    if budget is not None and (budget.micro, budget.window_ms) != (ledger.budget.micro, ledger.budget.window_ms):
+    if budget is not None and _amounts(budget) != _amounts(ledger.budget):
         ledger.close()
         raise MismatchError(
             f"{path}: has another budget than the one asked for. A ledger keeps the one it was made with."
         )
     return ledger
+
+
+def _amounts(budget: Budget) -> tuple[int, int, int]:
+    return budget.micro, budget.anchor_micro, budget.window_ms
 
 
 @contextmanager
@@ -80,8 +86,20 @@ def open_tables(
     else:
         tables = ReleaseTables.read(bundle, is_known=ledger.is_verified, trust=trust)
         ledger.remember_verified(tables.sha256)
-    policy.check(tables.tables, tables.places_e7, tables.clock)
+    check_policy(policy, tables, tables.tables)
     return tables
+
+
+def check_policy(policy: Policy, bundle: Bundle | ReleaseTables, mechanisms: Iterable[Any]) -> None:
+    """Raise PolicyError unless a bundle promises what the policy asks for."""
+    lattice = bundle.lattice
+    policy.check(
+        mechanisms,
+        bundle.places_e7,
+        bundle.clock,
+        lattice=None if lattice is None else lattice.spec,
+        anchor=None if lattice is None else lattice.anchor,
+    )
 
 
 def checked_tolerance(clock_tolerance_s: float) -> None:
@@ -102,5 +120,11 @@ def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
         raise ParameterError(
             f"One report costs up to {costs.largest_per_km:g} per km, and the whole budget is {budget.epsilon:g} per "
             "km. Choose a larger budget, or a bundle of a smaller ε."
+        )
+    anchor = None if tables.lattice is None else tables.lattice.anchor
+    if anchor is not None and anchor.epsilon_micro > budget.anchor_micro:
+        raise ParameterError(
+            f"An anchor costs {anchor.epsilon:g} per km for each period, and the whole budget for anchors is "
+            f"{budget.anchor_micro / _MICRO:g} per km. Choose a larger one, or a bundle of a smaller ε₀."
         )
     return clock

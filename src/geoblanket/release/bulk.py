@@ -28,6 +28,7 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.release._opening import check_policy
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -128,11 +129,12 @@ def perturb_walks(
     2.0
     """
     check_output(out)
+    _check_zones(bundle)
     frame, about = scan_walks(walks)
     if Path(out).exists() and Path(out).samefile(walks):
         raise ParameterError(f"{walks} is both read and written. Choose another name for the result.")
     clock = _check_fit(bundle, walks, about, RoadGraph.load(roads))
-    policy.check(bundle, bundle.places_e7, clock)
+    check_policy(policy, bundle, bundle)
     run = _Run(bundle, clock, Path(walks), frame, progress)
     described = {
         "bundle": bundle.sha256,
@@ -182,8 +184,9 @@ def perturb_traces(
     30.0
     """
     check_output(out)
+    _check_zones(bundle)
     clock = bundle.needed_clock()
-    policy.check(bundle, bundle.places_e7, clock)
+    check_policy(policy, bundle, bundle)
     with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
         walks = Path(folder) / "walks.parquet"
         match_traces(
@@ -197,6 +200,13 @@ def perturb_traces(
             progress=progress,
         )
         return perturb_walks(walks, roads, out, bundle=bundle, policy=policy, progress=progress)
+
+
+def _check_zones(bundle: Bundle) -> None:
+    if bundle.lattice is not None:
+        raise MismatchError(
+            "The bundle has a lattice, no zones: use perturb_points, which needs no roads, or perturb_walk_points."
+        )
 
 
 def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:

@@ -1,12 +1,12 @@
 """A vehicle's reports, within a durable budget.
 
-Every location takes the same steps: check the input, snap to the nearest place, look for a stored answer, check the
-budget, choose the row by the public rule, draw a place, store the answer and its cost durably, and only then return it.
-Refusals depend on times and costs only. The budget counts both the caller's times and real elapsed time, unless this is
-a replay.
+Every location takes the same steps: check the input, find what it counts as, look for a stored answer, check the
+budget, draw what is reported, store the answer and its cost durably, and only then return it. Refusals depend on times
+and costs only. The budget counts both the caller's times and real elapsed time, unless this is a replay.
 
-True places are kept in memory only, and only as many as the mechanisms look back. After a restart, a gap, a refusal or
-a change of bundle there is no history, and the next report uses the start regime.
+What is drawn, and from what, is up to the bundle: `zone_source` for zones, `lattice_source` for a lattice. True places
+are kept in memory only, and only as many as the mechanisms of zones look back. After a restart, a gap, a refusal or a
+change of bundle there is no history, and the next report uses the start regime. An anchor is kept with the ledger.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
     checked_clock,
@@ -36,10 +37,10 @@ from geoblanket.release._opening import (
 )
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
-from geoblanket.release.ledger import MemoryLedger
-from geoblanket.release.nearest import NearestPlace
-from geoblanket.release.regimes import Regimes
-from geoblanket.release.rule import ReleaseRule
+from geoblanket.release.lattice_source import LatticeSource
+from geoblanket.release.ledger import NO_ANCHORS, MemoryLedger
+from geoblanket.release.source import Kind, Point, ReportSource
+from geoblanket.release.zone_source import ZoneSource
 
 __all__ = ["Device", "Report"]
 
@@ -62,11 +63,11 @@ class Report:
     """
 
     place: int
-    """Number of the reported place in the bundle."""
+    """Number of the reported place in the bundle; of a lattice, of the reported cell."""
     lat: float
-    """Latitude of that place, degrees."""
+    """Latitude of that place, or of the cell's centre, degrees."""
     lon: float
-    """Longitude of that place, degrees."""
+    """Longitude of that place, or of the cell's centre, degrees."""
     slot: int
     """Number of the time slot: intervals of the bundle's clock since 1970."""
     slot_ms: int
@@ -75,6 +76,13 @@ class Report:
     """What is left of the budget of this window, in millionths per kilometre."""
     stored: bool
     """Whether this repeats an earlier answer, to the same request or in the same slot, at no cost."""
+    kind: Kind = "place"
+    """What is reported: a place, or a cell of a lattice."""
+
+    @property
+    def cell(self) -> int | None:
+        """Number of the reported cell; None if a place is reported."""
+        return self.place if self.kind == "cell" else None
 
     @property
     def time(self) -> datetime:
@@ -89,7 +97,7 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
-            "place": self.place,
+            self.kind: self.place,
             "lat": self.lat,
             "lon": self.lon,
             "slot": self.slot,
@@ -115,17 +123,10 @@ class Device:
     """
 
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
-        clock = checked_clock(tables, ledger.budget)
+        checked_clock(tables, ledger.budget)
         self._tables, self._ledger = tables, ledger
         self._tolerance_s = math.inf if ledger.replay else clock_tolerance_s
-        self._rule = ReleaseRule(tables)
-        self._nearest = NearestPlace(tables.places_e7)
-        self._regimes = Regimes(clock)
-        self._costs = tables.costs
-        self._past = self._rule.past
-        self._rule.prepare(sorted(clock.names))
-        self._history: list[int] = []
-        self._history_slot = -1
+        self._source: ReportSource = ZoneSource(tables) if tables.lattice is None else LatticeSource(tables)
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -188,7 +189,7 @@ class Device:
             return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
 
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
-        """Report a location: draw a place, store it and what it cost, and return it.
+        """Report a location: draw a place or a cell, store it and what it cost, and return it.
 
         Every valid location gets an answer. A slot or request that was answered before gets the same answer again.
 
@@ -223,28 +224,25 @@ class Device:
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         time_ms = checked_time_ms(time, accepted=accepted_ms(self._tolerance_s))
         request = checked_request(request)
-        place = self._nearest.of(lat_e7, lon_e7)
-        slot = time_ms // self._regimes.interval_ms
+        point = self._source.point(lat_e7, lon_e7)
+        slot = time_ms // self._source.interval_ms
         with self._lock:
             if os.getpid() != self._process:
                 raise LedgerError("The device was opened by another process. Open one in each process.")
-            return self._answered(place, slot, request)
+            return self._answered(point, slot, request)
 
-    def _answered(self, place: int, slot: int, request: str | None) -> Report:
-        slot_ms = slot * self._regimes.interval_ms
+    def _answered(self, point: Point, slot: int, request: str | None) -> Report:
+        slot_ms = slot * self._source.interval_ms
         account = self._ledger.account(_VEHICLE)
         now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
-        follows = bool(self._history) and slot == self._history_slot + 1
-        cost = self._costs.other if follows else self._costs.start
-        left = account.checked_left_micro(slot_ms, now_ns, cost)
-        history = [place, *self._history[: self._past]] if follows else [place]
-        drawn = self._rule.draw_one(history, self._regimes.at(slot_ms) if follows else self._regimes.start)
-        lat_e7, lon_e7 = self._tables.places_e7[drawn].tolist()
-        answer = Answer(slot_ms, cost, drawn, lat_e7, lon_e7, request, now_ns)
-        self._ledger.write([(_VEHICLE, answer)])
-        self._history, self._history_slot = history, slot
+        cost, anchor_cost = self._source.costs(slot, account)
+        left = account.checked_left_micro(slot_ms, now_ns, cost, anchor_cost)
+        drawn = self._source.draw(point, slot, account)
+        answer = Answer(slot_ms, cost, drawn.output, drawn.lat_e7, drawn.lon_e7, request, now_ns)
+        self._ledger.write([(_VEHICLE, answer)], NO_ANCHORS if drawn.anchor is None else {_VEHICLE: drawn.anchor})
+        self._source.made(point, slot)
         return self._report_of(answer, left, stored=False)
 
     def _report_of(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
@@ -252,14 +250,15 @@ class Device:
             place=answer.place,
             lat=answer.lat_e7 / _E7,
             lon=answer.lon_e7 / _E7,
-            slot=answer.slot_ms // self._regimes.interval_ms,
+            slot=answer.slot_ms // self._source.interval_ms,
             slot_ms=answer.slot_ms,
             left_micro=left_micro,
             stored=stored,
+            kind=self._source.kind,
         )
 
     def warning_for(self, lat: float, lon: float) -> str | None:
-        """Return what seems wrong with a location, or None: for developers, before anything is reported.
+        """Return what seems wrong with a location, or None: for the driver, before anything is reported.
 
         `report` refuses no location, because a refusal would reveal where the vehicle is. So would a reaction to this
         warning: do not let it decide whether a report is made.
@@ -272,9 +271,7 @@ class Device:
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         if lat_e7 == 0 == lon_e7:
             return "This is the location that receivers give without a fix."
-        if self._nearest.seems_exchanged(lat_e7, lon_e7):
-            return "Latitude and longitude seem to be exchanged: the latitude comes first."
-        return None
+        return self._source.warning_for(lat_e7, lon_e7)
 
     @property
     def budget(self) -> Budget:
@@ -284,7 +281,12 @@ class Device:
     @property
     def costs(self) -> Costs:
         """What a report costs, in millionths per kilometre."""
-        return self._costs
+        return self._tables.costs
+
+    @property
+    def anchor(self) -> AnchorSpec | None:
+        """The anchor's ε₀ and period: what each period begun costs besides. None: there is none."""
+        return self._source.anchor
 
     @property
     def bundle_sha256(self) -> str:
@@ -294,12 +296,12 @@ class Device:
     @property
     def interval_s(self) -> float:
         """Seconds from one slot to the next: at most one report in each."""
-        return self._regimes.interval_ms / 1000
+        return self._source.interval_ms / 1000
 
     def close(self) -> None:
         """Release the ledger, and forget where the vehicle was."""
         with self._lock:
-            self._history.clear()
+            self._source.forget()
             self._ledger.close()
 
     def __enter__(self) -> Self:

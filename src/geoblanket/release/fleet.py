@@ -34,10 +34,10 @@ from geoblanket.release._opening import (
 )
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.inputs import accepted_ms, checked_locations_e7, checked_times_ms
+from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import MemoryLedger
-from geoblanket.release.place_raster import PlaceRaster
-from geoblanket.release.regimes import Regimes
-from geoblanket.release.rule import ReleaseRule
+from geoblanket.release.source import FleetSource, Kind
+from geoblanket.release.zone_source import ZoneFleetSource
 
 __all__ = ["Fleet", "FleetReports"]
 
@@ -59,7 +59,8 @@ class FleetReports:
     """
 
     place: Indices
-    """Number of the reported place in the bundle; −1 where the report was refused."""
+    """Number of the reported place in the bundle, or of the reported cell of its lattice; −1 where the report was
+    refused."""
     lat: Floats
     """Degrees; NaN where the report was refused."""
     lon: Floats
@@ -69,6 +70,8 @@ class FleetReports:
     """Whether the answer was given before."""
     refused: Bools
     """Whether the budget is spent, or a later report was made."""
+    kind: Kind = "place"
+    """What is reported: places, or cells of a lattice."""
 
 
 class Fleet:
@@ -95,19 +98,14 @@ class Fleet:
         *,
         clock_tolerance_s: float,
     ) -> None:
-        clock = checked_clock(tables, None if ledger is None else ledger.budget)
+        checked_clock(tables, None if ledger is None else ledger.budget)
         self.vehicles = tuple(vehicles)
         if len(set(self.vehicles)) < len(self.vehicles):
             raise ParameterError("The names of vehicles must differ.")
         self._tables, self._ledger = tables, ledger
         self._tolerance_s = clock_tolerance_s
-        self._rule = ReleaseRule(tables)
-        self._nearest = PlaceRaster(tables.places_e7)
-        self._regimes = Regimes(clock)
-        self._costs = tables.costs
-        self._lat, self._lon = tables.places_e7.T / 1e7
-        self._history = np.full((len(self.vehicles), self._rule.past), -1, np.int32)
-        self._history_slot = np.full(len(self.vehicles), _NEVER, np.int64)
+        kind = ZoneFleetSource if tables.lattice is None else LatticeFleetSource
+        self._source: FleetSource = kind(tables, len(self.vehicles))
         self._slot, self._place = self._last_answers()
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -153,7 +151,7 @@ class Fleet:
         slot, place = np.full(len(self.vehicles), _NEVER, np.int64), np.full(len(self.vehicles), -1, np.int32)
         for number, name in enumerate(self.vehicles if self._ledger is not None else ()):
             if self._ledger is not None and (answers := self._ledger.account(name).answers):
-                slot[number], place[number] = answers[-1].slot_ms // self._regimes.interval_ms, answers[-1].place
+                slot[number], place[number] = answers[-1].slot_ms // self._source.interval_ms, answers[-1].place
         return slot, place
 
     def report(
@@ -197,89 +195,86 @@ class Fleet:
             raise ParameterError("Each vehicle may be asked for once in a call.")
         lat_e7, lon_e7 = checked_locations_e7(lat, lon, count=len(which))
         accepted = accepted_ms(self._tolerance_s)
-        slot = checked_times_ms(time, count=len(which), accepted=accepted) // self._regimes.interval_ms
-        place = self._nearest.of(lat_e7, lon_e7)
+        slot = checked_times_ms(time, count=len(which), accepted=accepted) // self._source.interval_ms
+        points = self._source.points(lat_e7, lon_e7)
         with self._lock:
             if os.getpid() != self._process:
                 raise LedgerError("The fleet was opened by another process. Open one in each process.")
-            return self._answered(which, place, slot)
+            return self._answered(which, points, slot)
 
-    def _answered(self, which: Ints, place: Indices, slot: Ints) -> FleetReports:
-        follows = self._history_slot[which] == slot - 1
+    def _answered(self, which: Ints, points: Ints, slot: Ints) -> FleetReports:
         stored = self._slot[which] == slot
         fresh = self._slot[which] < slot
         now_ns = self._now_ns(slot)
-        fresh[fresh] = self._affordable(which[fresh], slot[fresh], follows[fresh], now_ns[fresh])
+        fresh[fresh] = self._affordable(which[fresh], slot[fresh], now_ns[fresh])
         result = np.where(stored, self._place[which], np.int32(-1))
         some = np.flatnonzero(fresh)
-        result[some] = self._released(which[some], place[some], slot[some], follows[some], now_ns[some])
+        result[some] = self._released(which[some], points[some], slot[some], now_ns[some])
         refused = result < 0
+        lat, lon = self._source.coordinates_e7(np.maximum(result, 0)).T / 1e7
         return FleetReports(
             place=result,
-            lat=np.where(refused, np.nan, self._lat[result]),
-            lon=np.where(refused, np.nan, self._lon[result]),
+            lat=np.where(refused, np.nan, lat),
+            lon=np.where(refused, np.nan, lon),
             slot=slot,
             stored=stored,
             refused=refused,
+            kind=self._source.kind,
         )
 
     def _now_ns(self, slot: Ints) -> Ints:
         """Return when reports in some slots are made; see `MemoryLedger.now_ns`."""
         if self._ledger is None or self._ledger.replay:
-            return slot * (self._regimes.interval_ms * _NS_PER_MS)
+            return slot * (self._source.interval_ms * _NS_PER_MS)
         return np.full(len(slot), self._ledger.now_ns(0))
 
-    def _affordable(self, which: Ints, slot: Ints, follows: Bools, now_ns: Ints) -> Bools:
+    def _affordable(self, which: Ints, slot: Ints, now_ns: Ints) -> Bools:
         """Return which reports the budgets allow."""
         allowed = np.ones(len(which), np.bool_)
         if self._ledger is None:
             return allowed
-        for index, (vehicle, slot_ms, cost, now) in enumerate(self._charged(which, slot, follows, now_ns)):
+        ledger = self._ledger
+        anchor_costs = self._source.anchor_costs(which, slot, lambda number: ledger.account(self.vehicles[number]))
+        charged = zip(self._charged(which, slot, now_ns), anchor_costs.tolist(), strict=True)
+        for index, ((vehicle, slot_ms, cost, now), anchor_cost) in enumerate(charged):
             try:
-                self._ledger.account(vehicle).checked_left_micro(slot_ms, now, cost)
+                ledger.account(vehicle).checked_left_micro(slot_ms, now, cost, anchor_cost)
             except RefusedError:
                 allowed[index] = False
         return allowed
 
-    def _charged(self, which: Ints, slot: Ints, follows: Bools, now_ns: Ints) -> Iterator[tuple[str, int, int, int]]:
+    def _charged(self, which: Ints, slot: Ints, now_ns: Ints) -> Iterator[tuple[str, int, int, int]]:
         """Yield the vehicle, start of the slot, cost and creation time of some reports."""
-        cost = np.where(follows, self._costs.other, self._costs.start)
-        slots_ms = (slot * self._regimes.interval_ms).tolist()
+        cost = self._source.costs(which, slot)
+        slots_ms = (slot * self._source.interval_ms).tolist()
         for number, *charge in zip(which.tolist(), slots_ms, cost.tolist(), now_ns.tolist(), strict=True):
             yield self.vehicles[number], *charge
 
-    def _released(self, which: Ints, place: Indices, slot: Ints, follows: Bools, now_ns: Ints) -> Indices:
-        """Draw, store, and return the places to report."""
-        histories = np.column_stack([place, np.where(follows[:, None], self._history[which], -1)])
-        drawn = self._draw(histories, slot, follows)
+    def _released(self, which: Ints, points: Ints, slot: Ints, now_ns: Ints) -> Indices:
+        """Draw, store, and return the places or cells to report."""
+        outputs, anchors = self._source.draw(which, points, slot)
+        drawn = outputs.astype(np.int32)
         if self._ledger is not None and len(which):
-            places = zip(drawn.tolist(), self._tables.places_e7[drawn].tolist(), strict=True)
-            charged = self._charged(which, slot, follows, now_ns)
+            outcomes = zip(drawn.tolist(), self._source.coordinates_e7(outputs).tolist(), strict=True)
+            charged = self._charged(which, slot, now_ns)
             self._ledger.write(
                 [
                     (vehicle, Answer(slot_ms, cost, reported, lat_e7, lon_e7, None, now))
-                    for (vehicle, slot_ms, cost, now), (reported, (lat_e7, lon_e7)) in zip(charged, places, strict=True)
-                ]
+                    for (vehicle, slot_ms, cost, now), (reported, (lat_e7, lon_e7)) in zip(
+                        charged, outcomes, strict=True
+                    )
+                ],
+                {self.vehicles[number]: anchor for number, anchor in anchors.items()},
             )
-        self._history[which] = histories[:, : self._history.shape[1]]
-        self._slot[which] = self._history_slot[which] = slot
+        self._source.made(which, points, slot)
+        self._slot[which] = slot
         self._place[which] = drawn
         return drawn
-
-    def _draw(self, histories: Indices, slot: Ints, follows: Bools) -> Indices:
-        regime = np.where(follows, self._regimes.numbers_at(slot * self._regimes.interval_ms), len(self._regimes.names))
-        result = np.empty(len(slot), np.int32)
-        for number, name in enumerate((*self._regimes.names, self._regimes.start)):
-            some = np.flatnonzero(regime == number)
-            if len(some):
-                result[some] = self._rule.draw(histories[some], name)
-        return result
 
     def close(self) -> None:
         """Release the ledger, and forget where the vehicles were."""
         with self._lock:
-            self._history.fill(-1)
-            self._history_slot.fill(_NEVER)
+            self._source.forget()
             if self._ledger is not None:
                 self._ledger.close()
 

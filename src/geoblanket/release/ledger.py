@@ -6,6 +6,11 @@ chain the answers of each vehicle, so that opening the file reveals answers that
 counter beside it reveals a rollback of the whole file, and the key a copy to another device. The file never contains
 true locations.
 
+An anchor, its cost and the first report of its period are one transaction, so that none is lost or drawn twice. Its
+shift is wiped in the transaction of the first report after the period, and when the file is opened or closed later than
+that: overwritten in the file, and the log cut off. What it cost stays. A replay knows no other time than that of the
+slots, and keeps the shift of its last period.
+
 Spending is counted in the slots' own times and in real elapsed time, for which the file stores the last reading of the
 system's clocks (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays only: it counts
 the caller's time, and says nothing about real time.
@@ -16,10 +21,12 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from geoblanket.errors import LedgerError, MismatchError
@@ -27,18 +34,25 @@ from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
 from geoblanket.release._ledger_upgrade import upgrade_ledger
 from geoblanket.release._seals import CHAIN_START, Chain, is_sealed, seal
-from geoblanket.release.budget import Account, Answer, Budget
+from geoblanket.release.budget import Account, Anchor, Answer, Budget
 from geoblanket.release.counter import Counter
 from geoblanket.release.device_key import SealingKey, checked_key
 from geoblanket.release.elapsed import ClockState, ElapsedTime, read_clocks
 
-__all__ = ["Ledger", "MemoryLedger"]
+__all__ = ["NO_ANCHORS", "Ledger", "MemoryLedger", "NewAnchors"]
 
 _MICRO: Final = 10**6
 _NS_PER_MS: Final = 10**6
 
+_DAY_MS: Final = 86_400_000
+_NIGHT_MS: Final = 8 * 3_600_000
+_HOUR_MS: Final = 3_600_000
+
 Change = tuple[str, Answer]
 """A vehicle, and an answer that it gets."""
+NewAnchors = Mapping[str, Anchor]
+"""The anchors that were drawn for the answers of some vehicles."""
+NO_ANCHORS: Final[NewAnchors] = MappingProxyType({})
 
 
 class MemoryLedger:
@@ -67,10 +81,10 @@ class MemoryLedger:
             self._accounts[vehicle] = Account(self.budget)
         return self._accounts[vehicle]
 
-    def write(self, changes: Sequence[Change]) -> None:
-        """Count answers, at most one of each vehicle."""
+    def write(self, changes: Sequence[Change], anchors: NewAnchors = NO_ANCHORS) -> None:
+        """Count answers, at most one of each vehicle, and the anchors that were drawn for them."""
         for vehicle, answer in changes:
-            self.account(vehicle).add(answer)
+            self.account(vehicle).add(answer, anchors.get(vehicle))
 
     def is_verified(self, sha256: str) -> bool:
         """Return False: nothing is remembered."""
@@ -81,7 +95,9 @@ class MemoryLedger:
         """Do nothing."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Forget all anchors."""
+        for account in self._accounts.values():
+            account.anchors = tuple(anchor.wiped() for anchor in account.anchors)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.budget.epsilon:g} per km in {self.budget.window_s:g} s>"
@@ -105,27 +121,29 @@ class Ledger(MemoryLedger):
     ) -> None:
         self.path = path
         self._connection = connection
-        if format_of(connection) < FORMAT:
-            sealed_by = SealingKey.of_ledger(path, "none", device_key)
-            if not upgrade_ledger(connection, sealed_by):
-                self._refuse_changed()
+        if format_of(connection) < FORMAT and not upgrade_ledger(connection, path, device_key):
+            self._refuse_changed()
         row, key = self._read_row(device_key)
         self._row, self._identity, self._key = row, row.id, key
         super().__init__(
-            Budget(row.epsilon, row.window_s),
+            Budget(row.epsilon, row.window_s, row.anchor_epsilon),
             replay=_checked_use(path, row, replay),
             clock=row.clock,
         )
         self._chains: dict[str, Chain] = {}
+        self._anchors_seals: dict[str, bytes] = {}
         self._load_accounts()
         spent = sum(account.spent_micro for account in self._accounts.values())
-        if (len(self._chains), spent) != (row.vehicles, row.spent_micro):
+        anchor_spent = sum(account.anchor_spent_micro for account in self._accounts.values())
+        if (len(self._chains), spent, anchor_spent) != (row.vehicles, row.spent_micro, row.anchor_spent_micro):
             self._refuse_changed()
         self._verified = self._load_verified()
         self._save_clock()
         self._counter = self._open_counter(counter)
         self._broken = self._closed = False
         self._process = os.getpid()
+        self._next_sweep_ns = 0
+        self._wipe_ended()
 
     @staticmethod
     def create(
@@ -192,10 +210,21 @@ class Ledger(MemoryLedger):
             checked_key(device_key)
         if not path.is_file():
             raise LedgerError(f"{path}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
+        try:
+            return cls._opened(path, device_key, _counter_path(path, counter), replay)
+        except BaseException as error:
+            # Tools that print local variables must not find the key or an anchor in a frame of the traceback.
+            failure = error.with_traceback(None)
+            failure.__cause__ = failure.__context__ = None
+        del device_key
+        raise failure
+
+    @classmethod
+    def _opened(cls, path: Path, device_key: bytes | None, counter: Path, replay: bool | None) -> Ledger:
         with ledger_errors(path):
             connection = connected(path)
             try:
-                return cls(path, connection, device_key, _counter_path(path, counter), replay)
+                return cls(path, connection, device_key, counter, replay)
             except BaseException:
                 connection.close()
                 raise
@@ -211,6 +240,11 @@ class Ledger(MemoryLedger):
         return self._row.spent_micro
 
     @property
+    def anchor_spent_micro(self) -> int:
+        """What the anchors of all vehicles ever cost, in millionths per kilometre."""
+        return self._row.anchor_spent_micro
+
+    @property
     def sealed_by(self) -> str:
         """Which key seals it: the "device"'s, one that was "given", or "none"."""
         return self._row.sealed_by
@@ -220,29 +254,38 @@ class Ledger(MemoryLedger):
         """The vehicles that reported, in order of names."""
         return tuple(sorted(self._chains))
 
-    def write(self, changes: Sequence[Change]) -> None:
-        """Store answers, at most one per vehicle, with their costs, in one durable transaction.
+    def write(self, changes: Sequence[Change], anchors: NewAnchors = NO_ANCHORS) -> None:
+        """Store answers, at most one per vehicle, with their costs and new anchors, in one durable transaction.
 
         After a failure the ledger refuses to work until it is reopened: only the file knows whether the transaction
         succeeded.
         """
         self._refuse_if_unusable()
         self._broken = True
+        wiped = False
         with ledger_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             for vehicle, answer in changes:
-                self._store(vehicle, answer)
+                wiped |= self._store(vehicle, answer, anchors.get(vehicle))
             spent = self._row.spent_micro + sum(answer.cost_micro for _, answer in changes)
-            counts = int(self.replay), self._row.commits + 1, len(self._chains), spent
+            anchor_spent = self._row.anchor_spent_micro + sum(anchor.cost_micro for anchor in anchors.values())
+            counts = int(self.replay), self._row.commits + 1, len(self._chains), spent, anchor_spent
             row = LedgerRow._make((*self._row[:_FIRST_CHANGING], *counts, *self._elapsed.state))
             self._connection.execute(_UPDATE_ROW, (*row[_FIRST_CHANGING:], seal(self._key, *row)))
             self._connection.execute("COMMIT")
+            if wiped:
+                self._cut_off_log()
         self._row = row
-        super().write(changes)
+        super().write(changes, anchors)
         self._counter.write(self.commits)
         self._broken = False
+        if anchors and self._elapsed.state.wall_ns >= self._next_sweep_ns:
+            # Vehicles that stopped reporting: late reports may still need their anchors for a day.
+            self._wipe_ended(_DAY_MS)
+            self._next_sweep_ns = self._elapsed.state.wall_ns + _HOUR_MS * _NS_PER_MS
 
-    def _store(self, vehicle: str, answer: Answer) -> None:
+    def _store(self, vehicle: str, answer: Answer, anchor: Anchor | None) -> bool:
+        """Write an answer into the open transaction; return whether an anchor was wiped."""
         account = self.account(vehicle)
         chain = self._chains.setdefault(vehicle, Chain(CHAIN_START))
         if expiring := account.expiring(answer.slot_ms, answer.made_ns):
@@ -250,14 +293,73 @@ class Ledger(MemoryLedger):
             self._connection.execute(
                 "DELETE FROM answers WHERE vehicle = ? AND slot_ms <= ?", (vehicle, expiring[-1].slot_ms)
             )
-        head = chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
+        chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
         self._connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (vehicle, *answer))
-        spent = account.spent_micro + answer.cost_micro
-        row = (vehicle, account.reports + 1, spent, answer.slot_ms, chain.before, head)
-        self._connection.execute(
-            "INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (*row, seal(self._key, self._identity, *row)),
-        )
+        kept = account.anchors_after(answer.slot_ms, answer.made_ns, anchor)
+        wiped = self._store_anchors(vehicle, account.anchors, kept)
+        numbers = account.reports + 1, account.spent_micro + answer.cost_micro, answer.slot_ms
+        anchor_spent = account.anchor_spent_micro + (0 if anchor is None else anchor.cost_micro)
+        self._store_account(vehicle, numbers, chain, anchor_spent)
+        return wiped
+
+    def _store_account(self, vehicle: str, numbers: tuple[int, int, int], chain: Chain, anchor_spent: int) -> None:
+        """Write the reports, spending and last slot of a vehicle, and its seals, into the open transaction."""
+        row = (vehicle, *numbers, chain.before, chain.head, anchor_spent, self._anchors_seals[vehicle])
+        self._connection.execute(_REPLACE_ACCOUNT, (*row, seal(self._key, self._identity, *row)))
+
+    def _store_anchors(self, vehicle: str, before: Sequence[Anchor], after: Sequence[Anchor]) -> bool:
+        """Write what changed of a vehicle's anchors into the open transaction; return whether one was wiped."""
+        if len(before) == len(after) and all(old is new for old, new in zip(before, after, strict=True)):
+            self._anchors_seals.setdefault(vehicle, b"")
+            return False
+        stays = {anchor.slot_ms: anchor for anchor in after}
+        wiped = False
+        for old in before:
+            new = stays.pop(old.slot_ms, None)
+            if new is not None and new is not old:
+                self._connection.execute(
+                    "UPDATE anchors SET shift = NULL WHERE vehicle = ? AND slot_ms = ?", (vehicle, old.slot_ms)
+                )
+            elif new is None:
+                self._connection.execute(
+                    "DELETE FROM anchors WHERE vehicle = ? AND slot_ms = ?", (vehicle, old.slot_ms)
+                )
+            wiped |= old.shift is not None and new is not old
+        for anchor in stays.values():
+            self._connection.execute(
+                "INSERT INTO anchors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (vehicle, *_anchor_row(anchor))
+            )
+        self._anchors_seals[vehicle] = self._seal_of_anchors(vehicle, after)
+        return wiped
+
+    def _seal_of_anchors(self, vehicle: str, anchors: Iterable[Anchor]) -> bytes:
+        rows = [_anchor_row(anchor) for anchor in anchors]
+        return seal(self._key, self._identity, vehicle, "anchors", *rows) if rows else b""
+
+    def _wipe_ended(self, grace_ms: int = 0) -> None:
+        """Wipe the shifts of periods that are over by the system's clock, and have been for some milliseconds."""
+        time_ms = self._elapsed.state.wall_ns // _NS_PER_MS - grace_ms
+        ended = {vehicle: account for vehicle, account in self._accounts.items() if account.has_shift_before(time_ms)}
+        if not ended or self.replay:
+            return
+        self._broken = True
+        with ledger_errors(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            for vehicle, account in ended.items():
+                before = account.anchors
+                account.wipe_anchors(time_ms)
+                self._store_anchors(vehicle, before, account.anchors)
+                numbers = account.reports, account.spent_micro, account.last_slot_ms or 0
+                self._store_account(vehicle, numbers, self._chains[vehicle], account.anchor_spent_micro)
+            self._connection.execute("COMMIT")
+            self._cut_off_log()
+        self._broken = False
+
+    def _cut_off_log(self) -> None:
+        """Bring all of the log into the file and empty it: it holds rows as they were."""
+        busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("its log cannot be emptied")
 
     def is_verified(self, sha256: str) -> bool:
         """Return whether this software verified a bundle with this hash, and the ledger remembers it."""
@@ -278,9 +380,13 @@ class Ledger(MemoryLedger):
         self._verified.add(sha256)
 
     def summary(self) -> dict[str, Any]:
-        """Return what was spent and what is left, as JSON values; costs are per kilometre."""
+        """Return what was spent and what is left, as JSON values; costs are per kilometre.
+
+        `night` and `hour`, what 8 hours at one place and an hour on the road cost, are those of the latest anchor.
+        """
         last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
         kept = [sum(answer.cost_micro for answer in account.answers) for account in self._accounts.values()]
+        anchors = [sum(anchor.cost_micro for anchor in account.anchors) for account in self._accounts.values()]
         return {
             "budget": self.budget.epsilon,
             "window_s": self.budget.window_s,
@@ -288,11 +394,31 @@ class Ledger(MemoryLedger):
             "reports": sum(account.reports for account in self._accounts.values()),
             "spent": self.spent_micro / _MICRO,
             "spent_in_window": max(kept, default=0) / _MICRO,
+            "anchor_budget": self.budget.anchor_micro / _MICRO,
+            "anchor_spent": self.anchor_spent_micro / _MICRO,
+            "anchor_spent_in_window": max(anchors, default=0) / _MICRO,
+            **self._costs_in_life(),
             "last_report": datetime.fromtimestamp(last / 1000, UTC).isoformat() if last else None,
             "transactions": self.commits - 1,
             "verified_bundles": len(self._verified),
             "sealed_by": self.sealed_by,
             "replay": self.replay,
+        }
+
+    def _costs_in_life(self) -> dict[str, float | None]:
+        latest = max(
+            (anchor for account in self._accounts.values() for anchor in account.anchors),
+            key=lambda anchor: anchor.slot_ms,
+            default=None,
+        )
+        if latest is None:
+            return dict.fromkeys(("night", "night_at_most", "hour", "anchor_period_s"))
+        periods = -(-_NIGHT_MS // (latest.ends_ms - latest.starts_ms))
+        return {
+            "night": periods * latest.cost_micro / _MICRO,
+            "night_at_most": (periods + 1) * latest.cost_micro / _MICRO,
+            "hour": _HOUR_MS // latest.interval_ms * latest.report_micro / _MICRO,
+            "anchor_period_s": (latest.ends_ms - latest.starts_ms) / 1000,
         }
 
     def check_storage(self) -> None:
@@ -305,10 +431,16 @@ class Ledger(MemoryLedger):
         """Let others open the file."""
         if self._closed or os.getpid() != self._process:
             return
-        self._closed = self._broken = True
-        with ledger_errors(self.path):
-            self._connection.close()
-        self._counter.close()
+        try:
+            if not self._broken:
+                self._elapsed.now_ns()
+                self._wipe_ended()
+        finally:
+            self._closed = self._broken = True
+            with ledger_errors(self.path):
+                self._connection.close()
+            self._counter.close()
+            super().close()
 
     def _save_clock(self) -> None:
         """Store a reading of the clocks, so that a wall clock that was set forward gains nothing after a reboot."""
@@ -335,30 +467,35 @@ class Ledger(MemoryLedger):
         return row, sealed_by.key
 
     def _load_accounts(self) -> None:
-        accounts = self._connection.execute(
-            "SELECT vehicle, reports, spent_micro, last_slot_ms, before, head, seal FROM accounts"
-        ).fetchall()
-        rows = self._connection.execute(
-            "SELECT vehicle, slot_ms, cost_micro, place, lat_e7, lon_e7, request, made_ns FROM answers "
-            "ORDER BY vehicle, slot_ms"
-        )
-        answers = {
-            vehicle: [Answer(*row[1:]) for row in some] for vehicle, some in groupby(rows, key=lambda row: str(row[0]))
-        }
-        for *row, stored_seal in accounts:
-            vehicle, reports, spent, last_slot_ms, before, head = row
+        answers = {vehicle: [Answer(*row) for row in rows] for vehicle, rows in self._by_vehicle(_SELECT_ANSWERS)}
+        anchors = {vehicle: [_anchor_of(row) for row in rows] for vehicle, rows in self._by_vehicle(_SELECT_ANCHORS)}
+        for *row, stored_seal in self._connection.execute(_SELECT_ACCOUNTS).fetchall():
+            vehicle, reports, spent, last_slot_ms, before, head, anchor_spent, anchors_seal = row
             chain = Chain(before)
-            kept = answers.pop(vehicle, [])
+            kept, kept_anchors = answers.pop(vehicle, []), anchors.pop(vehicle, [])
             for answer in kept:
                 chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
             if not is_sealed(stored_seal, self._key, self._identity, *row) or chain.head != head:
                 self._refuse_changed()
-            self._chains[vehicle] = chain
+            if self._seal_of_anchors(vehicle, kept_anchors) != anchors_seal:
+                self._refuse_changed()
+            self._chains[vehicle], self._anchors_seals[vehicle] = chain, anchors_seal
             self._accounts[vehicle] = Account(
-                self.budget, kept, reports=reports, spent_micro=spent, last_slot_ms=last_slot_ms
+                self.budget,
+                kept,
+                reports=reports,
+                spent_micro=spent,
+                last_slot_ms=last_slot_ms,
+                anchors=kept_anchors,
+                anchor_spent_micro=anchor_spent,
             )
-        if answers:
+        if answers or anchors:
             self._refuse_changed()
+
+    def _by_vehicle(self, select: str) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
+        """Yield the rows of each vehicle, without its name."""
+        for vehicle, rows in groupby(self._connection.execute(select), key=lambda row: str(row[0])):
+            yield vehicle, [row[1:] for row in rows]
 
     def _load_verified(self) -> set[str]:
         bundles = set()
@@ -391,6 +528,40 @@ _SELECT_ROW: Final = f"SELECT {', '.join(LedgerRow._fields)}, seal FROM ledger" 
 _UPDATE_ROW: Final = (
     f"UPDATE ledger SET {', '.join(f'{name} = ?' for name in LedgerRow._fields[_FIRST_CHANGING:])}, seal = ?"  # noqa: S608
 )
+_ACCOUNT: Final = "vehicle, reports, spent_micro, last_slot_ms, before, head, anchor_spent_micro, anchors, seal"
+_SELECT_ACCOUNTS: Final = f"SELECT {_ACCOUNT} FROM accounts"  # noqa: S608
+_REPLACE_ACCOUNT: Final = f"INSERT OR REPLACE INTO accounts ({_ACCOUNT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_SELECT_ANSWERS: Final = (
+    "SELECT vehicle, slot_ms, cost_micro, place, lat_e7, lon_e7, request, made_ns FROM answers "
+    "ORDER BY vehicle, slot_ms"
+)
+_SELECT_ANCHORS: Final = (
+    "SELECT vehicle, slot_ms, starts_ms, ends_ms, cost_micro, report_micro, interval_ms, frame, shift FROM anchors "
+    "ORDER BY vehicle, slot_ms"
+)
+_SHIFT: Final = struct.Struct("<qq")
+
+
+def _anchor_row(anchor: Anchor) -> tuple[Any, ...]:
+    """Return the columns of an anchor, without the vehicle."""
+    return (
+        anchor.slot_ms,
+        anchor.starts_ms,
+        anchor.ends_ms,
+        anchor.cost_micro,
+        anchor.report_micro,
+        anchor.interval_ms,
+        anchor.frame,
+        None if anchor.shift is None else _SHIFT.pack(*anchor.shift),
+    )
+
+
+def _anchor_of(row: tuple[Any, ...]) -> Anchor:
+    try:
+        columns = [*row[:-1], None if row[-1] is None else _SHIFT.unpack(row[-1])]
+    except struct.error:
+        raise ValueError("an anchor is damaged") from None
+    return Anchor(*columns)
 
 
 def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
@@ -399,11 +570,13 @@ def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
         identity,
         float(budget.epsilon),
         float(budget.window_s),
+        None if budget.anchor_epsilon is None else float(budget.anchor_epsilon),
         sealed_by.kind,
         sealed_by.check(identity),
         sealed_by.machine() if sealed_by.binds_machine else b"",
         0,
         1,
+        0,
         0,
         0,
         *ClockState.of(read_clocks()),

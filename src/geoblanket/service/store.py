@@ -165,7 +165,10 @@ class BundleStore:
     def _load(self, path: Path) -> ServedBundle:
         content = _read(path)
         bundle = load_bundle(path, trust=self._trust, content=content)
-        if bundle.located:
+        if bundle.lattice is not None:
+            spec, anchor = bundle.lattice.spec, bundle.lattice.anchor
+            self._policy.check(bundle, bundle.places_e7, bundle.clock, lattice=spec, anchor=anchor)
+        elif bundle.located:
             self._policy.check(bundle, bundle.places_e7, bundle.clock)
         return ServedBundle(
             path=path,

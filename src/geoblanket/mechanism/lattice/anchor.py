@@ -36,16 +36,19 @@ probability A(N) / bound if it lies in the ring. The time tells something of the
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
-from geoblanket.mechanism.lattice.kernel import exponent_of, mantissas, rate_for, slope
+from geoblanket.mechanism.lattice.kernel import exponent_of, mantissa_of, rate_for, slope
 from geoblanket.mechanism.lattice.plane import Plane
 
 __all__ = ["AnchorSpec", "Shift", "make_anchor", "verify_anchor"]
@@ -95,14 +98,9 @@ class AnchorSpec:
         below
             Draws a whole number below its argument, evenly.
         """
-        rings = self._rings(side)
-        everything = sum(ring.mass for ring in rings)
+        rings, masses = _rings(self, side)
         while True:
-            place = below(everything)
-            for ring in rings:
-                if place < ring.mass:
-                    break
-                place -= ring.mass
+            ring = rings[bisect_right(masses, below(masses[-1]))]
             east, north = (below(ring.width) - ring.width // 2 for _ in range(2))
             if max(abs(east), abs(north)) < ring.inner:
                 continue
@@ -114,18 +112,13 @@ class AnchorSpec:
         return np.exp(-float(slope(self.rate)) * np.asarray(distance_units))
 
     def _weight_at(self, square: int, *, slack: int = 0) -> int:
-        m, exponent = mantissas(np.array([exponent_of(square, self.rate)]))
-        return max(self.floor, int(m[0]) + slack << _TOP_BITS - 31 >> int(exponent[0]))
+        m, exponent = mantissa_of(exponent_of(square, self.rate))
+        return max(self.floor, m + slack << _TOP_BITS - 31 >> exponent)
 
-    def _rings(self, side: int) -> list[_Ring]:
-        step = max(math.floor(1 / (_RINGS_PER_E * float(slope(self.rate)))), 1)
-        rings, inner, bound = [], 0, 1 << _TOP_BITS
-        while bound > self.floor and inner + step < side // 2:
-            rings.append(_Ring(inner, 2 * (inner + step) - 1, bound))
-            inner += step
-            # The mantissa may be rounded down by 2^-28 of it, 8 at most; further away the exact value is smaller.
-            bound = self._weight_at(inner**2, slack=9)
-        return [*rings, _Ring(inner, side, bound)]
+    def weight_bound(self, distance: int) -> int:
+        """Return what no shift of this length or more, in units, exceeds in weight."""
+        # The mantissa may be rounded down by 2^-28 of it, 8 at most; further away the exact value is smaller.
+        return self._weight_at(distance**2, slack=9)
 
 
 @dataclass(frozen=True)
@@ -142,6 +135,19 @@ class _Ring:
     def mass(self) -> int:
         # Drawn by the whole square, points within the inner one are rejected.
         return self.width**2 * self.bound
+
+
+@lru_cache(maxsize=8)
+def _rings(anchor: AnchorSpec, side: int) -> tuple[list[_Ring], list[int]]:
+    """Return the rings of a frame, and the masses of all of them up to each."""
+    step = max(math.floor(1 / (_RINGS_PER_E * float(slope(anchor.rate)))), 1)
+    rings, inner, bound = [], 0, 1 << _TOP_BITS
+    while bound > anchor.floor and inner + step < side // 2:
+        rings.append(_Ring(inner, 2 * (inner + step) - 1, bound))
+        inner += step
+        bound = anchor.weight_bound(inner)
+    rings.append(_Ring(inner, side, bound))
+    return rings, list(accumulate(ring.mass for ring in rings))
 
 
 def make_anchor(plane: Plane, *, epsilon_micro: int, period_s: int) -> AnchorSpec:

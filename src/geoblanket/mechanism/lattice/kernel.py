@@ -28,7 +28,16 @@ import numpy as np
 
 from geoblanket._arrays import Ints
 
-__all__ = ["LARGEST_SQUARE", "MANTISSA_BITS", "exponent_of", "exponents", "mantissas", "rate_for", "slope"]
+__all__ = [
+    "LARGEST_SQUARE",
+    "MANTISSA_BITS",
+    "exponent_of",
+    "exponents",
+    "mantissa_of",
+    "mantissas",
+    "rate_for",
+    "slope",
+]
 
 MANTISSA_BITS: Final = 31
 LARGEST_SQUARE: Final = 2**30
@@ -74,6 +83,13 @@ def mantissas(z: Ints) -> tuple[Ints, Ints]:
     m = coarse[z >> _TABLE_BITS & digit] * fine[z & digit]
     m >>= MANTISSA_BITS
     return m, z >> _EXPONENT_BITS
+
+
+def mantissa_of(z: int) -> tuple[int, int]:
+    """Return m and ⌊z / 2^24⌋ of one exponent of any size."""
+    coarse, fine = _tables()
+    digit = (1 << _TABLE_BITS) - 1
+    return int(coarse[z >> _TABLE_BITS & digit]) * int(fine[z & digit]) >> MANTISSA_BITS, z >> _EXPONENT_BITS
 
 
 @cache

@@ -149,12 +149,22 @@ class Lattice:
 
     def draw(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> int:
         """Draw the cell that is reported from a coordinate, exactly, with the operating system's randomness."""
-        x, y = self._shifted(lat, lon, shift)
-        return self._drawing.cell(int(x), int(y), random_word())
+        x, y = self.spec.plane.units(lat, lon)
+        return self.draw_at(int(x), int(y), shift=shift)
+
+    def draw_at(self, x: int, y: int, *, shift: Shift = NO_SHIFT) -> int:
+        """Draw the cell that is reported from a point of the frame, in units."""
+        side = self.spec.plane.side
+        return self._drawing.cell((x + shift[0]) % side, (y + shift[1]) % side, random_word())
 
     def draw_many(self, lat: npt.ArrayLike, lon: npt.ArrayLike, *, shift: Shift | tuple[Ints, Ints] = NO_SHIFT) -> Ints:
         """Draw a cell for each of many coordinates, degrees, shape (N,); one anchor for all, or one each."""
-        x, y = self._shifted(lat, lon, shift)
+        return self.draw_many_at(*self.spec.plane.units(lat, lon), shift=shift)
+
+    def draw_many_at(self, x: Ints, y: Ints, *, shift: Shift | tuple[Ints, Ints] = NO_SHIFT) -> Ints:
+        """Draw a cell for each of many points of the frame, in units, shape (N,)."""
+        side = self.spec.plane.side
+        x, y = (x + shift[0]) % side, (y + shift[1]) % side
         cells = np.empty(len(x), np.int64)
         for start in range(0, len(x), _AT_A_TIME):
             part = slice(start, start + _AT_A_TIME)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket._progress import silent
+from geoblanket._tables import scan_table, write_table
+from geoblanket.cli.main import app
+from geoblanket.errors import InputError, MismatchError, ParameterError, PolicyError, RandomnessError
+from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.mechanism.bundle.policy import Policy
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
+from geoblanket.release import lattice_bulk, perturb_traces, perturb_walks
+from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA, _Run, _Vehicle, perturb_points, perturb_walk_points
+from geoblanket.traces.table import TRACES_SCHEMA
+from tests.release.lattices import LAT, LON, START, deviation, mixture, save_small
+from tests.release.worlds import GRAPH, PLACES, save_walks
+
+
+def save_traces(path: Path, **columns: Any) -> Path:
+    """Traces of seconds since START."""
+    columns["time"] = (np.asarray(columns["time"], np.float64) * 1e6).astype(np.int64) + START * 10**6
+    count = len(columns["time"])
+    columns.setdefault("lat", np.full(count, LAT))
+    columns.setdefault("lon", np.full(count, LON))
+    frame = pl.DataFrame(columns).select(list(TRACES_SCHEMA)).cast(pl.Schema(TRACES_SCHEMA))
+    write_table(frame, path, kind="traces", about={})
+    return path
+
+
+def released(path: Path) -> pl.DataFrame:
+    frame, _ = scan_table(path, kind="released cells", schema=RELEASED_CELLS_SCHEMA)
+    return frame.collect()
+
+
+@pytest.mark.parametrize("rows", [3, 1_000_000])
+def test_each_vehicle_has_one_report_in_a_slot(
+    lattice_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Two trips of one vehicle meet in a slot; a third one lies within the first; another vehicle is on its own."""
+    monkeypatch.setattr(lattice_bulk, "_ROWS_AT_A_TIME", rows)
+    trips = [
+        ("a", [0, 10, 29, 30, 61, 100, 3590, 3599, 3600]),
+        ("a", [3605, 3629, 3631, 3700]),
+        ("b", [5, 20, 40]),
+        ("a", [95, 119, 3639, 3661, 9000]),
+    ]
+    traces = save_traces(
+        tmp_path / "t.parquet",
+        vehicle=[name for name, times in trips for _ in times],
+        trip=[number for number, (_, times) in enumerate(trips) for _ in times],
+        time=[time for _, times in trips for time in times],
+    )
+    summary = perturb_points(traces, tmp_path / "out.parquet", bundle=lattice_bundle)
+    reports = released(tmp_path / "out.parquet")
+    slots = (reports["slot"] - START // 30).to_list()
+    expected = [0, 1, 2, 3, 119, 120, 121, 123, 0, 1, 300]
+    # Where the table is read row by row, trips that overlap are known to do so only as far as they were read.
+    assert slots == expected or (rows == 3 and set(expected) <= set(slots))
+    assert reports.select("vehicle", "slot").is_unique().all()
+    assert reports["time"].to_physical().to_list() == [30_000_000 * slot for slot in reports["slot"].to_list()]
+    assert (summary.points, summary.reports, summary.vehicles) == (21, len(slots), 2)
+    assert (summary.epsilon_per_report, summary.epsilon_per_hour) == (2.0, 240.0)
+    assert (summary.anchor_period_s, summary.epsilon_per_period) == (3600, 3.0)
+    assert summary.periods == 4
+    assert summary.epsilon_spent == 2.0 * summary.most_reports == 2.0 * (len(slots) - 2)
+    assert summary.anchor_epsilon_spent == 9.0
+    assert summary.points_outside == 0
+
+
+def test_any_stretches_of_slots_are_reported_once() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        vehicle, seen = _Vehicle(), set()
+        for _ in range(8):
+            first = int(rng.integers(0, 60))
+            slots = np.arange(first, first + int(rng.integers(1, 12)))
+            free = vehicle.free(slots)
+            assert free.tolist() == [slot not in seen for slot in slots.tolist()]
+            seen |= set(slots.tolist())
+        assert vehicle.reports == len(seen)
+        stretches = vehicle._stretches.tolist()
+        assert stretches == sorted(stretches)
+
+
+@pytest.mark.usefixtures("fixed_randomness")
+def test_reports_follow_the_weights_over_all_anchors(lattice_bundle: Bundle, tmp_path: Path) -> None:
+    assert lattice_bundle.lattice is not None
+    count = 12_000
+    traces = save_traces(
+        tmp_path / "t.parquet",
+        vehicle=[f"v{number % 40}" for number in range(count)],
+        trip=np.arange(count),
+        time=3600.0 * (np.arange(count) // 40),
+    )
+    perturb_points(traces, tmp_path / "out.parquet", bundle=lattice_bundle)
+    cells = released(tmp_path / "out.parquet")
+    assert abs(deviation(cells["cell"], mixture(lattice_bundle.lattice, LAT, LON))) < 4
+    lat, lon = lattice_bundle.lattice.centers(cells["cell"].to_numpy())
+    assert np.abs(cells["lat"].to_numpy() - lat).max() < 1e-7 > np.abs(cells["lon"].to_numpy() - lon).max()
+
+
+def test_a_period_of_a_vehicle_has_one_anchor_whatever_the_order_of_trips(
+    lattice_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lattice_bundle.lattice is not None
+    drawn = iter([(7, 9), (80, 4), (50, 60)])
+    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: next(drawn))
+    seen: list[tuple[Any, Any]] = []
+    original = lattice_bundle.lattice.draw_many_at
+
+    def catch(x: Any, y: Any, *, shift: Any) -> Any:
+        seen.extend(zip(shift[0].tolist(), shift[1].tolist(), strict=True))
+        return original(x, y, shift=shift)
+
+    monkeypatch.setattr(type(lattice_bundle.lattice), "draw_many_at", lambda _, x, y, shift: catch(x, y, shift=shift))
+    times = [4000, 4030, 0, 30, 7170, 7200, 600]
+    traces = save_traces(
+        tmp_path / "t.parquet", vehicle=["a"] * 7, trip=[0, 0, 1, 1, 2, 2, 3], time=[float(time) for time in times]
+    )
+    perturb_points(traces, tmp_path / "out.parquet", bundle=lattice_bundle)
+    first, second, third = (7, 9), (80, 4), (50, 60)
+    assert seen == [first, first, second, second, first, third, second]
+
+
+def test_walks_are_reported_from_their_places(tmp_path: Path) -> None:
+    bundle = load_bundle(save_small(tmp_path / "a.bundle", cells=41, epsilon=4.0, anchor_epsilon=None))
+    GRAPH.save(tmp_path / "a.roads")
+    walks = save_walks(tmp_path / "w.parquet", [[0, 1, 2, 8], [9, 10]])
+    summary = perturb_walk_points(walks, tmp_path / "a.roads", tmp_path / "out.parquet", bundle=bundle)
+    assert (summary.reports, summary.anchor_period_s, summary.periods) == (6, None, 0)
+    assert summary.points_outside == sum(
+        not bundle.lattice.spec.plane.holds(PLACES.lat[place], PLACES.lon[place])  # type: ignore[union-attr]
+        for place in (0, 1, 2, 8, 9, 10)
+    )
+    with pytest.raises(MismatchError, match="other roads"):
+        save_walks(tmp_path / "w.parquet", [[0]], roads="0" * 64)
+        perturb_walk_points(walks, tmp_path / "a.roads", tmp_path / "out.parquet", bundle=bundle)
+
+
+def test_what_cannot_be_perturbed_is_refused_and_nothing_is_written(
+    lattice_bundle: Bundle, spread: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.parquet"
+    traces = save_traces(tmp_path / "t.parquet", vehicle=["a"] * 3, trip=[0, 0, 0], time=[0, 30, 60])
+    with pytest.raises(MismatchError, match="no lattice"):
+        perturb_points(traces, out, bundle=spread)
+    for zones_only in (perturb_traces, perturb_walks):
+        with pytest.raises(MismatchError, match="The bundle has a lattice, no zones"):
+            zones_only(traces, tmp_path / "absent.roads", out, bundle=lattice_bundle)
+    with pytest.raises(PolicyError, match="more than 1"):
+        perturb_points(traces, out, bundle=lattice_bundle, policy=Policy(largest_epsilon=1.0))
+    with pytest.raises(ParameterError, match="both read and written"):
+        perturb_points(traces, traces, bundle=lattice_bundle)
+    for trips, times in (([0, 0], [30, 0]), ([1, 0], [0, 30])):
+        wrong = save_traces(tmp_path / "wrong.parquet", vehicle=["a"] * 2, trip=trips, time=times)
+        with pytest.raises(InputError, match="not in order of trips and times"):
+            perturb_points(wrong, out, bundle=lattice_bundle)
+    nowhere = save_traces(tmp_path / "wrong.parquet", vehicle=["a"], trip=[0], time=[0], lat=[91.0])
+    with pytest.raises(InputError, match="place on Earth"):
+        perturb_points(nowhere, out, bundle=lattice_bundle)
+    with pytest.raises(InputError, match="has no points"):
+        perturb_points(
+            save_traces(tmp_path / "wrong.parquet", vehicle=[], trip=[], time=[]), out, bundle=lattice_bundle
+        )
+
+    def fail(_: int) -> bytes:
+        raise OSError("no entropy")
+
+    monkeypatch.setattr("geoblanket.mechanism.sampling.os.urandom", fail)
+    with pytest.raises(RandomnessError):
+        perturb_points(traces, out, bundle=lattice_bundle)
+    assert not out.exists()
+
+
+def test_memory_is_bounded(lattice_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as many points take but a little more memory: 16 bytes for each trip and each hour of a vehicle."""
+    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: (1, 2))
+    assert lattice_bundle.lattice is not None
+
+    def batches(count: int) -> Iterator[pl.DataFrame]:
+        rows = np.arange(1_000)
+        for batch in range(count):
+            trip = 10 * batch + rows // 100
+            seconds = START + 3000 * trip + 30 * (rows % 100)
+            columns = {"trip": trip, "time": seconds * 10**6, "lat": np.full(1_000, LAT), "lon": np.full(1_000, LON)}
+            yield pl.DataFrame({"vehicle": ["a"] * 1_000} | columns).cast(pl.Schema(TRACES_SCHEMA))
+
+    peaks = []
+    for count in (2, 6, 60):
+        run = _Run(lattice_bundle, lattice_bundle.lattice, Path("t.parquet"), 1_000 * count, silent)
+        tracemalloc.start()
+        reports = sum(part.height for part in run.reports(batches(count)))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert reports == run.summary().reports == 1_000 * count
+    assert peaks[2] < peaks[1] + 20_000
+
+
+def test_the_command_needs_no_roads_and_says_what_it_costs(lattice_path: Path, tmp_path: Path) -> None:
+    traces = save_traces(tmp_path / "t.parquet", vehicle=["a"] * 300, trip=[0] * 300, time=10.0 * np.arange(300))
+    command = ["perturb", str(lattice_path), "--out", str(tmp_path / "out.parquet")]
+    done = CliRunner().invoke(app, [*command, "--traces", str(traces)])
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.stderr.split())
+    assert "one costs 2 per km, and an hour on the road, one every 30 s, adds up to 240 per km" in told
+    assert "A period of 3,600 s at one place costs 3 per km, however many reports" in told
+    assert "(100) spent at most 200 per km (3 per km if it stayed at one place in each period)" in told
+    done = CliRunner().invoke(app, [*command, "--traces", str(traces), "--json"])
+    assert json.loads(done.stdout)["reports"] == 100
+    assert "Walks need --roads" in str(CliRunner().invoke(app, [*command, "--walks", str(traces)]).exception)
