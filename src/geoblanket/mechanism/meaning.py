@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,7 @@ class Errors:
     """95 % of reports are nearer."""
 
 
+@lru_cache(maxsize=64)
 def laplace_errors(epsilon: float, anchor_epsilon: float | None = None) -> Errors:
     """Return how far reports with planar Laplace noise lie from the truth.
 
