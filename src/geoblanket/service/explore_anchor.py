@@ -26,6 +26,8 @@ _MORNING: Final = datetime(2026, 1, 12, 8, tzinfo=UTC)
 _MOST_REPORTS: Final = 1440
 _DRIVE_S: Final = 2700.0
 _SPEED_M_S: Final = 7.0
+_FAR_M: Final = 2500.0
+"""How far from its start a made-up drive goes before it turns round."""
 _TURN: Final = 0.35
 """How much a made-up drive turns from one report to the next, radians."""
 _VELOCITY_M_S: Final = 5.0
@@ -67,23 +69,22 @@ def parked(lat: float, lon: float, *, hours: int, interval_s: float) -> Way:
 
 
 def drive(lattice: Lattice, lat: float, lon: float, *, interval_s: float) -> Way:
-    """Return a made-up drive of 45 minutes from a coordinate, always the same one, that stays in the frame."""
+    """Return a made-up drive of 45 minutes from a coordinate, always the same one, that stays near it."""
     plane = lattice.spec.plane
     generator = np.random.default_rng(5)
     count = max(int(_DRIVE_S / interval_s), 2)
     metre = 1000 / plane.unit_mm
     x, y = (float(value) for value in plane.units(lat, lon))
+    start, far = (x, y), min(_FAR_M * metre, plane.side / 4)
     heading = np.arctan2(plane.side / 2 - y, plane.side / 2 - x)
     points = []
     for _ in range(count):
         points.append((x, y))
         heading += generator.normal(0, _TURN)
+        if np.hypot(x - start[0], y - start[1]) > far:
+            heading = np.arctan2(start[1] - y, start[0] - x) + generator.normal(0, _TURN)
         step = _SPEED_M_S * interval_s * metre * generator.uniform(0.4, 1.4)
-        east, north = step * np.cos(heading), step * np.sin(heading)
-        if not (0 <= x + east < plane.side and 0 <= y + north < plane.side):
-            heading += np.pi
-            east, north = -east, -north
-        x, y = np.clip([x + east, y + north], 0, plane.side - 1)
+        x, y = np.clip([x + step * np.cos(heading), y + step * np.sin(heading)], 0, plane.side - 1)
     way_lat, way_lon = plane.degrees(*np.array(points).T)
     time_s: Floats = _MORNING.timestamp() + np.arange(count, dtype=np.float64) * interval_s
     return Way(time_s, way_lat, way_lon, moves=True)

@@ -24,7 +24,7 @@ from geoblanket.service.store import ServedBundle
 
 __all__ = ["ExploredLattice", "Heat", "Spread"]
 
-_MOST_ACROSS: Final = 61
+_MOST_ACROSS: Final = 71
 """Blocks of cells from edge to edge of what is sent."""
 _REACH: Final = 1.3
 """How far it reaches, times the distance within which 95 % of reports lie."""
