@@ -2,7 +2,7 @@
 
 import { anchorInWords, element, factor, weightsInWords } from "./words.js";
 
-const KINDS = { zones: "Zones: the best single report", lattice: "Lattice: trips across the whole city" };
+const KINDS = { zones: "Zones (one report)", lattice: "Lattice (whole city)" };
 
 const weightKey = (bundle) => JSON.stringify(bundle.history_weights);
 const weightSize = (bundle) =>

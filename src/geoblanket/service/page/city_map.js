@@ -74,7 +74,7 @@ function style({ roads, places }, palette, above) {
       heat: geojson(NOTHING),
       borders: geojson(NOTHING),
       steps: geojson(NOTHING),
-      rings: geojson(NOTHING),
+      rings: { ...geojson(NOTHING), tolerance: 0 }, // or circles have corners
     },
     layers: [
       { id: "paper", type: "background", paint: { "background-color": colour.paper } },

@@ -1,7 +1,7 @@
 /** A lattice over time: a trip or a parked car, with the anchor and without, and what somebody who averages finds. */
 
 import { errorChart } from "./chart.js";
-import { boxAround } from "./geometry.js";
+import { boxAround, boxAt } from "./geometry.js";
 import { PointMarker } from "./markers.js";
 import { Player } from "./player.js";
 import * as service from "./service.js";
@@ -11,9 +11,9 @@ const TAIL = 8;
 const PLAY_MS = 25_000;
 const SLOWEST_MS = 450;
 const MADE_UP = [
-  ["hour", "a car, parked for an hour where the vehicle is"],
-  ["night", "a car, parked for a night of 8 hours"],
-  ["drive", "a made-up drive of 45 min, straight across blocks"],
+  ["hour", "a car that is parked for an hour"],
+  ["night", "a car that is parked for a night, 8 hours"],
+  ["drive", "a made-up drive of 45 min"],
 ];
 
 const byId = (id) => document.getElementById(id);
@@ -78,6 +78,8 @@ export class CityReplayView {
       return;
     }
     byId("true-trip").hidden = !this.isTrip;
+    byId("way-hint").textContent =
+      `Reports and anchors are drawn for this page.${this.isTrip ? "" : " Click the map to begin elsewhere."}`;
     byId("drawn-field").hidden = this.bundle.lattice.anchor === null;
     byId("title-a").textContent = bundleInWords(this.bundle);
     this.map.showHeat([], []);
@@ -97,7 +99,8 @@ export class CityReplayView {
     const another = this.replay?.way !== way;
     this.replay = { ...replay, way };
     this.player.take(replay.times);
-    if (another) this.map.fit(boxAround([...replay.true, ...replay.independent.reports]));
+    const { most_error_m: most } = this.bundle.figures;
+    if (another) this.map.fit(replay.moves ? boxAround(replay.true) : boxAt(replay.true[0], most));
     this.player.show(another ? this.player.last : Math.min(this.player.now, this.player.last));
   }
 
@@ -140,8 +143,9 @@ export class CityReplayView {
       return `Reports scatter around the car, so their average finds it: after ${now + 1} reports it is ${without} off.`;
     }
     const period = duration(this.bundle.lattice.anchor.period_s);
+    const shifts = this.replay.periods[now] > 1 ? `${this.replay.periods[now]} shifted points` : "the shifted point";
     return (
-      `Reports scatter around the shifted point, not around the car: averaging ${now + 1} of them leaves ` +
+      `Reports scatter around ${shifts}, not around the car: averaging ${now + 1} of them leaves ` +
       `${metres(anchored.guess_error_m[now])}. Without the anchor it would be ${without}. The shift is drawn anew every ` +
       `${period === "an hour" ? "hour" : period}.`
     );

@@ -28,7 +28,7 @@ function tellLeftOut({ left_out: count }) {
   byId("left-out").hidden = count === 0;
   byId("left-out").textContent =
     (count === 1 ? "One more bundle is served that has" : `${count} more bundles are served that have`) +
-    " other places, or none, and cannot be on this map.";
+    " other places, another frame, or neither, and cannot be on this map.";
 }
 
 /** Where to begin: in the middle of the city, with a mechanism of middle ε, one with zones that looks at the past if any. */
@@ -93,6 +93,7 @@ function followAddress(state, overview) {
       else link.removeAttribute("aria-current");
     }
     state.set({ view });
+    window.scrollTo(0, 0); // the browser goes to the part with that name, below the map
   };
   window.addEventListener("hashchange", go);
   go();
@@ -140,6 +141,11 @@ async function start() {
   new RingsView(state, overview, first);
   state.on(["a", "view"], () => showPromise(byId("promise"), bundle("a"), state));
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
+  let kind = bundle("a").kind;
+  state.on(["a"], () => {
+    if (bundle("a").kind !== kind) requestAnimationFrame(() => showAgain(maps, state, overview));
+    kind = bundle("a").kind;
+  });
   followTheme(byId("theme"), paint);
   first.showBorders(bundle("a")).catch(report);
   followAddress(state, overview);

@@ -12,6 +12,9 @@ const RINGS = [
   { factor: 100, angle: -0.3 * Math.PI },
 ];
 
+/** Rings whose largest one is smaller have no room for words. */
+const LEAST_PIXELS = 130;
+
 /** How far two coordinates may be apart so that the odds between them shift by a factor at most, metres. */
 export const ringMetres = (factor, epsilon) => (1000 * Math.log(factor)) / epsilon;
 
@@ -34,6 +37,7 @@ export class RingsView {
       if (this.active) state.set({ point: [lng, lat] });
     });
     state.on(["view", "a", "point", "rings"], () => this.show());
+    map.map.on("zoomend", () => this.active && this.showLabels());
     state.on(["view", "a"], () => requestAnimationFrame(() => this.fit()));
   }
 
@@ -46,8 +50,7 @@ export class RingsView {
   }
 
   show() {
-    for (const label of this.labels) label.remove();
-    this.labels = [];
+    this.showLabels();
     if (!this.active) {
       this.map.showRings([]);
       this.centre.put(null);
@@ -59,15 +62,34 @@ export class RingsView {
     this.map.showWays([], []);
     this.map.showRings(RINGS.map(({ factor }) => circle(point, ringMetres(factor, epsilon))));
     this.centre.put(point);
-    this.labels = RINGS.map(({ factor, angle }) => {
-      const away = ringMetres(factor, epsilon);
-      const shape = element("span", { class: "ring-label" }, `× ${factor}: ${metres(away)}`);
-      const at = beside(point, away * Math.cos(angle), away * Math.sin(angle));
-      const label = new maplibregl.Marker({ element: shape }).setLngLat(at).addTo(this.map.map);
-      shape.setAttribute("aria-label", `${factor} times as probable at most, ${metres(away)} away`);
-      return label;
-    });
     document.getElementById("title-a").textContent = bundleInWords(this.bundle);
+  }
+
+  /** Write on each ring what it is; where they are too small for that, below them. */
+  showLabels() {
+    for (const label of this.labels) label.remove();
+    this.labels = this.active ? RINGS.map((ring, index) => this.label(ring, index)) : [];
+  }
+
+  label({ factor, angle }, index) {
+    const { point, rings } = this.state.values;
+    const epsilon = spent(this.bundle, rings);
+    const away = ringMetres(factor, epsilon);
+    const words = away < 1 ? "less than 1 m" : metres(away);
+    const shape = element("span", { class: "ring-label" }, `× ${factor}: ${words}`);
+    const radius = this.pixels(ringMetres(RINGS.at(-1).factor, epsilon));
+    const options = { element: shape, offset: [0, radius < LEAST_PIXELS ? Math.max(radius, 14) + 20 + 27 * index : 0] };
+    const at = radius < LEAST_PIXELS ? point : beside(point, away * Math.cos(angle), away * Math.sin(angle));
+    const label = new maplibregl.Marker(options).setLngLat(at).addTo(this.map.map);
+    shape.setAttribute("aria-label", `${factor} times as probable at most, ${words} away`);
+    return label;
+  }
+
+  /** Metres around the point on the screen. */
+  pixels(away) {
+    const { point } = this.state.values;
+    const [here, there] = [point, beside(point, away, 0)].map((at) => this.map.map.project(at));
+    return Math.abs(there.x - here.x);
   }
 
   /** Show the rings of one report in full: those of a night then look as small as they are. */
