@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from geoblanket import __version__
-from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
+from geoblanket.mechanism.bundle.facts import BundleFacts, LatticeFacts, MechanismFacts
 from geoblanket.service.entity_tags import KnownTags, is_known
-from geoblanket.service.refusals import NO_BUNDLE, NO_COORDINATES, NO_SIGNATURE, Refused, documented
+from geoblanket.service.refusals import NO_BUNDLE, NO_COORDINATES, NO_SIGNATURE, NO_ZONES, Refused, documented
 from geoblanket.service.store import BundleStore, ServedBundle
 
 __all__ = ["BundleList", "router"]
@@ -36,7 +36,8 @@ class Guarantee(BaseModel):
 
     sha256: str
     words: list[str] = Field(description="In words, a sentence or two each.")
-    mechanisms: list[MechanismFacts]
+    mechanisms: list[MechanismFacts] = Field(description="Those of zones; none beside a lattice.")
+    lattice: LatticeFacts | None = Field(description="In the place of zones: the lattice of a whole city.")
 
 
 def router(store: BundleStore) -> APIRouter:
@@ -118,7 +119,7 @@ _GEOJSON: dict[str, Any] = {
     "responses": {
         200: {"content": {"application/geo+json": {"schema": {"type": "object"}}}},
         304: _UNCHANGED,
-        **documented(NO_COORDINATES),
+        **documented(NO_COORDINATES),  # or NO_ZONES, with the same status
     },
 }
 
@@ -126,7 +127,7 @@ _GEOJSON: dict[str, Any] = {
 def _geojson(served: ServedBundle, what: str, known: str | None) -> Response:
     content: bytes | None = getattr(served, what)
     if content is None:
-        raise Refused(NO_COORDINATES)
+        raise Refused(NO_COORDINATES if served.bundle.lattice is None else NO_ZONES)
     tag = f"{served.sha256}-{what}-{__version__}"
     return _file(content, "application/geo+json", tag, known, {"Cache-Control": _ASK_AGAIN})
 

@@ -23,9 +23,10 @@ from geoblanket.errors import InputError
 from geoblanket.release.budget import Budget
 from geoblanket.service.entity_tags import KnownTags, is_known
 from geoblanket.service.explore_bundle import Conclusion, ExploredBundle, Outlook, ZoneView
+from geoblanket.service.explore_lattice_routes import NO_TRIP, add_lattice_routes
 from geoblanket.service.explore_replay import replay
 from geoblanket.service.explorer import Explorer, Prior
-from geoblanket.service.refusals import NO_BUNDLE, NOT_FOUND, Refusal, Refused
+from geoblanket.service.refusals import NO_BUNDLE, NO_ZONES, NOT_FOUND, Refusal, Refused
 
 __all__ = ["PAGE_POLICY", "router"]
 
@@ -38,7 +39,6 @@ PAGE_POLICY: Final = (
 NO_PLACE: Final = Refusal(422, "no_such_place", "This place is in no zone of the bundle, in that regime.")
 NO_REPORT: Final = Refusal(422, "no_such_report", "That place is not reported from here.")
 NO_BUDGET: Final = Refusal(422, "no_budget", "The budget is not enough for a single report.")
-NO_TRIP: Final = Refusal(404, "no_such_trip", "There is no such trip to replay.")
 
 _KINDS: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _WINDOW_S: Final = 3600.0
@@ -89,6 +89,7 @@ def router(explorer: Explorer) -> APIRouter:
     _add_files(routes)
     _add_map(routes, explorer)
     _add_questions(routes, explorer)
+    add_lattice_routes(routes, explorer)
     return routes
 
 
@@ -188,7 +189,7 @@ def _figures(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked
 def _bundle(explorer: Explorer, sha256: str) -> ExploredBundle:
     explored = explorer.bundles.get(sha256)
     if explored is None:
-        raise Refused(NO_BUNDLE)
+        raise Refused(NO_ZONES if sha256 in explorer.lattices else NO_BUNDLE)
     return explored
 
 

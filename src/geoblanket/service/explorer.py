@@ -1,8 +1,9 @@
-"""What the web page asks about: bundles of the same places, with roads and walks if they were given."""
+"""What the web page asks about: bundles of the same city, with roads and walks if they were given."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +14,15 @@ from geoblanket._arrays import Floats
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
 from geoblanket.errors import InputError, MismatchError
+from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
+from geoblanket.service.explore_lattice import ExploredLattice
 from geoblanket.service.explore_map import PlaceCells, roads_geojson
 from geoblanket.service.explore_replay import Trip, held_out_trips
 from geoblanket.service.explore_traffic import Traffic
@@ -29,11 +33,24 @@ __all__ = ["Explorer", "Prior"]
 Prior = Literal["equal", "traffic"]
 """A recipient's prior: all places of the zone equally probable, or vehicles move as in the walks."""
 
+_MOST_PLACES = 0.5
+"""Share of the places that must lie in the frame of a lattice, so that both are of the same city."""
+_NIGHT_S = 8 * 3600
+_LIMITS = (
+    "Several periods, and several reports on the road, add up: see the figures above. Nothing in the bundle limits how "
+    "often a vehicle reports.",
+    "When a report was made, and that the vehicle made one, is not hidden.",
+    "Who reports is not hidden: a name or a number of the vehicle in a report makes its reports linkable.",
+    "What a recipient learns in other ways (a camera, a receipt) is not hidden.",
+)
+
 _log = logging.getLogger(__name__)
 
 
 class Explorer:
-    """The bundles of a store that have the places of its first one, and the city around them.
+    """The bundles of a store that are on one map, and the city around them.
+
+    Those with zones have the places of the first one; those with a lattice have a frame around its middle.
 
     Parameters
     ----------
@@ -55,6 +72,7 @@ class Explorer:
     def __init__(self, store: BundleStore, *, roads: str | Path | None = None, walks: str | Path | None = None) -> None:
         self._store = store
         self._explored: dict[str, ExploredBundle] = {}
+        self._lattices: dict[str, ExploredLattice] = {}
         self._graph = None if roads is None else RoadGraph.load(roads)
         self.places: Places | None = None
         self.traffic: Traffic | None = None
@@ -69,6 +87,35 @@ class Explorer:
         same = [served for served in located if np.array_equal(served.bundle.places_e7, located[0].bundle.places_e7)]
         self._explored = {served.sha256: self._explored.get(served.sha256) or _explored(served) for served in same}
         return self._explored
+
+    @property
+    def lattices(self) -> dict[str, ExploredLattice]:
+        """What can be explored over the whole city, by hash: bundles with a lattice around the middle of the map."""
+        middle = self.middle
+        found = [
+            served
+            for served in self._store.bundles
+            if served.bundle.lattice is not None
+            and middle is not None
+            and served.bundle.lattice.spec.plane.holds(middle[1], middle[0])
+        ]
+        self._lattices = {
+            served.sha256: self._lattices.get(served.sha256) or ExploredLattice(served) for served in found
+        }
+        return self._lattices
+
+    @property
+    def middle(self) -> tuple[float, float] | None:
+        """Longitude and latitude of the middle of the map: of the places, or of the first lattice's frame."""
+        if located := [served.bundle for served in self._store.bundles if served.bundle.located]:
+            lat, lon = located[0].places_e7.mean(axis=0) / 1e7
+            return float(lon), float(lat)
+        lattices = [served.bundle.lattice for served in self._store.bundles if served.bundle.lattice is not None]
+        if not lattices:
+            return None
+        plane = lattices[0].spec.plane
+        lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
+        return float(lon), float(lat)
 
     @cached_property
     def roads(self) -> bytes | None:
@@ -89,41 +136,57 @@ class Explorer:
 
     def overview(self) -> dict[str, Any]:
         """Return all that the page shows before anything is asked, as JSON values."""
-        bundles = self.bundles
+        bundles, lattices = self.bundles, self.lattices
         first = next(iter(bundles.values()), None)
         degrees = [] if first is None else (first.bundle.places_e7[:, ::-1] / 1e7).tolist()
         return {
             "places": degrees,
+            "middle": self.middle,
             "roads": self._graph is not None,
             "traffic": self.traffic is not None,
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
-            "left_out": len(self._store.bundles) - len(bundles),
+            "left_out": len(self._store.bundles) - len(bundles) - len(lattices),
             "bundles": [
-                _bundle_facts(bundles[served.sha256]) for served in self._store.bundles if served.sha256 in bundles
+                _bundle_facts(bundles[sha256]) if sha256 in bundles else _lattice_facts(lattices[sha256])
+                for sha256 in (served.sha256 for served in self._store.bundles)
+                if sha256 in bundles or sha256 in lattices
             ],
         }
 
     def _take_walks(self, path: Path) -> None:
         if self._graph is None:
             raise InputError("walks are shown on roads", path=path, hint="Give the roads too, with --roads")
-        first = next(iter(self.bundles.values()), None)
-        if first is None or first.bundle.clock is None:
-            raise MismatchError("Walks can be shown for bundles with places and a clock only.")
+        first, lattices = next(iter(self.bundles.values()), None), self.lattices
+        if not lattices and (first is None or first.bundle.clock is None):
+            raise MismatchError("Walks can be shown for bundles with places and a clock, or with a lattice, only.")
         _, about = scan_walks(path)
         self.places = choose_places(self._graph, spacing_m=float(about.get("spacing_m", 0.0)))
         check_walks(path, about, self.places)
-        if not np.array_equal(self.places.coordinates_e7, first.bundle.places_e7):
+        if first is not None and first.bundle.clock is not None:
+            self._learn_traffic(path, about, self.places, first.bundle, first.bundle.clock)
+        elif not _in_the_frame(self.places, next(iter(lattices.values()))):
+            raise MismatchError(f"{path} is from another city than the bundles: its places are outside their frame.")
+        trips = held_out_trips(path, self.places, split=_split(None if first is None else first.record))
+        self.trips = {trip.number: trip for trip in trips}
+
+    def _learn_traffic(self, path: Path, about: dict[str, Any], places: Places, bundle: Bundle, clock: Clock) -> None:
+        if not np.array_equal(places.coordinates_e7, bundle.places_e7):
             raise MismatchError(f"{path} has other places than the bundles. Give the walks that they were built from.")
-        if about.get("interval_s") != first.bundle.clock.interval_s:
+        if about.get("interval_s") != clock.interval_s:
             raise MismatchError(f"{path} has another interval than the bundles. Match again with theirs.")
         self.traffic = Traffic(
             path,
-            self.places,
-            interval_s=first.bundle.clock.interval_s,
-            snapping_radius_m=first.bundle.snapping_radius_mm / 1000,
+            places,
+            interval_s=clock.interval_s,
+            snapping_radius_m=bundle.snapping_radius_mm / 1000,
         )
-        trips = held_out_trips(path, self.places, split=_split(first.record))
-        self.trips = {trip.number: trip for trip in trips}
+
+
+def _in_the_frame(places: Places, explored: ExploredLattice) -> bool:
+    """Return whether most places lie in the frame of a lattice."""
+    plane = explored.lattice.spec.plane
+    inside = [plane.holds(lat, lon) for lat, lon in zip(places.lat.tolist(), places.lon.tolist(), strict=True)]
+    return float(np.mean(inside)) > _MOST_PLACES
 
 
 def _explored(served: ServedBundle) -> ExploredBundle:
@@ -162,6 +225,7 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
     facts, costs, record = explored.facts, explored.bundle.costs, explored.record
     pasts = [mechanism["history_weights"] for mechanism in explored.guarantee["mechanisms"]]
     return {
+        "kind": "zones",
         "sha256": facts.sha256,
         "name": facts.name,
         "epsilon": facts.epsilon_per_km[-1],
@@ -181,4 +245,27 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
         "limits": limits(),
         "factors": [] if record is None else factor_table(record),
         "costs": [] if record is None else cost_table(record),
+    }
+
+
+def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
+    facts, lattice = explored.facts, explored.lattice
+    night = (
+        lattice.epsilon * _NIGHT_S / explored.interval_s if lattice.anchor is None else lattice.anchor_cost(_NIGHT_S)
+    )
+    return {
+        "kind": "lattice",
+        "sha256": facts.sha256,
+        "name": facts.name,
+        "epsilon": lattice.epsilon,
+        "history_weights": [],
+        "cost": explored.costs.other / 1e6,
+        "night_cost": night,
+        "interval_s": explored.interval_s,
+        "lattice": None if facts.lattice is None else asdict(facts.lattice),
+        "figures": explored.figures(anchored=True),
+        "loss": None,
+        "guarantee": explored.guarantee["words"],
+        "disclosed": facts.disclosed,
+        "limits": _LIMITS,
     }

@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from geoblanket.mechanism.bundle.facts import MechanismFacts
+from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.service.geojson import encoded, feature
 
 __all__ = ["guarantee_facts", "places_geojson", "zones_geojson"]
 
 
-def guarantee_facts(bundle: Bundle) -> dict[str, Any]:
-    """Return what a bundle promises, in words and for each mechanism in figures."""
+def guarantee_facts(bundle: Bundle, facts: BundleFacts) -> dict[str, Any]:
+    """Return what a bundle promises, in words and for each mechanism, or for its lattice, in figures."""
     return {
         "sha256": bundle.sha256,
         "words": bundle.guarantee.split("\n"),
         "mechanisms": [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle],
+        "lattice": None if facts.lattice is None else asdict(facts.lattice),
     }
 
 

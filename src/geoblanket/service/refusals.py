@@ -55,6 +55,7 @@ BAD_HOST: Final = Refusal(421, "wrong_host", "This service does not answer to th
 NOT_FOUND: Final = Refusal(404, "not_found", "There is nothing here.")
 NO_BUNDLE: Final = Refusal(404, "no_such_bundle", "No bundle with this SHA-256 is served.")
 NO_COORDINATES: Final = Refusal(404, "no_coordinates", "This bundle has no coordinates.")
+NO_ZONES: Final = Refusal(404, "no_zones", "This bundle has a lattice: it has neither zones nor places.")
 NO_SIGNATURE: Final = Refusal(404, "no_signature", "This bundle has no signature.")
 WRONG_METHOD: Final = Refusal(405, "wrong_method", "This resource does not know that method.")
 TOO_SLOW: Final = Refusal(408, "too_slow", "The request took too long to arrive.", close=True)

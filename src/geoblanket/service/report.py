@@ -80,9 +80,10 @@ class ReportBody(BaseModel):
 class ReportAnswer(BaseModel):
     """What may be told of where the vehicle is."""
 
-    place: int = Field(description="Number of the reported place in the bundle.")
-    lat: float = Field(description="Latitude of the reported place, degrees.")
-    lon: float = Field(description="Longitude of the reported place, degrees.")
+    place: int | None = Field(None, description="Number of the reported place in a bundle of zones.")
+    cell: int | None = Field(None, description="Number of the reported cell, in the place of `place`, of a lattice.")
+    lat: float = Field(description="Latitude of the reported place, or of the cell's centre, degrees.")
+    lon: float = Field(description="Longitude of the reported place, or of the cell's centre, degrees.")
     slot: int = Field(description="Number of the slot of time.")
     time: str = Field(description="Start of the slot: publish this, not the time of the fix.")
     left: float = Field(description="What is left of the budget of this window, per km.")

@@ -78,7 +78,7 @@ class BundleStore:
     trust
         Which files are accepted.
     policy
-        The least that a bundle with coordinates must promise; no device accepts one without coordinates.
+        The least that a bundle with coordinates or a lattice must promise; no device accepts another one.
 
     Raises
     ------
@@ -166,17 +166,18 @@ class BundleStore:
         content = _read(path)
         bundle = load_bundle(path, trust=self._trust, content=content)
         if bundle.lattice is not None:
-            spec, anchor = bundle.lattice.spec, bundle.lattice.anchor
-            self._policy.check(bundle, bundle.places_e7, bundle.clock, lattice=spec, anchor=anchor)
+            lattice = bundle.lattice
+            self._policy.check(bundle, bundle.places_e7, bundle.clock, lattice=lattice.spec, anchor=lattice.anchor)
         elif bundle.located:
             self._policy.check(bundle, bundle.places_e7, bundle.clock)
+        facts = BundleFacts.of(bundle, name=path.name, size=len(content))
         return ServedBundle(
             path=path,
             content=content,
             bundle=bundle,
             signature=_signature(path),
-            facts=BundleFacts.of(bundle, name=path.name, size=len(content)),
-            guarantee=guarantee_facts(bundle),
+            facts=facts,
+            guarantee=guarantee_facts(bundle, facts),
             zones=zones_geojson(bundle) if bundle.located else None,
             places=places_geojson(bundle) if bundle.located else None,
         )

@@ -12,9 +12,11 @@ from typing import Any, ClassVar
 
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.meaning import lattice_in_words
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["BundleFacts", "ClockFacts", "MechanismFacts"]
+__all__ = ["AnchorFacts", "BundleFacts", "ClockFacts", "FrameFacts", "LatticeFacts", "MechanismFacts"]
 
 _DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True}
 """Makes Pydantic, where it is used, take the strings below fields as their descriptions."""
@@ -92,6 +94,75 @@ class MechanismFacts:
 
 
 @dataclass(frozen=True)
+class FrameFacts:
+    """The square that a lattice covers, margin included, degrees; east is less than west where it crosses 180°."""
+
+    __pydantic_config__: ClassVar = _DESCRIBED
+
+    south: float
+    west: float
+    north: float
+    east: float
+
+
+@dataclass(frozen=True)
+class AnchorFacts:
+    """The secret shift that all reports of a period share."""
+
+    __pydantic_config__: ClassVar = _DESCRIBED
+
+    epsilon_per_km: float
+    """ε₀: what staying at one place costs in a period, however many reports."""
+    period_s: int
+    """Seconds that an anchor stays; periods start at multiples of it since 1970, UTC."""
+
+
+@dataclass(frozen=True)
+class LatticeFacts:
+    """A mechanism for a whole city: planar Laplace noise, exact, between any two coordinates of its frame."""
+
+    __pydantic_config__: ClassVar = _DESCRIBED
+
+    cells: int
+    """How many there are; they are numbered from 0, from west to east, then from south to north."""
+    cell_m: float
+    """Metres from edge to edge of a cell."""
+    frame: FrameFacts
+    rounding_m: float
+    """How far a coordinate is moved before anything else; the promise adds it to a distance for both coordinates."""
+    epsilon_per_km: float
+    """What one report costs."""
+    epsilon_effective_per_km: float
+    """The ε that was found to be needed."""
+    anchor: AnchorFacts | None
+    """Null: every report is drawn anew, and the noise of a parked car averages out."""
+    meaning: list[str]
+    """What all of this means, in sentences."""
+
+    @classmethod
+    def of(cls, lattice: Lattice, *, interval_s: float) -> LatticeFacts:
+        """Return the facts of a lattice.
+
+        Parameters
+        ----------
+        interval_s
+            Seconds from one report to the next.
+        """
+        plane, anchor = lattice.spec.plane, lattice.anchor
+        east_e7 = (plane.west_e7 + plane.width_e7 + 1_800_000_000) % 3_600_000_000 - 1_800_000_000
+        return cls(
+            cells=lattice.cells,
+            cell_m=lattice.cell_m,
+            frame=FrameFacts(plane.south_e7 / 1e7, plane.west_e7 / 1e7, plane.north_e7 / 1e7, east_e7 / 1e7),
+            rounding_m=lattice.certificate.rounding_mm / 1000,
+            epsilon_per_km=lattice.epsilon,
+            epsilon_effective_per_km=lattice.certificate.epsilon_effective,
+            anchor=None if anchor is None else AnchorFacts(anchor.epsilon, anchor.period_s),
+            meaning=lattice_in_words(lattice, interval_s),
+        )
+
+
+@dataclass(frozen=True)
 class BundleFacts:
     """What is told about a bundle; null stands for infinity."""
 
@@ -126,6 +197,8 @@ class BundleFacts:
     snapping_radius_m: float | None
     """How far a coordinate amid the places lies from its place at most, computed from them, m."""
     clock: ClockFacts | None
+    lattice: LatticeFacts | None
+    """In the place of zones: the lattice of a whole city."""
 
     @classmethod
     def of(cls, bundle: Bundle, *, name: str, size: int) -> BundleFacts:
@@ -138,6 +211,9 @@ class BundleFacts:
         size
             Of its file, bytes.
         """
+        lattice = None
+        if bundle.lattice is not None:
+            lattice = LatticeFacts.of(bundle.lattice, interval_s=bundle.needed_clock().interval_s)
         return cls(
             sha256=bundle.sha256,
             name=name,
@@ -146,8 +222,12 @@ class BundleFacts:
             domain=bundle.domain,
             signed=bundle.signed,
             disclosed=bundle.disclosed,
-            epsilon_per_km=sorted({bundled.mechanism.epsilon for bundled in bundle}),
-            eta_km=[_finite(eta) for eta in sorted({bundled.mechanism.eta_km for bundled in bundle})],
+            epsilon_per_km=sorted({bundled.mechanism.epsilon for bundled in bundle})
+            if lattice is None
+            else [lattice.epsilon_per_km],
+            eta_km=[_finite(eta) for eta in sorted({bundled.mechanism.eta_km for bundled in bundle})]
+            if lattice is None
+            else [None],
             history_weights=[_weights(past) for past in sorted({bundled.history_weights_micro for bundled in bundle})],
             epsilon_per_location_per_km=bundle.costs.largest_per_km,
             zones=sorted({bundled.zone for bundled in bundle}),
@@ -155,6 +235,7 @@ class BundleFacts:
             places=len(bundle.places_e7),
             snapping_radius_m=bundle.snapping_radius_m,
             clock=None if bundle.clock is None else ClockFacts.of(bundle.clock),
+            lattice=lattice,
         )
 
 

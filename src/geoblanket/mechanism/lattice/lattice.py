@@ -192,7 +192,7 @@ class Lattice:
         if self.anchor is None:
             lines.append(
                 "Not covered: repeated reports, whose ε add up. There is no anchor: noise that is drawn anew averages "
-                "out, so that a parked car is found to within metres after an hour of reports."
+                "out, so that a parked car is found, and the longer it stays the nearer."
             )
         else:
             lines.append(

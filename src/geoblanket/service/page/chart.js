@@ -23,11 +23,14 @@ function path(values, x, y) {
     .join("");
 }
 
+const USUAL = { report: "error of the report", guess: "error of the recipient's guess" };
+
 /**
  * @param {{report: (number|null)[], guess: number[]}} errors Metres, one for each interval.
  * @param {number} now The interval that is shown.
+ * @param {{report: string, guess: string}} words What the two lines are.
  */
-export function errorChart(errors, now) {
+export function errorChart(errors, now, words = USUAL) {
   const { width, height, left, bottom, top } = SIZE;
   const count = errors.guess.length;
   const largest = Math.max(100, ...errors.guess, ...errors.report.filter((value) => value !== null));
@@ -35,7 +38,7 @@ export function errorChart(errors, now) {
   const y = (value) => height - bottom - ((height - bottom - top) * value) / largest;
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img" });
   chart.append(
-    svg("title", {}, "Error of each report and of the recipient's guess over the trip"),
+    svg("title", {}, `Over the trip: ${words.report}, and ${words.guess}`),
     ...[0, 0.5, 1].flatMap((share) => [
       svg("line", { class: "axis", x1: left, x2: width - 4, y1: y(share * largest), y2: y(share * largest) }),
       svg("text", { x: left - 6, y: y(share * largest) + 4, "text-anchor": "end" }, metres(share * largest)),
@@ -50,9 +53,9 @@ export function errorChart(errors, now) {
     "figcaption",
     {},
     element("i", { class: "key report" }),
-    "error of the report  ",
+    `${words.report}  `,
     element("i", { class: "key guess" }),
-    "error of the recipient's guess",
+    words.guess,
   );
   return [chart, caption];
 }

@@ -1,6 +1,8 @@
 /** The choice of a mechanism: a slider for ε and one for the weight of the past, over the bundles that are served. */
 
-import { element, factor, weightsInWords } from "./words.js";
+import { anchorInWords, element, factor, weightsInWords } from "./words.js";
+
+const KINDS = { zones: "Zones (one report)", lattice: "Lattice (whole city)" };
 
 const weightKey = (bundle) => JSON.stringify(bundle.history_weights);
 const weightSize = (bundle) =>
@@ -22,13 +24,15 @@ export class Choice {
    * @param {(sha256: string) => void} chosen
    */
   constructor(container, name, bundles, chosen) {
-    this.bundles = bundles;
+    this.all = bundles;
     this.chosen = chosen;
-    this.epsilons = [...new Set(bundles.map((bundle) => bundle.epsilon))].sort((a, b) => a - b);
-    const byKey = new Map(bundles.map((bundle) => [weightKey(bundle), bundle]));
-    this.weights = [...byKey.values()].sort((a, b) => weightSize(a) - weightSize(b)).map(weightKey);
-    this.epsilon = this.slider(name, "epsilon", "Privacy parameter ε", this.epsilons.length);
-    this.weight = this.slider(name, "weight", "Weight of the past w", this.weights.length);
+    this.epsilon = this.slider(name, "epsilon", "Privacy parameter ε");
+    this.weight = this.slider(name, "weight", "Weight of the past w");
+    this.kind = element("select", { id: `kind-${name}`, onchange: () => this.change(this.kind.value) });
+    this.kind.append(...Object.entries(KINDS).map(([kind, words]) => new Option(words, kind)));
+    const kindLabel = element("label", { for: `kind-${name}` }, "Kind of mechanism");
+    const kindField = element("div", { class: "field" }, kindLabel, this.kind);
+    kindField.hidden = new Set(bundles.map((bundle) => bundle.kind)).size < 2;
     this.variant = element("select", { id: `variant-${name}`, onchange: () => chosen(this.variant.value) });
     this.variantField = element(
       "div",
@@ -36,17 +40,35 @@ export class Choice {
       element("label", { for: `variant-${name}` }, "Bundle"),
       this.variant,
     );
-    container.append(this.epsilon.field, this.weight.field, this.variantField);
+    container.append(kindField, this.epsilon.field, this.weight.field, this.variantField);
     this.epsilon.input.addEventListener("input", () => this.move("epsilon"));
     this.weight.input.addEventListener("input", () => this.move("weight"));
   }
 
-  slider(name, what, title, count) {
+  /** Take the bundle of a kind whose ε is nearest. */
+  change(kind) {
+    const distance = (bundle) => Math.abs(Math.log(bundle.epsilon / this.shown.epsilon));
+    const others = this.all.filter((bundle) => bundle.kind === kind);
+    this.chosen(others.sort((a, b) => distance(a) - distance(b))[0].sha256);
+  }
+
+  /** Offer the bundles of a kind. */
+  offer(kind) {
+    this.bundles = this.all.filter((bundle) => bundle.kind === kind);
+    this.epsilons = [...new Set(this.bundles.map((bundle) => bundle.epsilon))].sort((a, b) => a - b);
+    const byKey = new Map(this.bundles.map((bundle) => [weightKey(bundle), bundle]));
+    this.weights = [...byKey.values()].sort((a, b) => weightSize(a) - weightSize(b)).map(weightKey);
+    for (const [{ input }, { length }] of [[this.epsilon, this.epsilons], [this.weight, this.weights]]) {
+      input.max = Math.max(length - 1, 0);
+      input.disabled = length < 2;
+    }
+    this.weight.field.hidden = kind === "lattice";
+    this.kind.value = kind;
+  }
+
+  slider(name, what, title) {
     const id = `${what}-${name}`;
-    const input = element("input", {
-      type: "range", id, min: 0, max: Math.max(count - 1, 0), step: 1,
-      "aria-describedby": `${id}-hint`, disabled: count < 2,
-    }); // prettier-ignore
+    const input = element("input", { type: "range", id, min: 0, step: 1, "aria-describedby": `${id}-hint` });
     const output = element("output", { for: id });
     const hint = element("p", { class: "hint", id: `${id}-hint` });
     const label = element("label", { for: id }, `${title}: `, output);
@@ -67,13 +89,15 @@ export class Choice {
 
   /** Show which bundle is chosen. */
   show(sha256) {
-    const bundle = this.bundles.find((candidate) => candidate.sha256 === sha256);
+    const bundle = this.all.find((candidate) => candidate.sha256 === sha256);
+    this.shown = bundle;
+    this.offer(bundle.kind);
     this.epsilon.input.value = this.epsilons.indexOf(bundle.epsilon);
     this.epsilon.output.textContent = `${bundle.epsilon} per km`;
     this.epsilon.input.setAttribute("aria-valuetext", `${bundle.epsilon} per kilometre`);
     this.epsilon.hint.textContent =
-      "Smaller is more private. One report shifts the odds between two places 500 m apart by a factor of at most " +
-      `${factor(bundle.epsilon * 0.5)}.`;
+      `Smaller is more private. One report shifts the odds between two ${bundle.kind === "lattice" ? "coordinates" : "places"} ` +
+      `500 m apart by a factor of at most ${factor(bundle.epsilon * 0.5)}.`;
     this.weight.input.value = this.weights.indexOf(weightKey(bundle));
     this.weight.output.textContent = weightsInWords(bundle.history_weights);
     this.weight.input.setAttribute("aria-valuetext", weightsInWords(bundle.history_weights));
@@ -86,7 +110,8 @@ export class Choice {
       (candidate) => candidate.epsilon === bundle.epsilon && weightKey(candidate) === weightKey(bundle),
     );
     this.variantField.hidden = alike.length < 2;
-    this.variant.replaceChildren(...alike.map(({ sha256, name }) => element("option", { value: sha256 }, name)));
+    const words = (candidate) => (bundle.kind === "lattice" ? `${candidate.name}: ${anchorInWords(candidate)}` : candidate.name);
+    this.variant.replaceChildren(...alike.map((candidate) => new Option(words(candidate), candidate.sha256)));
     this.variant.value = bundle.sha256;
   }
 }

@@ -1,9 +1,8 @@
-/** A map of the city, drawn by MapLibre from what this service has: roads, cells of places, borders of zones. */
+/** A map of the city, drawn by MapLibre from what this service has: roads, cells of places or a lattice, borders. */
 
 /* global maplibregl */
-import { boxAround } from "./geometry.js";
 import { borders, latestOnly, mapUrl } from "./service.js";
-import { colours, STEPS } from "./theme.js";
+import { colours, HECTARE_STEPS, STEPS } from "./theme.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -26,14 +25,23 @@ const point = (coordinates, properties = {}) => ({
   geometry: { type: "Point", coordinates },
 });
 
-function heatColour(palette) {
-  const steps = STEPS.flatMap((step, index) => [step, palette[index + 1]]);
+/** Cells of a lattice that are so much less probable than the most probable one are left out. */
+const LEAST_SHARE = 0.002;
+
+function heatColour(palette, above) {
+  const steps = above.flatMap((step, index) => [step, palette[index + 1]]);
   return ["step", ["get", "probability"], palette[0], ...steps];
 }
 
 /** A value for each kind of way: the latest of the true one, what is older, the guessed one, and the reported one. */
 const byKind = (latest, older, guess, reported) =>
   ["match", ["get", "kind"], "true", latest, "older", older, "guess", guess, reported]; // prettier-ignore
+
+/** The frame of a lattice as a line; its eastern edge may lie beyond 180°. */
+function frameLine({ south, west, north, east }) {
+  const right = east < west ? east + 360 : east;
+  return line([[west, south], [right, south], [right, north], [west, north], [west, south]]); // prettier-ignore
+}
 
 function roadLayer({ rank, from, width }) {
   return {
@@ -54,18 +62,19 @@ function placesLayer() {
   return { id: "places", type: "line", source: "cells", paint: { "line-color": colours().road, "line-width": 0.5 } };
 }
 
-/** The style of the map in the colours of the theme. */
-function style(roads, palette) {
+/** The style of the map in the colours of the theme; without roads and places, there is nothing below the heat. */
+function style({ roads, places }, palette, above) {
   const colour = colours();
   const geojson = (data) => ({ type: "geojson", data });
   return {
     version: 8,
     sources: {
       ...(roads ? { roads: { ...geojson(mapUrl("roads")), maxzoom: 14 } } : {}),
-      ...(roads ? {} : { cells: geojson(mapUrl("cells")) }),
+      ...(roads || !places.length ? {} : { cells: geojson(mapUrl("cells")) }),
       heat: geojson(NOTHING),
       borders: geojson(NOTHING),
       steps: geojson(NOTHING),
+      rings: { ...geojson(NOTHING), tolerance: 0 }, // or circles have corners
     },
     layers: [
       { id: "paper", type: "background", paint: { "background-color": colour.paper } },
@@ -73,9 +82,9 @@ function style(roads, palette) {
         id: "heat",
         type: "fill",
         source: "heat",
-        paint: { "fill-color": heatColour(colour[palette]), "fill-opacity": 0.92, "fill-antialias": false },
+        paint: { "fill-color": heatColour(colour[palette], above), "fill-opacity": 0.92, "fill-antialias": false },
       },
-      ...(roads ? ROADS.map(roadLayer) : [placesLayer()]),
+      ...(roads ? ROADS.map(roadLayer) : places.length ? [placesLayer()] : []),
       {
         id: "borders",
         type: "line",
@@ -107,6 +116,12 @@ function style(roads, palette) {
           "circle-opacity": ["get", "age"],
         },
       },
+      {
+        id: "rings",
+        type: "line",
+        source: "rings",
+        paint: { "line-color": colour.accent, "line-width": 2.5 },
+      },
     ],
   };
 }
@@ -115,18 +130,19 @@ export class CityMap {
   /**
    * @param {string} container The id of the element to draw in.
    * @param {{places: [number, number][], roads: boolean}} city
-   * @param {number[]} shown Places that are in sight at first.
+   * @param {[[number, number], [number, number]]} box What is in sight at first.
    * @param {Promise<Map<number, object>>} cells The cell of each place, a feature of GeoJSON.
    */
-  constructor(container, city, shown, cells) {
+  constructor(container, city, box, cells) {
     this.city = city;
     this.cells = cells;
     this.palette = "report";
-    this.loadBorders = latestOnly(borders);
+    this.above = STEPS;
+    this.loadBorders = latestOnly((sha256, frame) => (sha256 === null ? frame : borders(sha256)));
     this.map = new maplibregl.Map({
       container,
-      style: style(city.roads, this.palette),
-      bounds: boxAround(shown.map((place) => city.places[place])),
+      style: style(city, this.palette, this.above),
+      bounds: box,
       fitBoundsOptions: { padding: 70 },
       attributionControl: false,
       dragRotate: false,
@@ -149,18 +165,19 @@ export class CityMap {
   async paint(palette = this.palette) {
     this.palette = palette;
     await this.ready;
-    for (const { id, paint } of style(this.city.roads, this.palette).layers) {
+    for (const { id, paint } of style(this.city, this.palette, this.above).layers) {
       for (const [name, value] of Object.entries(paint)) this.map.setPaintProperty(id, name, value);
     }
   }
 
   /**
-   * Show the borders of a bundle's zones. They are asked for here and not by the map, which logs an error when a newer
-   * choice overtakes an older one.
+   * Show the borders of a bundle's zones, or the frame of its lattice. Borders are asked for here and not by the map,
+   * which logs an error when a newer choice overtakes an older one.
    */
-  async showBorders(sha256) {
+  async showBorders({ kind, sha256, lattice }) {
     await this.ready;
-    await this.loadBorders((borders) => this.map.getSource("borders").setData(borders), sha256);
+    const show = (borders) => this.map.getSource("borders").setData(borders);
+    await this.loadBorders(show, kind === "lattice" ? null : sha256, lattice && frameLine(lattice.frame));
   }
 
   /** Colour the cells of places by their probability. @param {number[]} places @param {number[]} probability */
@@ -169,26 +186,53 @@ export class CityMap {
     const coloured = places.flatMap((place, index) =>
       cells.has(place) ? [{ ...cells.get(place), properties: { probability: probability[index] } }] : [],
     );
-    this.map.getSource("heat").setData({ type: "FeatureCollection", features: coloured });
+    this.colourHeat(coloured, STEPS);
   }
 
-  /** Draw ways over places, each with its kind, and the places that were reported, with their age. */
+  /** Colour blocks of a lattice's cells by the probability of a hectare. @param {object} heat As the service sends it. */
+  async showBlocks(heat) {
+    await this.ready;
+    const { south, west, north_step: north, east_step: east, columns, per_hectare: values } = heat;
+    const least = LEAST_SHARE * Math.max(...values);
+    const coloured = values.flatMap((value, index) => {
+      if (value < least) return [];
+      const [left, low] = [west + (index % columns) * east, south + Math.floor(index / columns) * north];
+      const [right, high] = [left + east, low + north];
+      const ring = [[left, low], [right, low], [right, high], [left, high], [left, low]]; // prettier-ignore
+      const geometry = { type: "Polygon", coordinates: [ring] };
+      return [{ type: "Feature", properties: { probability: value }, geometry }];
+    });
+    this.colourHeat(coloured, HECTARE_STEPS);
+  }
+
+  colourHeat(features, above) {
+    this.map.getSource("heat").setData({ type: "FeatureCollection", features });
+    if (this.above === above) return;
+    this.above = above;
+    this.map.setPaintProperty("heat", "fill-color", heatColour(colours()[this.palette], above));
+  }
+
+  /** Draw ways over points, each with its kind, and the points that were reported, with their age. */
   async showWays(ways, reported) {
-    const at = (place) => this.city.places[place];
     await this.ready;
     this.map.getSource("steps").setData({
       type: "FeatureCollection",
       features: [
-        ...ways.filter((way) => way.places.length > 1).map((way) => line(way.places.map(at), { kind: way.kind })),
-        ...reported.map(({ place, age }) => point(at(place), { age })),
+        ...ways.filter((way) => way.points.length > 1).map((way) => line(way.points, { kind: way.kind })),
+        ...reported.map(({ at, age }) => point(at, { age })),
       ],
     });
   }
 
-  /** Move so that some places can be seen. */
-  fit(places) {
+  /** Draw closed lines. @param {[number, number][][]} rings */
+  async showRings(rings) {
+    await this.ready;
+    this.map.getSource("rings").setData({ type: "FeatureCollection", features: rings.map((ring) => line(ring)) });
+  }
+
+  /** Move so that a box can be seen. */
+  fit(box) {
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-    const box = boxAround(places.map((place) => this.city.places[place]));
     this.map.fitBounds(box, { padding: 50, maxZoom: 15, duration: still ? 0 : 600 });
   }
 }

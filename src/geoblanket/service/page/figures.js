@@ -7,19 +7,35 @@ const lossHint = (bundle) =>
   bundle.loss === null ? "the bundle has no record of its build beside it" : `by design; ${bundle.loss.words}`;
 const perHour = (bundle) =>
   bundle.interval_s === null ? "–" : `${number((bundle.cost * 3600) / bundle.interval_s)} per km`;
+const perNight = (bundle) => {
+  if (bundle.kind === "lattice") return `${number(bundle.night_cost)} per km`;
+  return bundle.interval_s === null ? "–" : `${number((bundle.cost * 8 * 3600) / bundle.interval_s)} per km`;
+};
+const nightHint = (bundle) =>
+  bundle.kind === "lattice" && bundle.lattice.anchor
+    ? "8 hours, however many reports: ε₀ for each period that it touches"
+    : "8 hours, if every interval is reported";
+
+const pastInWords = ({ history_weights: weights }) => (weights.length ? `, w = ${weightsInWords(weights)}` : "");
+const ZONE_LOSS = "Expected loss in this zone";
 
 const ROWS = [
   ["Mean error of a report", "how far the reported place is from the true one", (f) => metres(f.error_m)],
   ["Median error of a report", "half of all reports are at most this far off", (f) => metres(f.median_error_m)],
-  ["True place reported", "so often a report is exactly right", (f) => percent(f.exact)],
+  ["True place reported", "so often a report is exactly right: the place, or its cell", (f) => percent(f.exact)],
   [
     "Error of a recipient's best guess",
-    "after one report; the mean over this zone",
+    (bundle) => `after one report; ${bundle.kind === "lattice" ? "all of the city alike" : "the mean over this zone"}`,
     (f) => metres(f.recipient_error_m),
   ],
-  ["Expected loss in this zone", lossHint, loss],
+  [ZONE_LOSS, lossHint, loss],
   ["Shift of odds, 100 m apart", "the largest factor by one report", (f, bundle) => `× ${factor(bundle.epsilon * 0.1)}`],
-  ["Budget of one hour", "if every interval is reported, ε(1 + Σw) for each", (f, bundle) => perHour(bundle)],
+  [
+    "Budget of one hour",
+    (bundle) => `if every interval is reported, ${bundle.kind === "lattice" ? "ε" : "ε(1 + Σw)"} for each`,
+    (f, bundle) => perHour(bundle),
+  ],
+  ["Budget of a night at one place", nightHint, (f, bundle) => perNight(bundle)],
 ];
 
 /**
@@ -28,10 +44,11 @@ const ROWS = [
  */
 export function figuresTable(columns) {
   const head = columns.map(({ bundle }, index) => {
-    const past = bundle.history_weights.length ? `, w = ${weightsInWords(bundle.history_weights)}` : "";
+    const past = bundle.kind === "lattice" ? ", lattice" : pastInWords(bundle);
     return element("th", { scope: "col" }, `${"AB"[index]}: ε = ${bundle.epsilon}${past}`);
   });
-  const rows = ROWS.map(([title, hint, value]) =>
+  const onlyLattices = columns.every(({ bundle }) => bundle.kind === "lattice");
+  const rows = ROWS.filter(([title]) => !(onlyLattices && title === ZONE_LOSS)).map(([title, hint, value]) =>
     element(
       "tr",
       {},
@@ -62,7 +79,7 @@ export function choicesTable(bundles, choices, chosen, choose) {
         "tr",
         { class: bundle.sha256 === chosen ? "chosen" : null },
         element("th", { scope: "row" }, pick),
-        element("td", {}, weightsInWords(bundle.history_weights)),
+        element("td", {}, bundle.kind === "lattice" ? "lattice" : weightsInWords(bundle.history_weights)),
         element("td", {}, metres(figures.error_m)),
         element("td", {}, metres(figures.recipient_error_m)),
         element("td", {}, loss(figures)),

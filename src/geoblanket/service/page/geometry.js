@@ -35,6 +35,24 @@ export function nextPlace(places, among, from, key) {
   return ahead.length ? nearestPlace(places, ahead, places[from]) : from;
 }
 
+/** The point so many metres east and north of another. @param {[number, number]} point Longitude and latitude. */
+export function beside([lon, lat], east, north) {
+  const degree = (Math.PI / 180) * 6371008.8;
+  return [lon + east / (degree * Math.cos((lat * Math.PI) / 180)), lat + north / degree];
+}
+
+/** The next point in an arrow key's direction, some metres away. */
+export const nextPoint = (point, key, metres) => beside(point, ...EAST_NORTH[key].map((step) => step * metres));
+
+/** The box that reaches some metres from a point to all sides. */
+export const boxAt = (point, metres) => [beside(point, -metres, -metres), beside(point, metres, metres)];
+
+/** A circle around a point as a line. */
+export function circle(point, metres) {
+  const angles = Array.from({ length: 97 }, (_, index) => (index * Math.PI) / 48);
+  return angles.map((angle) => beside(point, metres * Math.cos(angle), metres * Math.sin(angle)));
+}
+
 /** The box around points: [[west, south], [east, north]]. */
 export function boxAround(points) {
   const [lon, lat] = [0, 1].map((axis) => points.map((point) => point[axis]));

@@ -1,30 +1,44 @@
 /** The legend of the maps. */
 
-import { colours, STEPS } from "./theme.js";
+import { colours, HECTARE_STEPS, STEPS } from "./theme.js";
 import { element } from "./words.js";
 
 const TITLES = {
-  report: "Probability that a place is reported, %",
-  conclusion: "Probability of a place to the recipient, %",
+  zones: { report: "Probability that a place is reported, %", conclusion: "Probability of a place to the recipient, %" },
+  lattice: { report: "Reports from here per hectare, %", conclusion: "Probability of a hectare to the recipient, %" },
 };
+const ABOVE = { zones: STEPS, lattice: HECTARE_STEPS };
 const MARKS = {
   report: [["present", "vehicle"], ["previous", "previous place"]],
   conclusion: [["present", "vehicle"], ["previous", "previous"], ["reported", "reported"], ["guess", "best guess"]],
   replay: [["present", "true place"], ["reported", "reported"], ["guess", "recipient's guess"]],
 }; // prettier-ignore
 
-/** Show the legend of "report", "conclusion" or "replay". */
-export function showLegend(container, kind) {
-  const marks = MARKS[kind].map(([mark, words]) => element("span", {}, element("i", { class: `marker ${mark}` }), words));
-  container.replaceChildren(...(kind in TITLES ? scale(kind) : []), element("div", { class: "marks" }, ...marks));
+const CITY_MARKS = {
+  report: [["present", "vehicle"]],
+  conclusion: [["present", "vehicle"], ["reported", "reported, and best guess"]],
+  replay: [["present", "true"], ["shifted", "shifted by the anchor"], ["reported", "reported"], ["guess", "recipient's guess"]],
+}; // prettier-ignore
+
+/**
+ * Show the legend.
+ * @param {"report"|"conclusion"|"replay"} shows
+ * @param {string[]} kinds Of the bundles on the maps: "zones", "lattice" or both.
+ */
+export function showLegend(container, shows, kinds) {
+  const marks = (kinds.includes("zones") ? MARKS : CITY_MARKS)[shows].map(([mark, words]) =>
+    element("span", {}, element("i", { class: `marker ${mark}` }), words),
+  );
+  const scales = shows === "replay" ? [] : kinds.flatMap((kind) => scale(shows, kind));
+  container.replaceChildren(...scales, element("div", { class: "marks" }, ...marks));
 }
 
-function scale(kind) {
-  const classes = colours()[kind].map((colour, index) => {
+function scale(shows, kind) {
+  const classes = colours()[shows].map((colour, index) => {
     const swatch = element("i");
     swatch.style.background = colour;
-    const from = index === 0 ? 0 : STEPS[index - 1];
-    return element("span", {}, swatch, String(from * 100));
+    const from = index === 0 ? 0 : ABOVE[kind][index - 1];
+    return element("span", {}, swatch, String(Number((from * 100).toPrecision(3))));
   });
-  return [element("p", {}, TITLES[kind]), element("div", { class: "scale" }, ...classes)];
+  return [element("p", {}, TITLES[kind][shows]), element("div", { class: "scale" }, ...classes)];
 }

@@ -1,8 +1,9 @@
-/** What happens at a place, with one mechanism or two side by side. */
+/** What happens at a place or a coordinate, with one mechanism or two side by side. */
 
 import { nearestPlace } from "./geometry.js";
 import { figuresTable, choicesTable } from "./figures.js";
-import { PlaceMarker } from "./markers.js";
+import { askLattice, concludedOverCity, showLattice, whereInCity } from "./lattice_side.js";
+import { PlaceMarker, PointMarker } from "./markers.js";
 import * as service from "./service.js";
 import { bundleInWords, element, metres, percent } from "./words.js";
 
@@ -11,6 +12,12 @@ const HINTS = {
   conclusion:
     "One report was made. The recipient knows the mechanism, the zone and the previous place; colours tell where the " +
     "vehicle now seems to be.",
+};
+const CITY_HINTS = {
+  report: "From where the vehicle is, reports fall over the city with the probability that colours tell.",
+  conclusion:
+    "One report was made. The recipient knows the mechanism, and nothing else; colours tell where the vehicle now " +
+    "seems to be.",
 };
 
 const byId = (id) => document.getElementById(id);
@@ -36,10 +43,14 @@ export class PlacesView {
     this.report = report;
     this.panels = {};
     this.load = service.latestOnly(() => this.ask());
-    this.loadChoices = service.latestOnly(() => service.choices(this.everywhere()));
+    this.loadChoices = service.latestOnly(async () =>
+      overview.places.length ? service.choices(this.everywhere()) : { choices: [] },
+    );
     this.wire();
     state.on(["view"], () => this.begin());
-    state.on(["view", "a", "b", "place", "previous", "regime", "layer", "prior", "output"], () => this.refresh());
+    state.on(["view", "a", "b", "place", "previous", "regime", "layer", "prior", "output", "point", "anchored"], () =>
+      this.refresh(),
+    );
     state.on(["view", "a", "place", "previous", "regime", "prior"], () => this.refreshChoices());
   }
 
@@ -55,9 +66,20 @@ export class PlacesView {
     return this.overview.bundles.find((bundle) => bundle.sha256 === this.state.values[panel]);
   }
 
+  /** The bundle with zones that is shown, or any other one. */
+  get zoned() {
+    const zoned = (bundle) => bundle.kind === "zones";
+    return this.shown.map((name) => this.bundle(name)).find(zoned) ?? this.overview.bundles.find(zoned);
+  }
+
+  /** Whether some bundle that is shown has a lattice, so that the vehicle may be anywhere. */
+  get anywhere() {
+    return this.shown.some((name) => this.bundle(name).kind === "lattice");
+  }
+
   /** Places with a mechanism: those that can be clicked. */
   inZones() {
-    return this.bundle("a").zone.flatMap((zone, place) => (zone < 0 ? [] : [place]));
+    return this.zoned?.zone.flatMap((zone, place) => (zone < 0 ? [] : [place])) ?? [];
   }
 
   begin() {
@@ -77,17 +99,31 @@ export class PlacesView {
       among: () => everywhere,
       moved: (place) => this.moveTo({ previous: place }),
     });
-    map.map.on("click", ({ lngLat }) => {
-      if (this.active) this.moveTo({ place: nearestPlace(this.overview.places, among(), [lngLat.lng, lngLat.lat]) });
+    const vehicle = new PointMarker(map, "present", "Vehicle", {
+      step: () => this.bundle(name).lattice.cell_m,
+      moved: (point) => this.moveTo({ point }),
+    });
+    map.map.on("click", ({ lngLat: { lng, lat } }) => {
+      if (!this.active) return;
+      if (this.anywhere) this.moveTo({ point: [lng, lat] });
+      else this.moveTo({ place: nearestPlace(this.overview.places, among(), [lng, lat]) });
     });
     const reported = new PlaceMarker(map, "reported", "Reported");
+    const heard = new PointMarker(map, "reported", "Reported");
     const guess = new PlaceMarker(map, "guess", "The recipient's best guess");
-    return { map, markers: { previous, guess, reported, present } };
+    return { map, markers: { previous, guess, reported, heard, present, vehicle } };
   }
 
-  /** Another place asks for another report. */
+  /** Another place or coordinate asks for another report; each follows the other. */
   moveTo(changes) {
-    this.state.set({ ...changes, output: null });
+    const { places } = this.overview;
+    const also = {};
+    if ("place" in changes) also.point = places[changes.place];
+    if ("point" in changes && places.length) {
+      also.place = nearestPlace(places, this.inZones(), changes.point);
+      if (this.state.values.previous !== null) also.previous = this.neighbour(also.place);
+    }
+    this.state.set({ ...changes, ...also, output: null });
   }
 
   wire() {
@@ -103,7 +139,8 @@ export class PlacesView {
     byId("prior").addEventListener("change", ({ target }) => this.state.set({ prior: target.value }));
     byId("draw").addEventListener("click", () => this.state.set({ output: null, draws: (values.draws += 1) }));
     byId("draw").addEventListener("click", () => this.refresh());
-    const { regimes } = this.bundle("a");
+    byId("leaked").addEventListener("change", ({ target }) => this.state.set({ anchored: !target.checked }));
+    const regimes = this.zoned?.regimes ?? [];
     byId("regime-field").hidden = regimes.length < 2;
     byId("regime").replaceChildren(...regimes.map((name) => new Option(name, name)));
     byId("regime").addEventListener("change", ({ target }) => this.moveTo({ regime: target.value }));
@@ -130,7 +167,14 @@ export class PlacesView {
     const { layer, output } = this.state.values;
     const sides = [];
     let reported = output;
+    let heard = null;
     for (const name of this.shown) {
+      if (this.bundle(name).kind === "lattice") {
+        const side = await askLattice(this.bundle(name), this.state.values, heard);
+        heard = side.conclusion?.report ?? null;
+        sides.push({ name, ...side });
+        continue;
+      }
       const figures = await service.outlook(this.question(name));
       let conclusion = null;
       if (layer === "conclusion") {
@@ -154,52 +198,82 @@ export class PlacesView {
 
   async refreshChoices() {
     if (!this.active) return;
+    const { bundles } = this.overview;
     const choose = (sha256) => this.state.set({ a: sha256 });
+    const lattices = bundles.flatMap(({ kind, sha256, figures }) =>
+      kind === "lattice" ? [{ bundle: sha256, ...figures }] : [],
+    );
     await this.loadChoices(({ choices }) => {
       byId("choices-table").replaceChildren(
-        choicesTable([...this.overview.bundles], choices, this.state.values.a, choose),
+        choicesTable([...bundles], [...choices, ...lattices], this.state.values.a, choose),
       );
     }).catch(this.report);
   }
 
   show(sides) {
-    const { place, previous, layer } = this.state.values;
-    for (const { name, bundle, figures, conclusion } of sides) {
-      const { map, markers } = this.panels[name];
-      map.showWays(previous === null ? [] : [{ kind: "true", places: [previous, place] }], []);
-      if (conclusion) map.showHeat(conclusion.places, conclusion.after);
-      else map.showHeat(...overZone(bundle.zone, place, figures));
-      markers.present.put(place);
-      markers.previous.put(previous === place ? null : previous);
-      markers.reported.put(conclusion?.output ?? null);
-      markers.guess.put(conclusion?.guess ?? null);
-      byId(`title-${name}`).textContent =
-        this.shown.length > 1 ? `${name.toUpperCase()}: ${bundleInWords(bundle)}` : bundleInWords(bundle);
+    if (!this.active) return; // another view took the map meanwhile
+    const { layer, point } = this.state.values;
+    for (const side of sides) {
+      if (side.bundle.kind === "lattice") showLattice(this.panels[side.name], side, point);
+      else this.showZone(this.panels[side.name], side);
+      const words = bundleInWords(side.bundle);
+      byId(`title-${side.name}`).textContent = sides.length > 1 ? `${side.name.toUpperCase()}: ${words}` : words;
     }
     byId("figures").replaceChildren(figuresTable(sides));
+    const hints = sides.map(({ bundle }) => (bundle.kind === "lattice" ? CITY_HINTS : HINTS)[layer]);
     const conclusions = layer === "conclusion" ? sides.map((side) => this.concluded(side, sides.length)) : [];
-    byId("layer-hint").replaceChildren(...[HINTS[layer], ...conclusions].map((words) => element("p", {}, words)));
-    this.showControls(sides[0]);
+    const words = [...new Set(hints), ...conclusions];
+    byId("layer-hint").replaceChildren(...words.map((sentence) => element("p", {}, sentence)));
+    this.showControls(sides);
+  }
+
+  showZone({ map, markers }, { bundle, figures, conclusion }) {
+    const { place, previous } = this.state.values;
+    const way = [previous, place].map((number) => this.overview.places[number]);
+    map.showWays(previous === null ? [] : [{ kind: "true", points: way }], []);
+    if (conclusion) map.showHeat(conclusion.places, conclusion.after);
+    else map.showHeat(...overZone(bundle.zone, place, figures));
+    markers.present.put(place);
+    markers.previous.put(previous === place ? null : previous);
+    markers.reported.put(conclusion?.output ?? null);
+    markers.guess.put(conclusion?.guess ?? null);
+    for (const name of ["vehicle", "heard"]) markers[name].put(null);
   }
 
   /** What the report changed, in words. */
-  concluded({ name, conclusion }, sides) {
+  concluded(side, sides) {
+    const { name, bundle, conclusion } = side;
+    const map = sides > 1 ? `${name.toUpperCase()}: ` : "";
+    if (bundle.kind === "lattice") return map + concludedOverCity(side);
     const at = conclusion.places.indexOf(this.state.values.place);
     return (
-      `${sides > 1 ? `${name.toUpperCase()}: ` : ""}To the recipient the true place was ` +
+      `${map}To the recipient the true place was ` +
       `${percent(conclusion.before[at])} probable, and is ${percent(conclusion.after[at])} now. The best guess is ` +
       `expected to be ${metres(conclusion.error_m)} off; without the report, ${metres(conclusion.error_before_m)}.`
     );
   }
 
-  showControls({ bundle, figures }) {
-    const { place, previous, layer } = this.state.values;
+  showControls(sides) {
+    const { previous, layer, point } = this.state.values;
+    const lattices = sides.filter(({ bundle }) => bundle.kind === "lattice");
+    const zoned = sides.find(({ bundle }) => bundle.kind === "zones");
     byId("first").checked = previous === null;
-    byId("first").disabled = bundle.start === null;
-    byId("where").textContent =
-      `Place ${place}, in zone ${bundle.zone[place] + 1} of ${bundle.zones.length}, which has ${figures.places} places. ` +
-      "A report tells its zone; where in it the vehicle is, the mechanism hides.";
-    byId("prior-field").hidden = !this.overview.traffic || layer !== "conclusion";
+    byId("first").disabled = !zoned || zoned.bundle.start === null;
+    const words = sides.map((side) => {
+      const map = sides.length > 1 ? `${side.name.toUpperCase()}: ` : "";
+      return map + (side.bundle.kind === "lattice" ? whereInCity(side, point) : this.whereInZone(side));
+    });
+    byId("where").replaceChildren(...words.map((sentence) => element("p", {}, sentence)));
+    byId("prior-field").hidden = !zoned || !this.overview.traffic || layer !== "conclusion";
     byId("draw-field").hidden = layer !== "conclusion";
+    byId("leaked-field").hidden = !lattices.some(({ bundle }) => bundle.lattice.anchor);
+  }
+
+  whereInZone({ bundle, figures }) {
+    const { place } = this.state.values;
+    return (
+      `Place ${place}, in zone ${bundle.zone[place] + 1} of ${bundle.zones.length}, which has ${figures.places} places. ` +
+      "A report tells its zone; where in it the vehicle is, the mechanism hides."
+    );
   }
 }

@@ -1,7 +1,9 @@
 /** A trip that was held out: its true route, what is reported of it, and what a recipient who follows it believes. */
 
 import { errorChart } from "./chart.js";
+import { boxAround } from "./geometry.js";
 import { PlaceMarker } from "./markers.js";
+import { Player } from "./player.js";
 import * as service from "./service.js";
 import { bundleInWords, element, metres, number } from "./words.js";
 
@@ -19,7 +21,6 @@ export class ReplayView {
     this.map = map;
     this.report = report;
     this.replay = null;
-    this.timer = null;
     this.load = service.latestOnly((question) => service.replay(question));
     this.markers = [
       new PlaceMarker(map, "guess", "The recipient's guess"),
@@ -31,7 +32,7 @@ export class ReplayView {
   }
 
   get active() {
-    return this.state.values.view === "replay" && this.overview.trips.length > 0;
+    return this.state.values.view === "replay" && this.bundle.kind === "zones" && this.overview.trips.length > 0;
   }
 
   get bundle() {
@@ -50,11 +51,8 @@ export class ReplayView {
     byId("budget").value = REPORTS_ALLOWED.length - 1;
     byId("budget").addEventListener("input", () => this.begin());
     byId("again").addEventListener("click", () => this.begin());
-    byId("play").addEventListener("click", () => (this.timer === null ? this.play() : this.stop()));
-    byId("step").addEventListener("input", () => {
-      this.stop();
-      this.show(Number(byId("step").value));
-    });
+    const show = (now) => this.show(now);
+    this.player = new Player(byId("play"), byId("step"), byId("step-value"), { show, reportMs: () => STEP_MS });
   }
 
   /** What reports may cost in an hour, per km, and how many that allows; null: all of them. */
@@ -67,7 +65,8 @@ export class ReplayView {
   }
 
   async begin() {
-    this.stop();
+    this.player.stop();
+    byId("no-trips").hidden = this.overview.trips.length > 0;
     if (!this.active) {
       for (const marker of this.markers) marker.put(null);
       return;
@@ -92,54 +91,29 @@ export class ReplayView {
   }
 
   take(replay, budget) {
+    if (!this.active) return; // another view took the map meanwhile
     const another = this.replay?.trip !== byId("trip").value;
     this.replay = { ...replay, budget, trip: byId("trip").value };
-    byId("step").max = replay.steps.length - 1;
-    if (another) {
-      this.map.fit(replay.steps.map((step) => step.true));
-      byId("step").value = 0;
-      this.show(replay.steps.length - 1);
-    } else {
-      this.show(Number(byId("step").value));
-    }
-  }
-
-  play() {
-    if (!this.replay) return;
-    byId("play").textContent = "Pause";
-    const last = this.replay.steps.length - 1;
-    let now = Number(byId("step").value) >= last ? 0 : Number(byId("step").value);
-    this.show(now);
-    this.timer = setInterval(() => {
-      now += 1;
-      this.show(now);
-      if (now >= last) this.stop();
-    }, STEP_MS);
-  }
-
-  stop() {
-    clearInterval(this.timer);
-    this.timer = null;
-    byId("play").textContent = "Play";
+    this.player.take(replay.times);
+    if (another) this.map.fit(boxAround(replay.steps.map((step) => this.overview.places[step.true])));
+    this.player.show(another ? this.player.last : this.player.now);
   }
 
   /** Show the trip up to an interval. */
   show(now) {
-    const { steps, times, budget } = this.replay;
+    const { steps, budget } = this.replay;
+    const at = (place) => this.overview.places[place];
     const past = steps.slice(0, now + 1);
     const step = steps[now];
-    byId("step").value = now;
-    byId("step").setAttribute("aria-valuetext", `report ${now + 1} of ${steps.length}`);
-    byId("step-value").textContent = `${times[now].slice(11, 19)}`;
     const reported = past.flatMap(({ released }, index) =>
-      released === null ? [] : [{ place: released, age: Math.max(0.25, 1 - (now - index) / TAIL) }],
+      released === null ? [] : [{ at: at(released), age: Math.max(0.25, 1 - (now - index) / TAIL) }],
     );
     this.map.showWays(
       [
-        { kind: "released", places: reported.slice(-TAIL).map(({ place }) => place) },
-        { kind: "older", places: past.slice(0, 1 - TAIL).map((step) => step.true) },
-        { kind: "true", places: past.slice(-TAIL).map((step) => step.true) },
-        { kind: "guess", places: past.slice(-TAIL).map((step) => step.guess) },
+        { kind: "released", points: reported.slice(-TAIL).map((report) => report.at) },
+        { kind: "older", points: past.slice(0, 1 - TAIL).map((step) => at(step.true)) },
+        { kind: "true", points: past.slice(-TAIL).map((step) => at(step.true)) },
+        { kind: "guess", points: past.slice(-TAIL).map((step) => at(step.guess)) },
       ],
       reported,
     );

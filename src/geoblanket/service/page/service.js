@@ -1,4 +1,4 @@
-/** What the page asks the service for. Places go in bodies, never in URLs. */
+/** What the page asks the service for. Places and coordinates go in bodies, never in URLs. */
 
 async function answered(response) {
   if (!response.ok) {
@@ -32,6 +32,9 @@ export const outlook = (question) => ask("outlook", question);
 export const conclusion = (question) => ask("conclusion", question);
 export const choices = (question) => ask("choices", question);
 export const replay = (question) => ask("replay", question);
+export const latticeOutlook = (question) => ask("lattice/outlook", question);
+export const latticeConclusion = (question) => ask("lattice/conclusion", question);
+export const latticeReplay = (question) => ask("lattice/replay", question);
 
 /** Absolute, because the map fetches it in a worker, which has no address of its own. */
 export const mapUrl = (path) => new URL(`/explore/${path}`, window.location.href).href;

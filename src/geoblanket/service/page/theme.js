@@ -4,6 +4,8 @@ const STORED = "geoblanket-theme";
 
 /** Above these probabilities a cell has the next colour; fixed, so that maps can be compared. */
 export const STEPS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
+/** The same for cells of a lattice, whose size differs: the probability of a hectare, 100 m by 100 m. */
+export const HECTARE_STEPS = [0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01];
 
 const COLOURS = {
   light: {

@@ -32,11 +32,27 @@ export function weightsInWords(weights) {
   return weights.map((weight) => (weight === null ? "∞" : String(weight))).join(", ");
 }
 
-/** @param {{epsilon: number, history_weights: (number|null)[]}} bundle */
+/** @param {{kind: string, epsilon: number, history_weights: (number|null)[]}} bundle */
 export function bundleInWords(bundle) {
+  if (bundle.kind === "lattice") return `ε = ${bundle.epsilon} per km, lattice, ${anchorInWords(bundle)}`;
   const past = bundle.history_weights.length ? `, w = ${weightsInWords(bundle.history_weights)}` : ", no context";
   return `ε = ${bundle.epsilon} per km${past}`;
 }
+
+/** @param {{lattice: {anchor: {epsilon_per_km: number}|null}}} bundle One with a lattice. */
+export function anchorInWords({ lattice: { anchor } }) {
+  return anchor ? `anchor ε₀ = ${anchor.epsilon_per_km}` : "no anchor";
+}
+
+/** Seconds as "an hour" or "30 min". @param {number} seconds */
+export function duration(seconds) {
+  if (seconds === 3600) return "an hour";
+  if (seconds % 3600 === 0) return `${seconds / 3600} hours`;
+  return seconds < 120 ? `${number(seconds)} s` : `${number(seconds / 60)} min`;
+}
+
+/** A coordinate, to about ten metres. @param {[number, number]} point Longitude and latitude. */
+export const coordinate = ([lon, lat]) => `${lat.toFixed(4)}, ${lon.toFixed(4)}`;
 
 /** A new element. Text is set as text: nothing of a bundle is ever read as markup. */
 export function element(name, attributes = {}, ...children) {

@@ -1,0 +1,110 @@
+"""What the web page asks about lattices. Coordinates are sent in bodies, so that none stands in a URL or a log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from geoblanket.service.explore_anchor import Way, drive, parked, replay_way
+from geoblanket.service.explore_lattice import ExploredLattice
+from geoblanket.service.explorer import Explorer
+from geoblanket.service.refusals import NO_BUNDLE, Refusal, Refused
+
+__all__ = ["NO_LATTICE", "NO_TRIP", "add_lattice_routes"]
+
+NO_LATTICE: Final = Refusal(422, "no_lattice", "This bundle has zones and no lattice: ask about its places.")
+NO_TRIP: Final = Refusal(404, "no_such_trip", "There is no such trip to replay.")
+
+_HOURS: Final = {"hour": 1, "night": 8}
+
+_Degrees = {"allow_inf_nan": False, "strict": True}
+
+
+class _Question(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    bundle: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    lat: Annotated[float, Field(ge=-90, le=90, **_Degrees)]
+    lon: Annotated[float, Field(ge=-180, le=180, **_Degrees)]
+
+
+class AtPoint(_Question):
+    """A coordinate on the map."""
+
+    anchored: bool
+    """Whether the anchor is part of the noise; without it, what is left if it is known."""
+
+
+class ReportedAt(AtPoint):
+    """What was reported from there; null: draw a report."""
+
+    report: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]] | None
+
+
+class Stay(_Question):
+    """A way to replay: a car that is parked for an hour or a night, a made-up drive, or a walk by its number."""
+
+    way: Literal["hour", "night", "drive"] | Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
+
+
+def add_lattice_routes(routes: APIRouter, explorer: Explorer) -> None:
+    """Add what can be asked about bundles with a lattice."""
+
+    @routes.post("/explore/lattice/outlook")
+    def outlook(asked: AtPoint) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        heat = explored.heat(asked.lat, asked.lon, anchored=asked.anchored)
+        return JSONResponse({"heat": heat.as_dict(), **_figures(explored, asked)})
+
+    @routes.post("/explore/lattice/conclusion")
+    def conclusion(asked: ReportedAt) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        if asked.report is None:
+            lat, lon = explored.draw(asked.lat, asked.lon, anchored=asked.anchored)
+        else:
+            lat, lon = explored.snapped(*asked.report)
+        before, after = explored.near_truth(asked.lat, asked.lon, (lat, lon), anchored=asked.anchored)
+        return JSONResponse(
+            {
+                "report": [lat, lon],
+                "heat": explored.heat(lat, lon, anchored=asked.anchored).as_dict(),
+                "before": before,
+                "after": after,
+                **_figures(explored, asked),
+            }
+        )
+
+    @routes.post("/explore/lattice/replay")
+    def replay(asked: Stay) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        return JSONResponse(replay_way(explored, _way(explorer, explored, asked)))
+
+
+def _figures(explored: ExploredLattice, asked: AtPoint) -> dict[str, Any]:
+    plane = explored.lattice.spec.plane
+    return {
+        **explored.figures(anchored=asked.anchored),
+        "exact": explored.own_cell(asked.lat, asked.lon, anchored=asked.anchored),
+        "inside": plane.holds(asked.lat, asked.lon),
+    }
+
+
+def _way(explorer: Explorer, explored: ExploredLattice, asked: Stay) -> Way:
+    if asked.way == "drive":
+        return drive(explored.lattice, asked.lat, asked.lon, interval_s=explored.interval_s)
+    if isinstance(asked.way, str):
+        return parked(asked.lat, asked.lon, hours=_HOURS[asked.way], interval_s=explored.interval_s)
+    trip, places = explorer.trips.get(asked.way), explorer.places
+    if trip is None or places is None:
+        raise Refused(NO_TRIP)
+    return Way.of_trip(trip, places).in_slots(explored.interval_s)
+
+
+def _lattice(explorer: Explorer, sha256: str) -> ExploredLattice:
+    explored = explorer.lattices.get(sha256)
+    if explored is None:
+        raise Refused(NO_LATTICE if sha256 in explorer.bundles else NO_BUNDLE)
+    return explored

@@ -1,0 +1,200 @@
+/** A lattice over time: a trip or a parked car, with the anchor and without, and what somebody who averages finds. */
+
+import { errorChart } from "./chart.js";
+import { boxAround, boxAt } from "./geometry.js";
+import { PointMarker } from "./markers.js";
+import { Player } from "./player.js";
+import * as service from "./service.js";
+import { bundleInWords, duration, element, metres, number } from "./words.js";
+
+const TAIL = 8;
+const PLAY_MS = 25_000;
+const SLOWEST_MS = 450;
+const MADE_UP = [
+  ["hour", "a car that is parked for an hour"],
+  ["night", "a car that is parked for a night, 8 hours"],
+  ["drive", "a made-up drive of 45 min"],
+];
+
+const byId = (id) => document.getElementById(id);
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+export class CityReplayView {
+  constructor(state, overview, map, report) {
+    this.state = state;
+    this.overview = overview;
+    this.map = map;
+    this.report = report;
+    this.replay = null;
+    this.load = service.latestOnly((question) => service.latticeReplay(question));
+    this.markers = {
+      shifted: new PointMarker(map, "shifted", "True coordinate, shifted by the anchor,"),
+      guess: new PointMarker(map, "guess", "The recipient's guess"),
+      reported: new PointMarker(map, "reported", "Reported"),
+      present: new PointMarker(map, "present", "True coordinate"),
+    };
+    this.wire();
+    map.map.on("click", ({ lngLat: { lng, lat } }) => {
+      if (this.active && !this.isTrip) this.state.set({ point: [lng, lat] });
+    });
+    state.on(["view", "a", "point"], () => this.begin());
+    state.on(["drawn"], () => this.replay && this.active && this.player.show(this.player.now));
+  }
+
+  get active() {
+    return this.state.values.view === "replay" && this.bundle.kind === "lattice";
+  }
+
+  get bundle() {
+    return this.overview.bundles.find((bundle) => bundle.sha256 === this.state.values.a);
+  }
+
+  get isTrip() {
+    return !MADE_UP.some(([way]) => way === byId("way").value);
+  }
+
+  wire() {
+    const trips = this.overview.trips.map((trip) => {
+      const when = trip.start.slice(0, 16).replace("T", " ");
+      return new Option(`${when} UTC, ${Math.round(trip.minutes)} min, ${number(trip.length_km)} km`, trip.number);
+    });
+    byId("way").replaceChildren(...MADE_UP.map(([way, words]) => new Option(words, way)), ...trips);
+    byId("way").addEventListener("change", () => this.begin());
+    byId("way-again").addEventListener("click", () => this.begin());
+    for (const radio of document.querySelectorAll("input[name=drawn]")) {
+      radio.addEventListener("change", () => this.state.set({ drawn: radio.value }));
+    }
+    this.player = new Player(byId("way-play"), byId("way-step"), byId("way-clock"), {
+      show: (now) => this.show(now),
+      reportMs: () => Math.min(SLOWEST_MS, PLAY_MS / this.player.times.length),
+    });
+  }
+
+  async begin() {
+    this.player.stop();
+    if (!this.active) {
+      for (const marker of Object.values(this.markers)) marker.put(null);
+      this.replay = null;
+      return;
+    }
+    byId("true-trip").hidden = !this.isTrip;
+    byId("way-hint").textContent =
+      `Reports and anchors are drawn for this page.${this.isTrip ? "" : " Click the map to begin elsewhere."}`;
+    byId("drawn-field").hidden = this.bundle.lattice.anchor === null;
+    byId("title-a").textContent = bundleInWords(this.bundle);
+    this.map.showHeat([], []);
+    const [lon, lat] = this.state.values.point;
+    const chosen = byId("way").value;
+    const question = { bundle: this.bundle.sha256, lat, lon, way: this.isTrip ? Number(chosen) : chosen };
+    try {
+      await this.load((replay) => this.take(replay, chosen), question);
+      this.report(null);
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  take(replay, way) {
+    if (!this.active) return; // another view took the map meanwhile
+    const another = this.replay?.way !== way;
+    this.replay = { ...replay, way };
+    this.player.take(replay.times);
+    const { most_error_m: most } = this.bundle.figures;
+    if (another) this.map.fit(replay.moves ? boxAround(replay.true) : boxAt(replay.true[0], most));
+    this.player.show(another ? this.player.last : Math.min(this.player.now, this.player.last));
+  }
+
+  /** What is drawn: with the anchor, or without. */
+  get drawn() {
+    return (this.state.values.drawn === "anchored" && this.replay.anchored) || this.replay.independent;
+  }
+
+  /** Show the trip up to a report. */
+  show(now) {
+    const { moves } = this.replay;
+    const { reports, guesses, shifted } = this.drawn;
+    const past = (points, from = 0) => points.slice(from, now + 1);
+    const tail = Math.max(0, now + 1 - TAIL);
+    // A parked car's reports all matter, those of a trip only while it is near.
+    const age = (index) => (moves ? Math.max(0.15, 1 - (now - index) / TAIL) : 0.35);
+    this.map.showWays(
+      [
+        { kind: "older", points: past(this.replay.true) },
+        { kind: "true", points: past(this.replay.true, tail) },
+        { kind: "guess", points: past(guesses, moves ? tail : 0) },
+      ],
+      past(reports).map((at, index) => ({ at, age: age(index) })),
+    );
+    this.markers.present.put(this.replay.true[now]);
+    this.markers.shifted.put(this.drawn === this.replay.anchored ? shifted[now] : null);
+    this.markers.guess.put(guesses[now]);
+    this.markers.reported.put(reports[now]);
+    byId("way-words").textContent = this.words(now);
+    byId("way-figures").replaceChildren(this.figures(now));
+    this.showChart(now);
+  }
+
+  /** What there is to see, in a sentence or two. */
+  words(now) {
+    const { anchored, independent, moves } = this.replay;
+    const without = metres(independent.guess_error_m[now]);
+    if (moves) return "The recipient follows the vehicle: reports near in time are averaged, as far as it can have moved.";
+    if (!anchored) {
+      return `Reports scatter around the car, so their average finds it: after ${now + 1} reports it is ${without} off.`;
+    }
+    const period = duration(this.bundle.lattice.anchor.period_s);
+    const shifts = this.replay.periods[now] > 1 ? `${this.replay.periods[now]} shifted points` : "the shifted point";
+    return (
+      `Reports scatter around ${shifts}, not around the car: averaging ${now + 1} of them leaves ` +
+      `${metres(anchored.guess_error_m[now])}. Without the anchor it would be ${without}. The shift is drawn anew every ` +
+      `${period === "an hour" ? "hour" : period}.`
+    );
+  }
+
+  /** A column with the anchor, if there is one, and one without. */
+  figures(now) {
+    const { anchored, independent, periods, moves } = this.replay;
+    const { epsilon, lattice } = this.bundle;
+    const columns = anchored ? [anchored, independent] : [independent];
+    const reports = `${number(epsilon * (now + 1))} per km`;
+    const stay = (column) =>
+      column === anchored ? `${number(lattice.anchor.epsilon_per_km * periods[now])} per km` : reports;
+    const rows = [
+      ["Recipient's error now", "who averages all reports so far", (column) => metres(column.guess_error_m[now])],
+      [
+        "Recipient's mean error",
+        "over the reports so far",
+        (column) => metres(mean(column.guess_error_m.slice(0, now + 1))),
+      ],
+      ["Mean error of reports", "", (column) => metres(mean(column.error_m.slice(0, now + 1)))],
+      ...(moves ? [["Given away on the road", `at most ε for each of ${now + 1} reports`, () => reports]] : []),
+      [
+        moves ? "Given away to tell parallel ways apart" : "Given away so far",
+        anchored ? "with an anchor: ε₀ for each period begun" : "",
+        stay,
+      ],
+    ];
+    const head = ["", "with anchor", "without"].map((title) => element("th", { scope: "col" }, title));
+    const lines = rows.map(([title, hint, value]) =>
+      element(
+        "tr",
+        {},
+        element("th", { scope: "row" }, title, element("small", {}, hint)),
+        ...columns.map((column) => element("td", {}, value(column))),
+      ),
+    );
+    const header = anchored ? [element("thead", {}, element("tr", {}, ...head))] : [];
+    return element("table", { class: "figures" }, ...header, element("tbody", {}, ...lines));
+  }
+
+  showChart(now) {
+    const { anchored, independent } = this.replay;
+    const lines = anchored
+      ? { report: anchored.guess_error_m, guess: independent.guess_error_m }
+      : { report: independent.error_m, guess: independent.guess_error_m };
+    const words = anchored
+      ? { report: "recipient's error with the anchor", guess: "recipient's error without" }
+      : undefined;
+    byId("way-chart").replaceChildren(...errorChart(lines, now, words));
+  }
+}

@@ -1,0 +1,25 @@
+"""Bundles with a lattice for tests: small frames, made in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.lattice.anchor import make_anchor
+from geoblanket.mechanism.lattice.making import Area, spec_over
+
+
+def save_city(
+    path: Path,
+    *,
+    epsilon: float = 4.0,
+    anchor: bool = True,
+    at: tuple[float, float] = (41.15, -8.6),
+    radius_km: float = 2.0,
+    version: int = 1,
+) -> Path:
+    """Write a lattice of cells of 100 m around a point, over 9 km at ε = 4."""
+    spec = spec_over(Area.around(*at, radius_km), epsilon=epsilon, cell_m=100)
+    stays = make_anchor(spec.plane, epsilon_micro=round(epsilon * 1e6), period_s=3600) if anchor else None
+    save_lattice(path, spec, stays, version=version, interval_s=30)
+    return path

@@ -1,0 +1,328 @@
+"""Bundles with a lattice: what the service tells of them, and what the page is sent."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from geoblanket._geodesy import haversine_m
+from geoblanket.errors import InputError, MismatchError
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.facts import AnchorFacts, BundleFacts, FrameFacts, LatticeFacts
+from geoblanket.mechanism.bundle.policy import Policy
+from geoblanket.mechanism.lattice.spec import DENOMINATOR
+from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
+from geoblanket.service.explore_anchor import Way, drive, parked, replay_way
+from geoblanket.service.explore_lattice import ExploredLattice, Spread
+from geoblanket.service.explorer import Explorer
+from geoblanket.service.store import BundleStore
+from tests.service.city_lattices import save_city
+from tests.service.living import Command, Live, live
+from tests.service.small_town import SmallTown
+from tests.service.test_canary import LAT, LON, hits
+
+HERE = (41.152, -8.604)
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_city(tmp_path_factory.mktemp("city") / "city.bundle")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without an anchor."""
+    return save_city(tmp_path_factory.mktemp("bare") / "bare.bundle", epsilon=2.0, anchor=False)
+
+
+@pytest.fixture(scope="module")
+def store(city: Path, bare: Path, town: Path) -> BundleStore:
+    return BundleStore([city, bare, town])
+
+
+@pytest.fixture(scope="module")
+def explorer(city: Path, bare: Path) -> Explorer:
+    return Explorer(BundleStore([city, bare]))
+
+
+@pytest.fixture(scope="module")
+def explored(explorer: Explorer) -> ExploredLattice:
+    return next(iter(explorer.lattices.values()))
+
+
+@pytest.fixture(scope="module")
+def site(store: BundleStore, explorer: Explorer) -> Iterator[Live]:
+    with live(store, explorer=explorer) as found:
+        yield found
+
+
+def at(explored: ExploredLattice, **more: Any) -> dict[str, Any]:
+    return {"bundle": explored.facts.sha256, "lat": HERE[0], "lon": HERE[1], **more}
+
+
+def test_the_list_describes_lattices_beside_zones(site: Live, city: Path) -> None:
+    lattice = load_bundle(city).lattice
+    assert lattice is not None
+    first, second, third = site.client.get("/v1/bundles").json()["bundles"]
+    facts = first["lattice"]
+    assert (facts["cells"], facts["cell_m"], facts["epsilon_per_km"]) == (lattice.cells, 100, 4)
+    assert facts["anchor"] == {"epsilon_per_km": 4, "period_s": 3600}
+    assert facts["meaning"] == lattice_in_words(lattice, 30)
+    assert facts["rounding_m"] == lattice.certificate.rounding_mm / 1000
+    frame = facts["frame"]
+    lat, lon = lattice.centers()
+    assert frame["south"] < lat.min() < lat.max() < frame["north"]
+    assert frame["west"] < lon.min() < lon.max() < frame["east"]
+    assert (first["epsilon_per_km"], first["eta_km"], first["zones"]) == ([4], [None], [])
+    assert second["lattice"]["anchor"] is None
+    assert third["lattice"] is None
+
+
+def test_the_interface_describes_lattices(site: Live) -> None:
+    schemas = site.client.get("/openapi.json").json()["components"]["schemas"]
+    for facts in (BundleFacts, LatticeFacts, AnchorFacts, FrameFacts):
+        assert list(schemas[facts.__name__]["properties"]) == [field.name for field in fields(facts)]
+    assert schemas["LatticeFacts"]["properties"]["cell_m"]["description"] == "Metres from edge to edge of a cell."
+
+
+def test_download_guarantee_and_what_is_not_there(site: Live, city: Path) -> None:
+    bundle = load_bundle(city)
+    path = f"/v1/bundles/{bundle.sha256}"
+    answer = site.client.get(path)
+    assert answer.content == city.read_bytes()
+    assert site.client.get(path, headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    guarantee = site.client.get(f"{path}/guarantee").json()
+    assert guarantee["words"] == bundle.guarantee.split("\n")
+    assert (guarantee["mechanisms"], guarantee["lattice"]["cells"]) == ([], bundle.lattice.cells)  # type: ignore[union-attr]
+    for part in ("zones", "places"):
+        assert site.client.get(f"{path}/{part}").json()["error"] == "no_zones"
+
+
+def test_the_policy_holds_for_lattices(city: Path) -> None:
+    with pytest.raises(InputError, match=r"its ε is 4 per km, more than 3"):
+        BundleStore([city], policy=Policy(largest_epsilon=3.0))
+
+
+def test_a_lattice_is_replaced_like_any_bundle(tmp_path: Path, city: Path) -> None:
+    path = tmp_path / "city.bundle"
+    path.write_bytes(city.read_bytes())
+    store = BundleStore([path])
+    before = store.bundles[0].sha256
+    save_city(path, version=2)
+    assert store.refresh() == 1
+    assert store.bundles[0].sha256 != before
+    path.write_bytes(b"nothing")
+    assert (store.refresh(), store.refused) == (0, 1)
+
+
+def test_heat_is_what_the_lattice_weighs(explored: ExploredLattice) -> None:
+    lattice = explored.lattice
+    heat = explored.heat(*HERE, anchored=False)
+    weights = lattice.weights(*HERE) / DENOMINATOR
+    lat, lon = lattice.centers()
+    rows = len(heat.per_hectare) // heat.columns
+    for block in (0, len(heat.per_hectare) // 2, len(heat.per_hectare) - 1):
+        row, column = divmod(block, heat.columns)
+        south, west = heat.south + row * heat.north_step, heat.west + column * heat.east_step
+        inside = (south < lat) & (lat < south + heat.north_step) & (west < lon) & (lon < west + heat.east_step)
+        assert inside.sum() == heat.cells**2
+        assert heat.per_hectare[block] == pytest.approx(weights[inside].mean())  # a cell is a hectare
+    assert heat.per_hectare.sum() * heat.cells**2 > 0.97
+    assert max(rows, heat.columns) <= 75
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_heat_is_small_and_stays_in_the_frame(explored: ExploredLattice, anchored: bool) -> None:
+    frame = explored.facts.lattice
+    assert frame is not None
+    for lat in (-89.0, 41.10, *HERE[:1], 41.2, 89.0):
+        for lon in (-179.0, -8.66, HERE[1], -8.54, 179.0):
+            heat = explored.heat(lat, lon, anchored=anchored)
+            rows = len(heat.per_hectare) // heat.columns
+            assert len(heat.per_hectare) == rows * heat.columns <= 75**2
+            assert heat.south > frame.frame.south - 1e-6
+            assert heat.south + rows * heat.north_step < frame.frame.north + 1e-6
+            assert heat.west + heat.columns * heat.east_step < frame.frame.east + 1e-6
+            assert (heat.per_hectare > 0).all()
+
+
+def test_a_city_of_many_cells_is_sent_as_few_blocks(tmp_path: Path) -> None:
+    path = save_city(tmp_path / "large.bundle", epsilon=2.0, radius_km=20.0)
+    explored = next(iter(Explorer(BundleStore([path])).lattices.values()))
+    heat = explored.heat(*HERE, anchored=True)
+    assert explored.lattice.cells > 200_000
+    assert heat.cells == 2
+    assert len(heat.per_hectare) <= 75**2
+    assert len(json.dumps(heat.as_dict())) < 100_000
+    assert heat.per_hectare.sum() * heat.cells**2 > 0.95
+
+
+def test_both_noises_add_up() -> None:
+    spread, errors = Spread(4.0, 2.0), laplace_errors(4.0, 2.0)
+    distance = np.linspace(0, 12, 200_001)
+    mass = spread.per_km2(distance) * 2 * np.pi * distance * distance[1]
+    assert mass.sum() == pytest.approx(1, abs=2e-3)
+    assert (mass * distance).sum() == pytest.approx(errors.mean_km, rel=5e-3)
+    alone = Spread(4.0, None)
+    assert (alone.per_km2(distance) * 2 * np.pi * distance).sum() * distance[1] == pytest.approx(1, abs=1e-4)
+
+
+def test_figures_of_reports_are_those_of_draws(explored: ExploredLattice) -> None:
+    drawn = [explored.draw(*HERE, anchored=True) for _ in range(800)]
+    off_m = haversine_m(*HERE, *np.array(drawn).T)
+    assert off_m.mean() == pytest.approx(explored.figures(anchored=True)["error_m"], rel=0.12)
+    assert np.median(off_m) == pytest.approx(explored.figures(anchored=True)["median_error_m"], rel=0.15)
+
+
+def test_a_conclusion_keeps_the_promise(site: Live, explored: ExploredLattice) -> None:
+    answer = site.client.post("/explore/lattice/conclusion", json=at(explored, anchored=True, report=None)).json()
+    assert haversine_m(*explored.snapped(*answer["report"]), *answer["report"]) < 1
+    assert answer["before"] == pytest.approx(np.pi * 0.25**2 / 81, rel=0.05)  # 9 km × 9 km, all alike
+    near = site.client.post("/explore/lattice/conclusion", json=at(explored, anchored=False, report=HERE)).json()
+    far = site.client.post(
+        "/explore/lattice/conclusion", json=at(explored, anchored=False, report=[41.17, -8.6])
+    ).json()
+    apart_km = float(haversine_m(*near["report"], *far["report"])) / 1000
+    assert 1 < near["after"] / far["after"] < np.exp(4 * apart_km)
+
+
+def test_a_parked_car_is_found_without_an_anchor_only(explored: ExploredLattice) -> None:
+    way = parked(*HERE, hours=1, interval_s=30)
+    found: dict[str, list[float]] = {"anchored": [], "independent": []}
+    for _ in range(25):
+        replayed = replay_way(explored, way)
+        for name, errors in found.items():
+            errors.append(replayed[name]["guess_error_m"][-1])
+    assert np.mean(found["independent"]) < 80
+    assert np.mean(found["anchored"]) > 200
+    assert (replayed["periods"][0], replayed["periods"][-1], len(replayed["true"])) == (1, 1, 120)
+
+
+def test_reports_scatter_around_the_shifted_point(explored: ExploredLattice) -> None:
+    replayed = replay_way(explored, parked(*HERE, hours=1, interval_s=30))["anchored"]
+    (lon, lat), shifted = np.mean(replayed["reports"], axis=0), replayed["shifted"][0]
+    assert len({tuple(point) for point in replayed["shifted"]}) == 1
+    assert haversine_m(lat, lon, shifted[1], shifted[0]) < 300
+    assert replayed["guesses"][-1] == pytest.approx([lon, lat], abs=1e-3)
+
+
+def test_a_night_has_an_anchor_for_each_period(explored: ExploredLattice) -> None:
+    replayed = replay_way(explored, parked(*HERE, hours=8, interval_s=30))
+    assert replayed["periods"][-1] == 8
+    assert len({tuple(point) for point in replayed["anchored"]["shifted"]}) == 8
+    assert len(replayed["times"]) == 960
+
+
+def test_a_drive_is_followed(explored: ExploredLattice) -> None:
+    way = drive(explored.lattice, *HERE, interval_s=30)
+    assert haversine_m(way.lat, way.lon, *HERE).max() < 4000
+    replayed = [replay_way(explored, way)["independent"] for _ in range(8)]
+    reports, guesses = (np.mean([each[name] for each in replayed]) for name in ("error_m", "guess_error_m"))
+    assert guesses < 0.9 * reports
+
+
+def test_a_device_makes_one_report_in_a_slot() -> None:
+    way = Way(np.array([0.0, 10, 31, 59, 60, 95]), np.zeros(6), np.arange(6.0), moves=True)
+    assert way.in_slots(30).lon.tolist() == [0, 2, 4, 5]
+
+
+def test_zones_and_lattices_on_one_map(small_town: SmallTown, tmp_path: Path) -> None:
+    lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
+    here = save_city(tmp_path / "here.bundle", at=(lat, lon))
+    away = save_city(tmp_path / "away.bundle", at=(lat + 5, lon))
+    store = BundleStore([away, here, *small_town.bundles])
+    explorer = Explorer(store, roads=small_town.roads, walks=small_town.walks)
+    overview = explorer.overview()
+    assert [bundle["kind"] for bundle in overview["bundles"]] == ["lattice", "zones", "zones", "zones"]
+    assert overview["left_out"] == 1
+    lattice, zones = overview["bundles"][0]["sha256"], overview["bundles"][1]["sha256"]
+    place = {"place": 0, "previous": None, "regime": "start", "prior": "equal"}
+    with live(store, explorer=explorer) as site:
+        answer = site.client.post("/explore/outlook", json={"bundle": lattice, **place})
+        assert answer.json()["error"] == "no_zones"
+        asked = {"bundle": zones, "lat": lat, "lon": lon, "anchored": True}
+        assert site.client.post("/explore/lattice/outlook", json=asked).json()["error"] == "no_lattice"
+        trip = overview["trips"][0]
+        walk = {"bundle": lattice, "lat": lat, "lon": lon, "way": trip["number"]}
+        replayed = site.client.post("/explore/lattice/replay", json=walk).json()
+        assert (len(replayed["true"]), replayed["moves"]) == (trip["steps"], True)
+        assert (
+            site.client.post("/explore/lattice/replay", json={**walk, "way": 10**9}).json()["error"] == "no_such_trip"
+        )
+
+
+def test_walks_are_replayed_by_a_lattice_alone(small_town: SmallTown, tmp_path: Path) -> None:
+    lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
+    here = save_city(tmp_path / "here.bundle", at=(lat, lon))
+    explorer = Explorer(BundleStore([here]), roads=small_town.roads, walks=small_town.walks)
+    assert explorer.overview()["trips"]
+    assert explorer.traffic is None
+    away = save_city(tmp_path / "away.bundle", at=(lat + 5, lon))
+    with pytest.raises(MismatchError, match="another city"):
+        Explorer(BundleStore([away]), roads=small_town.roads, walks=small_town.walks)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"lat": 91}, {"lon": "8"}, {"lat": None}, {"bundle": "x"}, {"anchored": "perhaps"}, {"more": 1}, {"report": [1]}],
+)
+def test_bad_questions_are_refused(site: Live, explored: ExploredLattice, change: dict[str, Any]) -> None:
+    asked = at(explored, anchored=True, report=None) | change
+    answer = site.client.post("/explore/lattice/conclusion", json=asked)
+    assert (answer.status_code, answer.json()["error"]) == (400, "bad_request")
+
+
+def test_a_coordinate_outside_the_frame_counts_as_its_nearest(site: Live, explored: ExploredLattice) -> None:
+    asked = at(explored, anchored=False) | {"lat": 50.0}
+    answer = site.client.post("/explore/lattice/outlook", json=asked).json()
+    assert answer["inside"] is False
+    assert answer["exact"] > 0
+
+
+def test_a_running_service_tells_no_coordinate_that_was_asked_about(tmp_path: Path) -> None:
+    city = save_city(tmp_path / "city.bundle", at=(LAT + 0.01, LON + 0.01))
+    sha256 = load_bundle(city).sha256
+    asked = {"bundle": sha256, "lat": LAT, "lon": LON}
+    with Command([city]) as command, httpx.Client(base_url=command.url) as client:
+        for path, more in (
+            ("outlook", {"anchored": True}),
+            ("conclusion", {"anchored": True, "report": None}),
+            ("replay", {"way": "drive"}),
+        ):
+            url = f"/explore/lattice/{path}"
+            assert client.post(url, json=asked | more).is_success
+            for wrong in (asked, asked | more | {"extra": LAT}, asked | more | {"lat": str(LAT)}, [LAT, LON]):
+                answer = client.post(url, json=wrong)
+                assert answer.status_code == 400
+                assert not hits(answer.text + str(answer.headers))
+            unknown = client.post(url, json=asked | more | {"bundle": "0" * 64})
+            assert unknown.status_code == 404
+            assert not hits(unknown.text)
+            client.get(f"{url}?lat={LAT}&lon={LON}")
+        assert not hits(client.get("/metrics").text + client.get("/explore/overview").text)
+        _, written, _ = command.stop()
+    assert written.count("geoblanket.access") > 10
+    assert not hits(written)
+
+
+def test_the_log_of_a_fault_has_no_coordinate(
+    site: Live, explored: ExploredLattice, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*place: float, **_options: Any) -> None:
+        raise ValueError(f"cannot place {place}")
+
+    monkeypatch.setattr(ExploredLattice, "heat", fail)
+    with caplog.at_level(logging.INFO):
+        answer = site.client.post(
+            "/explore/lattice/outlook", json=at(explored, anchored=True) | {"lat": LAT, "lon": LON}
+        )
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal")
+    assert not hits(answer.text)
