@@ -189,9 +189,11 @@ def test_every_output_tells_the_same_cost(built: Path, record: BuildRecord, page
         assert "each costs a location up to 12 per km" in text
 
     # The service: the bundle, and each of its mechanisms.
-    assert BundleFacts.of(bundle, name="a", size=1).epsilon_per_location_per_km == 12
+    facts = BundleFacts.of(bundle, name="a", size=1)
+    assert facts.epsilon_per_location_per_km == 12
     by_regime = {
-        facts["regime"]: facts["epsilon_per_location_per_km"] for facts in guarantee_facts(bundle)["mechanisms"]
+        mechanism["regime"]: mechanism["epsilon_per_location_per_km"]
+        for mechanism in guarantee_facts(bundle, facts)["mechanisms"]
     }
     assert by_regime == {regime: 12 if regime == "start" else 10 for regime in {zone.regime for zone in record.zones}}
 

@@ -125,6 +125,6 @@ def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
     if anchor is not None and anchor.epsilon_micro > budget.anchor_micro:
         raise ParameterError(
             f"An anchor costs {anchor.epsilon:g} per km for each period, and the whole budget for anchors is "
-            f"{budget.anchor_micro / _MICRO:g} per km. Choose a larger one, or a bundle of a smaller ε₀."
+            f"{budget.anchor_micro / 10**6:g} per km. Choose a larger one, or a bundle of a smaller ε₀."
         )
     return clock
