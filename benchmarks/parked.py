@@ -56,6 +56,9 @@ RARE_MOVE = 2e-4
 PATHS = 1000
 """Of the drifting offset of a phone, drawn to see how probable its reports of several hours are."""
 
+NO_ANCHOR, ANCHOR = (None, 2.0), (4.0, 4.0)
+"""What is compared: an anchor, at the error that independent noise at ε = 2 has on the move."""
+
 Places = Floats
 """Points in a plane of the city, kilometres east and north, shape (..., 2)."""
 
@@ -204,9 +207,7 @@ def on_lattice(world: World, anchor: float | None, epsilon: float) -> Way:
     """Return reports of a lattice, with or without an anchor."""
     area = Area(world.lat.min(), world.lon.min(), world.lat.max(), world.lon.max())
     spec = spec_over(area, epsilon=epsilon)
-    chosen = (
-        None if anchor is None else make_anchor(spec.plane, epsilon_micro=round(anchor * 1e6), period_s=3600)
-    )
+    chosen = None if anchor is None else make_anchor(spec.plane, epsilon_micro=round(anchor * 1e6), period_s=3600)
     lattice = Lattice.verified(spec, chosen)
     rate = float(slope(spec.rate)) * 10**6 / spec.plane.unit_mm
     floor = np.log(spec.floor / int(spec.window.weights(0, 0).max()))
@@ -257,7 +258,8 @@ def by_phone() -> Way:
     def log_density(report: Places, points: Places) -> Floats:
         # A shift of the attacker's grid stands for all within half a step.
         inside = np.clip((half + SHIFT_STEP_KM / 2 - np.abs(points - report)) / SHIFT_STEP_KM, 0.0, 1.0)
-        return np.log(inside.prod(axis=-1) + 1e-9)
+        density: Floats = np.log(inside.prod(axis=-1) + 1e-9)
+        return density
 
     return Way(
         "a phone's coarse location (Android)",
@@ -276,7 +278,7 @@ class Tracker:
         self._world, self._way = world, way
         shifts, self._weights = way.shifts()
         # Single precision: beliefs are normalised after each report, and it takes half the time.
-        self._at = (world.xy_km[:, None] + shifts).astype(np.float32)
+        self._at = world.xy_km[:, None] + shifts
         moves = np.where(world.moves > RARE_MOVE, world.moves, 0.0)
         self._moves = csr_array((moves / moves.sum(axis=1, keepdims=True)).T.astype(np.float32))
 
@@ -294,7 +296,7 @@ class Tracker:
 
     def see(self, report: Places) -> int:
         """Take a report into account; return the best guess."""
-        logs = self._way.log_density(report.astype(np.float32), self._at)
+        logs = self._way.log_density(report, self._at)
         self._belief *= np.exp(logs - logs.max()).astype(np.float32)
         self._belief /= self._belief.sum()
         return self._world.guess(self._belief.sum(axis=1, dtype=np.float64))
@@ -380,12 +382,12 @@ def _located(world: World, way: Way, reports: Sequence[Places]) -> tuple[Floats,
         logs = np.sum([way.log_density(report, world.xy_km) for report in together[0]], axis=0)
         return logs, middle
     pictures = [_pictured(way, part) for part in reports]
-    logs = sum(_from_points(way, picture, world.xy_km) for picture, _ in pictures)
+    logs = np.sum([_from_points(way, picture, world.xy_km) for picture, _ in pictures], axis=0)
     middle = np.mean([middle for _, middle in pictures], axis=0)
     if len(pictures) > 1:
         axis = np.linspace(-0.75, 0.75, 31)
         grid = middle + np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-        found = sum(_from_points(way, picture, grid) for picture, _ in pictures)
+        found = np.sum([_from_points(way, picture, grid) for picture, _ in pictures], axis=0)
         belief = np.exp(found - found.max())
         middle = belief @ grid / belief.sum()
     return logs, middle
@@ -411,7 +413,7 @@ def _from_points(way: Way, picture: tuple[Places, Floats], places: Places) -> Fl
 
 
 def _located_phone(world: World, phone: CoarseLocation, reports: Sequence[Places]) -> tuple[Floats, Places]:
-    """The same for a phone: the grid is known, and the offset is normal and drifts a little every hour."""
+    """Return the same for a phone: the grid is known, and the offset is normal and drifts a little every hour."""
     cells = np.array([part[0] for part in reports])
     deviation, half = phone.deviation_m / 1000, phone.accuracy_m / 2000
     if len(cells) == 1:
@@ -426,9 +428,10 @@ def _located_phone(world: World, phone: CoarseLocation, reports: Sequence[Places
         for hour in range(1, len(cells)):
             offsets[hour] = np.sqrt(1 - 0.03**2) * offsets[hour - 1] + 0.03 * rng.normal(0, deviation, PATHS)
         # Whether place + offset stayed within the cells that were reported, all hours.
-        highest, lowest = (cells[:, axis, None] + half - offsets).min(axis=0), (
-            cells[:, axis, None] - half - offsets
-        ).max(axis=0)
+        highest, lowest = (
+            (cells[:, axis, None] + half - offsets).min(axis=0),
+            (cells[:, axis, None] - half - offsets).max(axis=0),
+        )
         where = world.xy_km[:, axis, None]
         logs += np.log(((where <= highest) & (where >= lowest)).mean(axis=1) + 1e-6)
     return logs, cells.mean(axis=0)
@@ -452,21 +455,18 @@ def main(arguments: Sequence[str]) -> None:
     share = 10 if quick else 1
     started = time.perf_counter()
     world = load(*paths)
-    settings = [(None, 2.0), (None, 4.0), (8.0, 4.0), (4.0, 4.0), (4.0, 8.0), (2.0, 4.0), (2.0, 2.0)]
-    ways = [
-        *(on_lattice(world, *setting) for setting in settings),
-        by_peaks(world, 2.0),
-        by_laplace(2.0),
-        by_phone(),
-    ]
+    settings = [NO_ANCHOR, (None, 4.0), (8.0, 4.0), ANCHOR, (4.0, 8.0), (2.0, 4.0), (2.0, 2.0)]
+    lattices = {setting: on_lattice(world, *setting) for setting in settings}
+    ways = [*lattices.values(), by_peaks(world, 2.0), by_laplace(2.0), by_phone()]
     print(f"{machine()}; {len(world.lat)} places; lattices and peaks made in {time.perf_counter() - started:.0f} s")
     blind = world.distance_km[[trip[0] for trip in world.trips], world.guess(world.starts)].mean()
     print(f"Without any report the attacker is {blind:.3f} km off a parked vehicle.")
-    rows = []
+    rows, on_the_move, at_rest = [], {}, {}
     for way in ways:
         hour = parked(world, way, count=PARKED // share, periods=1)
         night = parked(world, way, count=PARKED_LONG // share, periods=PERIODS)
         errors, reports = moving(world, way, EVERY_TRIP * share).T
+        on_the_move[way.name], at_rest[way.name] = errors, hour
         rows.append(
             (
                 way.name,
@@ -478,24 +478,40 @@ def main(arguments: Sequence[str]) -> None:
             )
         )
     show(
-        "The attacker's error, km",
-        ("how it reports", "on the move", "parked 1 h, by places", "anywhere", f"{PERIODS} h, best", "cost of 1 h, per km"),
+        f"The attacker's error, km ({len(hour.by_place):,} and {len(night.by_place):,} parked vehicles, "
+        f"{len(reports):,} trips of {reports.sum():,.0f} reports)",
+        (
+            "how it reports",
+            "on the move",
+            "parked 1 h, by places",
+            "anywhere",
+            f"{PERIODS} h, best",
+            "cost of 1 h, per km",
+        ),
         rows,
     )
+    independent, anchored = lattices[NO_ANCHOR].name, lattices[ANCHOR].name
+    more = mean_and_error(on_the_move[anchored] - on_the_move[independent], reports)
+    print(f"On the move, by the same trips: {anchored}, minus {independent}: {more} km.")
+    print(f"Parked for an hour: {anchored}: the better attacker is {at_rest[anchored].best} km off.")
+    _show_hours(world, [lattices[setting] for setting in (NO_ANCHOR, ANCHOR, (4.0, 8.0))], MOST_HOURS // share)
+    print(f"{time.perf_counter() - started:.0f} s in all")
+
+
+def _show_hours(world: World, ways: Sequence[Way], count: int) -> None:
     rows = []
-    for way in (ways[0], ways[3], ways[4]):
-        hours = taxi_hours(world, way, MOST_HOURS // share)
+    for way in ways:
+        hours = taxi_hours(world, way, count)
         parts = [
             np.array([part.mean() for hour in hours if len(part := hour[first : first + PART_OF_AN_HOUR])])
             for first in range(0, 4 * PART_OF_AN_HOUR, PART_OF_AN_HOUR)
         ]
-        rows.append((way.name, *(mean_and_error(part) for part in parts)))
+        rows.append((way.name, *map(mean_and_error, parts)))
     show(
         f"A taxi's hour, one anchor ({len(hours)} hours): the tracked error, km, by reports so far",
         ("how it reports", "1–15", "16–30", "31–45", "46–60"),
         rows,
     )
-    print(f"{time.perf_counter() - started:.0f} s in all")
 
 
 if __name__ == "__main__":

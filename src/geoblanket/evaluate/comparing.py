@@ -158,7 +158,9 @@ class _Comparison:
             self.problems.loss,
             by_hour_and_speed=self.task.by_hour_and_speed,
         )
-        if self.setting.delay == 1 and not self.setting.city_wide:  # the attacker's model is of steps one after the other
+        if (
+            self.setting.delay == 1 and not self.setting.city_wide
+        ):  # the attacker's model is of steps one after the other
             held_out |= meter.tracking(made.mechanism, rows, reports=self.task.reports)
         return MethodOutcome(method.key, tuple(values), held_out, made.note)
 
@@ -187,9 +189,7 @@ class _Comparison:
         if optimal and key in self._optimal:
             return self._optimal[key]
         reset_peak_memory()
-        task = Task(
-            problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km, self.setting.city_wide
-        )
+        task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km, self.setting.city_wide)
         made, memory_mb = make(method, task), memory_since_reset_mb()
         if optimal:
             if method.uses_past:
@@ -229,7 +229,8 @@ class _Comparison:
 
     def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:
         yield Value(Measure.BUILD_SECONDS, made.seconds, "s")
-        yield Value(Measure.PEAK_MEMORY_MB, memory_mb, "MB")
+        if made.reports is None:  # else most of it is the table of reports, which only the comparison needs
+            yield Value(Measure.PEAK_MEMORY_MB, memory_mb, "MB")
         size = bundle_bytes(mechanism, rows) if made.stored_bytes is None else made.stored_bytes
         yield Value(Measure.BUNDLE_BYTES, float(size), "bytes")
         microseconds = release_us(mechanism, rows, self.task.data.steps)

@@ -78,7 +78,9 @@ class Experiment(Parameters):
             yield f"unknown methods {', '.join(sorted(unknown))} (known: {', '.join(METHODS)})"
         for setting in self.settings:
             known = [METHODS[method] for method in setting.methods if method in METHODS]
-            wrong = [method.key for method in known if (method.uses_past if setting.city_wide else method.only_city_wide)]
+            wrong = [
+                method.key for method in known if (method.uses_past if setting.city_wide else method.only_city_wide)
+            ]
             if wrong:
                 where = "cannot be compared city-wide" if setting.city_wide else "can only be compared city-wide"
                 yield f"{', '.join(wrong)} {where} (city_wide = {str(setting.city_wide).lower()})"

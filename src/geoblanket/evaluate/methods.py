@@ -172,12 +172,10 @@ def _peaks(task: Task) -> Made:
     note = ""
     if left_out:
         note = (
-            f"{left_out} of {len(made.nearest)} places are too near to others for this ε and use the row of a neighbour "
-            f"up to {made.snapped_mm / 1000:.0f} m away, by which the promise is weaker there"
+            f"{left_out} of {len(made.nearest)} places are too near to others for this ε and use the row of a "
+            f"neighbour up to {made.snapped_mm / 1000:.0f} m away, by which the promise is weaker there"
         )
-    return Made(
-        remap(made.mechanism, task.problem), seconds, note=note, reports=made.mechanism.probabilities
-    )
+    return Made(remap(made.mechanism, task.problem), seconds, note=note, reports=made.mechanism.probabilities)
 
 
 def _lattice(task: Task) -> Made:
@@ -193,8 +191,8 @@ def _lattice(task: Task) -> Made:
     seconds = time.perf_counter() - started
     if len(lat) * lattice.cells > _MOST_WEIGHTS:
         raise ParameterError(
-            f"The lattice was made and verified in {seconds:.1f} s ({size:,} bytes). What it gives away is computed for "
-            f"all places times all cells, {_MOST_WEIGHTS:,} at most: got {len(lat):,} times {lattice.cells:,}."
+            f"The lattice was made and verified in {seconds:.1f} s ({size:,} bytes). What it gives away is computed "
+            f"for all places times all cells, {_MOST_WEIGHTS:,} at most: got {len(lat):,} times {lattice.cells:,}."
         )
     weights = np.stack([lattice.weights(float(a), float(b)) for a, b in zip(lat, lon, strict=True)])
     reports = weights / float(DENOMINATOR)

@@ -32,9 +32,10 @@ RESULTS_SCHEMA: dict[str, pl.DataType] = {
     "high": pl.Float64(),
     "unit": pl.String(),
 }
-"""`zone` is −1 for all zones together, and −2 for the whole city without zones, where the promise is another; `history_weight` is what the place at t − 1 counts, infinite for a past that is
-known; `variant` is what else a setting is about, mostly nothing; `low` and `high` bound the 95 % confidence interval,
-null where there is none."""
+"""`zone` is −1 for all zones together, and −2 for the whole city without zones, where the promise is another and
+`max_places` is null; `history_weight` is what the place at t − 1 counts, infinite for a past that is known; `variant`
+is what else a setting is about, mostly nothing; `low` and `high` bound the 95 % confidence interval, null where there
+is none."""
 
 SETTING_COLUMNS = tuple(list(RESULTS_SCHEMA)[: list(RESULTS_SCHEMA).index("measure")])
 """What identifies a method in a setting and zone."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._arrays import Floats
+from geoblanket._arrays import Floats, Positions
 from geoblanket._geodesy import local_degrees
 from geoblanket.errors import ParameterError
 
@@ -61,8 +60,8 @@ class FloatLaplace:
         """What it promises, in words."""
         return (
             f"ε = {self.epsilon:g} per km between coordinates, for real numbers. Not for what is computed: which "
-            "floating-point numbers can be reported at all depends on the true coordinate. Repeated reports add up, and "
-            "their noise averages out."
+            "floating-point numbers can be reported at all depends on the true coordinate. Repeated reports add up, "
+            "and their noise averages out."
         )
 
     def begin(self, rng: np.random.Generator) -> Reporter:
@@ -104,9 +103,9 @@ class CoarseLocation:
     def promise(self) -> str:
         """What it promises, in words."""
         return (
-            f"Nothing. Reports are corners of a grid of {self.accuracy_m / 1000:g} km; two locations on the two sides "
-            "of an edge, where the offset has put it, are told apart for certain. The offset hides where the edges are, "
-            "and is nearly the same all day."
+            f"Nothing. Reports are points of a grid of {self.accuracy_m / 1000:g} km. Two locations on the two sides of "
+            "an edge are told apart for certain by whoever knows the offset, which hides where the edges are and is "
+            "nearly the same all day."
         )
 
     @property
@@ -163,15 +162,15 @@ class _TableReporter:
     rng: np.random.Generator
 
     def report(self, lat: Floats, lon: Floats) -> tuple[Floats, Floats]:
-        table, reported = self.table, []
-        for place in self._nearest(np.asarray(lat), np.asarray(lon)):
-            reported.append(self.rng.choice(len(table.lat), p=table.probabilities[place]))
+        table, places = self.table, self._nearest(np.asarray(lat), np.asarray(lon))
+        reported = [self.rng.choice(len(table.lat), p=table.probabilities[place]) for place in places]
         return table.lat[reported], table.lon[reported]
 
     def next_hour(self) -> None:
         """Nothing stays."""
 
-    def _nearest(self, lat: Floats, lon: Floats) -> npt.NDArray[np.intp]:
+    def _nearest(self, lat: Floats, lon: Floats) -> Positions:
         across = np.cos(np.radians(self.table.lat.mean()))
         apart = np.hypot(self.table.lat - lat[:, None], (self.table.lon - lon[:, None]) * across)
-        return apart.argmin(axis=1)
+        nearest: Positions = apart.argmin(axis=1)
+        return nearest
