@@ -103,8 +103,8 @@ class CoarseLocation:
     def promise(self) -> str:
         """What it promises, in words."""
         return (
-            f"Nothing. Reports are points of a grid of {self.accuracy_m / 1000:g} km. Two locations on the two sides of "
-            "an edge are told apart for certain by whoever knows the offset, which hides where the edges are and is "
+            f"Nothing. Reports are points of a grid of {self.accuracy_m / 1000:g} km. Two locations on the two sides "
+            "of an edge are told apart for certain by whoever knows the offset, which hides where the edges are and is "
             "nearly the same all day."
         )
 
