@@ -36,7 +36,7 @@ def test_each_keeps_the_promise_and_none_beats_the_optimum(epsilon: float) -> No
     assert optimum.lower_bound is not None
     for key, method in METHODS.items():
         if method.uses_past:
-            continue  # and city-wide methods make sense for these rows too
+            continue
         made = make(method, plain)
         if made.mechanism is None:
             assert key == "tight"
