@@ -37,6 +37,7 @@ def problems(predicted: int | None = None) -> ZoneProblems:
         interval_s=30.0,
         snapping_radius_m=50.0,
         share=1.0,
+        zone_of=np.zeros(len(PLACES), np.int32),
     )
     return ZoneProblems(data)
 

@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 _TITLE = "Mechanisms compared"
-_NOT_BEYOND_PAPER = ("paper", "quick")
+_NOT_BEYOND_PAPER = ("paper", "quick", "citywide")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
@@ -199,19 +199,24 @@ def _run(
 
 
 def _print_results(results: pl.DataFrame) -> None:
-    """Print the held-out losses of all zones together, a table for each experiment, city and loss."""
+    """Print the held-out losses, a table for each experiment, city and loss: of all zones together, and without any."""
     import polars as pl
 
     from geoblanket.evaluate.methods import METHODS
+    from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 
     together = results.filter(
-        (pl.col("zone") == -1) & (pl.col("measure") == "held_out_loss") & (pl.col("variant") == "")
+        pl.col("zone").is_in([ALL_ZONES, WHOLE_CITY])
+        & (pl.col("measure") == "held_out_loss")
+        & (pl.col("variant") == "")
     )
-    for (name, city, loss_case), part in together.group_by("experiment", "city", "loss_case", maintain_order=True):
+    columns = ("experiment", "city", "loss_case", "zone")
+    for (name, city, loss_case, zone), part in together.group_by(columns, maintain_order=True):
         table = part.pivot("epsilon", index="method", values="value", aggregate_function="first", sort_columns=False)
         rows = [
             (METHODS[row[0]].label, *("–" if value is None else f"{value:.4f}" for value in row[1:]))
             for row in table.iter_rows()
         ]
         header = ("", *(f"ε = {float(value):g}" for value in table.columns[1:]))
-        print_table(f"{city}, {name}: loss on held-out walks ({loss_case}, {part['unit'][0]})", rows, header=header)
+        where = f"{city}, {name}" + (", whole city, no zone disclosed" if zone == WHOLE_CITY else "")
+        print_table(f"{where}: loss on held-out walks ({loss_case}, {part['unit'][0]})", rows, header=header)

@@ -27,6 +27,7 @@ from geoblanket.evaluate.settings import LossCase
 from geoblanket.loss.nearest_vehicle import NearestVehicle
 from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.loss.straight_line import StraightLine
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.loss.travel_cost import TravelCost
 from geoblanket.mobility.histories import (
@@ -99,6 +100,8 @@ class ZoneData:
     snapping_radius_m: float
     share: float
     """Of all training steps with a past, the share in this zone."""
+    zone_of: Indices
+    """The number of the zone of each place of the city, which reports disclose."""
 
 
 class CityData:
@@ -174,6 +177,16 @@ class CityData:
         """Cut the city into public zones."""
         return partition_zones(self.graph, self.places, max_places=max_places)
 
+    def whole_city(self) -> Zones:
+        """Return all places as one, for what discloses no zone."""
+        return Zones(
+            zone=np.zeros(len(self.places), np.int32),
+            ids=("whole city",),
+            neighbours=np.empty((0, 2), np.int32),
+            max_places=len(self.places),
+            places_identity=self.places.identity,
+        )
+
     def chosen_zones(self, zones: Zones, count: int) -> list[int]:
         """Return the numbers of zones to look at, ascending: all for 0, else a draw by their held-out steps."""
         steps = np.bincount(zones.zone[self.steps.histories[:, 0]], minlength=len(zones.ids)).astype(np.float64)
@@ -206,9 +219,12 @@ class CityData:
                 interval_s=self.interval_s,
                 snapping_radius_m=snapping_radius_m,
                 share=int(counts.count.sum()) / total,
+                zone_of=zones.zone,
             )
 
     def _loss(self, case: LossCase) -> PlaceLoss:
+        if case == "straight line":
+            return StraightLine(self.places)
         tasks = TaskPrior.uniform(self.graph).within_largest_part(self.graph)
         if case == "population":
             return TravelCost(self.graph, self.places, tasks, effort=self._effort)

@@ -16,6 +16,7 @@ from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
+from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.measures.privacy import PrivacyMeter
 from geoblanket.evaluate.measures.utility import held_out_losses
 from geoblanket.evaluate.measures.values import HeldOut, Value
@@ -131,7 +132,7 @@ class _Comparison:
         if "lp" not in self.setting.methods or self.setting.equal_cost:
             return None
         rows = self.problems.rows("none", self.setting)
-        problem = self.problems.problem(rows, epsilon=self.setting.epsilon, eta_km=self.setting.eta_km)
+        problem = self.problems.problem(rows, epsilon=self.setting.epsilon, eta_km=self.setting.protected_km)
         return self._made(METHODS["lp"], rows, problem)[0].mechanism
 
     def _outcome(self, method: Method) -> MethodOutcome:
@@ -140,14 +141,14 @@ class _Comparison:
         if epsilon <= 0:
             note = "a past that is taken as known has no finite cost, so there is nothing to compare at equal cost"
             return MethodOutcome(method.key, (Value(Measure.VERIFIED, 0.0, ""),), {}, note)
-        problem = self.problems.problem(rows, epsilon=epsilon, eta_km=self.setting.eta_km)
+        problem = self.problems.problem(rows, epsilon=epsilon, eta_km=self.setting.protected_km)
         made, memory_mb = self._made(method, rows, problem)
         if made.mechanism is None:
             return MethodOutcome(method.key, (Value(Measure.VERIFIED, 0.0, ""),), {}, made.note)
         meter = PrivacyMeter(self.task.data, self.problems.model, self.task.seed)
         values = [
             *self._design(made, made.mechanism, rows, problem),
-            *meter.values(made.mechanism, rows, reports=self.task.reports),
+            *self._privacy(meter, made, made.mechanism, rows),
             *self._efficiency(made, made.mechanism, rows, memory_mb),
         ]
         held_out = held_out_losses(
@@ -157,9 +158,23 @@ class _Comparison:
             self.problems.loss,
             by_hour_and_speed=self.task.by_hour_and_speed,
         )
-        if self.setting.delay == 1:  # the attacker's model is of steps one after the other
+        if (
+            self.setting.delay == 1 and not self.setting.city_wide
+        ):  # the attacker's model is of steps one after the other
             held_out |= meter.tracking(made.mechanism, rows, reports=self.task.reports)
         return MethodOutcome(method.key, tuple(values), held_out, made.note)
+
+    def _privacy(self, meter: PrivacyMeter, made: Made, mechanism: Mechanism, rows: ZoneRows) -> Iterator[Value]:
+        if not self.setting.city_wide:
+            yield from meter.values(mechanism, rows, reports=self.task.reports)
+            yield from meter.crossing()
+            return
+        spent = made.epsilon_effective
+        yield from meter.of_one_report(
+            mechanism.probabilities if made.reports is None else made.reports,
+            rows,
+            epsilon_effective=effective_epsilon(mechanism).epsilon if spent is None else spent,
+        )
 
     def _epsilon(self, rows: ZoneRows) -> float:
         """Return ε of a single report, rounded down to the millionths that mechanisms are made of."""
@@ -174,7 +189,7 @@ class _Comparison:
         if optimal and key in self._optimal:
             return self._optimal[key]
         reset_peak_memory()
-        task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km)
+        task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km, self.setting.city_wide)
         made, memory_mb = make(method, task), memory_since_reset_mb()
         if optimal:
             if method.uses_past:
@@ -214,11 +229,12 @@ class _Comparison:
 
     def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:
         yield Value(Measure.BUILD_SECONDS, made.seconds, "s")
-        yield Value(Measure.PEAK_MEMORY_MB, memory_mb, "MB")
-        size = bundle_bytes(mechanism, rows)
+        if made.reports is None:  # else most of it is the table of reports, which only the comparison needs
+            yield Value(Measure.PEAK_MEMORY_MB, memory_mb, "MB")
+        size = bundle_bytes(mechanism, rows) if made.stored_bytes is None else made.stored_bytes
         yield Value(Measure.BUNDLE_BYTES, float(size), "bytes")
         microseconds = release_us(mechanism, rows, self.task.data.steps)
-        if microseconds is not None:
+        if microseconds is not None and made.reports is None:
             yield Value(Measure.RELEASE_US, microseconds, "µs")
 
 

@@ -76,6 +76,15 @@ class Experiment(Parameters):
         unknown = {method for setting in self.settings for method in setting.methods} - set(METHODS)
         if unknown:
             yield f"unknown methods {', '.join(sorted(unknown))} (known: {', '.join(METHODS)})"
+        for setting in self.settings:
+            known = [METHODS[method] for method in setting.methods if method in METHODS]
+            wrong = [
+                method.key for method in known if (method.uses_past if setting.city_wide else method.only_city_wide)
+            ]
+            if wrong:
+                where = "cannot be compared city-wide" if setting.city_wide else "can only be compared city-wide"
+                yield f"{', '.join(wrong)} {where} (city_wide = {str(setting.city_wide).lower()})"
+                break
         if len({setting.columns for setting in self.settings}) < len(self.settings):
             yield "some of its settings could not be told apart in results: give each a variant of its own"
 

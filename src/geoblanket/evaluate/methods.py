@@ -2,6 +2,10 @@
 
 Context-free methods have one row for each place. What they promise between places at distance d holds between all
 histories that lead there, whose distance is no smaller: so every method here keeps the promise of the history metric.
+
+City-wide, the rows are all places of the city, any two of which are protected from each other, and no zone is
+disclosed. The lattice promises more, between coordinates; its cells are given to the best place by the receiver, and an
+attacker sees the cells.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -19,9 +25,13 @@ from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MechanismError, ParameterError
 from geoblanket.mechanism.baselines.const_opt import const_opt
 from geoblanket.mechanism.baselines.exponential import exponential
+from geoblanket.mechanism.baselines.peaks import peaks
 from geoblanket.mechanism.baselines.planar_laplace import planar_laplace
-from geoblanket.mechanism.baselines.remap import remap
+from geoblanket.mechanism.baselines.remap import add_columns, best_replacements, remap
 from geoblanket.mechanism.baselines.tight import tight_constraints
+from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.lattice.making import Area, spec_over
+from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import Outcome, optimise
@@ -29,6 +39,10 @@ from geoblanket.mechanism.solver.optimiser import Outcome, optimise
 __all__ = ["METHODS", "Made", "Method", "RowsKind", "Task", "make"]
 
 _FEW_ROWS = 100
+_MOST_PLACES_LP = 400
+"""City-wide, more places are more than a linear program can do in minutes."""
+_MOST_WEIGHTS = 2**26
+"""Of a lattice, places times cells: half a gigabyte."""
 
 RowsKind = Literal["none", "markov:1", "predicted", "found"]
 """What of the past decides: nothing, the last place, the predicted blanket, or the blanket that the tests found."""
@@ -45,26 +59,29 @@ class Task:
     time_limit_s: float
     near_km: float
     """For ConstOPT; see `const_opt`."""
+    city_wide: bool = False
+    """The rows are all places of a city."""
 
     @property
     def output_distance_km(self) -> Floats:
         """Great-circle distance from each row's present place to each output, kilometres, shape (S, K)."""
-        lat, lon = self._degrees(self.rows.histories[:, 0])
-        output_lat, output_lon = self._degrees(self.rows.zone)
+        lat, lon = self.degrees(self.rows.histories[:, 0])
+        output_lat, output_lon = self.degrees(self.rows.zone)
         return haversine_m(lat[:, None], lon[:, None], output_lat, output_lon) / 1000
 
     @property
     def positions_km(self) -> tuple[Floats, Floats]:
         """Rows' present places and outputs in a plane that touches the Earth at the zone, shapes (S, 2) and (K, 2)."""
-        lat, lon = self._degrees(self.rows.zone)
+        lat, lon = self.degrees(self.rows.zone)
         origin = {"origin_lat": float(lat.mean()), "origin_lon": float(lon.mean())}
         rows, outputs = (
-            np.column_stack(local_metres(*self._degrees(places), **origin)) / 1000
+            np.column_stack(local_metres(*self.degrees(places), **origin)) / 1000
             for places in (self.rows.histories[:, 0], self.rows.zone)
         )
         return rows, outputs
 
-    def _degrees(self, places: np.ndarray[tuple[int], np.dtype[np.int32]]) -> tuple[Floats, Floats]:
+    def degrees(self, places: np.ndarray[tuple[int], np.dtype[np.int32]]) -> tuple[Floats, Floats]:
+        """Return latitudes and longitudes of places."""
         lat, lon = (self.rows.places_e7[places] * 1e-7).T
         return lat, lon
 
@@ -81,6 +98,12 @@ class Made:
     """Proven to be below the loss of every mechanism of the same rows, where known."""
     note: str = ""
     """What should be known about it; without a mechanism, the reason."""
+    reports: Floats | None = None
+    """How probably each row sends each report, where the mechanism is what a receiver makes of them; (S, any)."""
+    epsilon_effective: float | None = None
+    """The ε that reports spend, per kilometre, where the mechanism does not tell."""
+    stored_bytes: int | None = None
+    """What a device needs, where that is not the mechanism."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +114,8 @@ class Method:
     label: str
     maker: Callable[[Task], Made | Mechanism]
     rows: RowsKind = "none"
+    only_city_wide: bool = False
+    """Whether it has no meaning for a zone."""
 
     @property
     def uses_past(self) -> bool:
@@ -111,6 +136,8 @@ def make(method: Method, task: Task) -> Made:
 
 
 def _optimal(task: Task) -> Made:
+    if task.city_wide and len(task.rows) > _MOST_PLACES_LP:
+        raise ParameterError(f"The linear program is for at most {_MOST_PLACES_LP} places. Got {len(task.rows):,}.")
     # Small problems are solved closer to the optimum: it takes a second, and what context gains is not overstated.
     gap = task.gap if len(task.rows) > _FEW_ROWS else task.gap / 10
     optimum = optimise(task.problem, gap=gap, time_limit_s=task.time_limit_s)
@@ -137,6 +164,56 @@ def _planar_laplace(task: Task) -> Mechanism:
     return planar_laplace(task.problem, *task.positions_km)
 
 
+def _peaks(task: Task) -> Made:
+    started = time.perf_counter()
+    made = peaks(task.problem)
+    seconds = time.perf_counter() - started
+    left_out = len(made.nearest) - len(made.kept)
+    note = ""
+    if left_out:
+        note = (
+            f"{left_out} of {len(made.nearest)} places are too near to others for this ε and use the row of a "
+            f"neighbour up to {made.snapped_mm / 1000:.0f} m away, by which the promise is weaker there"
+        )
+    return Made(remap(made.mechanism, task.problem), seconds, note=note, reports=made.mechanism.probabilities)
+
+
+def _lattice(task: Task) -> Made:
+    started = time.perf_counter()
+    lat, lon = task.degrees(task.rows.histories[:, 0])
+    spec = spec_over(
+        Area(float(lat.min()), float(lon.min()), float(lat.max()), float(lon.max())), epsilon=task.problem.epsilon
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "lattice.bundle"
+        lattice = save_lattice(path, spec, None, version=1, interval_s=60.0)
+        size = path.stat().st_size
+    seconds = time.perf_counter() - started
+    if len(lat) * lattice.cells > _MOST_WEIGHTS:
+        raise ParameterError(
+            f"The lattice was made and verified in {seconds:.1f} s ({size:,} bytes). What it gives away is computed "
+            f"for all places times all cells, {_MOST_WEIGHTS:,} at most: got {len(lat):,} times {lattice.cells:,}."
+        )
+    weights = np.stack([lattice.weights(float(a), float(b)) for a, b in zip(lat, lon, strict=True)])
+    reports = weights / float(DENOMINATOR)
+    # Between coordinates the promise adds what both are rounded by; so it does between places.
+    added_mm = 2 * lattice.certificate.rounding_mm * ~np.eye(len(lat), dtype=bool)
+    rounded = Problem.in_millimetres(
+        loss=task.problem.loss,
+        prior=task.problem.prior,
+        distance_mm=task.problem.distance_mm + added_mm,
+        epsilon=task.problem.epsilon,
+    )
+    received = add_columns(weights, best_replacements(reports, task.problem), task.problem.output_count)
+    return Made(
+        Mechanism.from_weights(received, rounded),
+        seconds,
+        reports=reports,
+        epsilon_effective=lattice.certificate.epsilon_effective,
+        stored_bytes=size,
+    )
+
+
 METHODS = {
     method.key: method
     for method in (
@@ -153,6 +230,8 @@ METHODS = {
             "planar_laplace_remap", "Planar Laplace + remap", lambda task: remap(_planar_laplace(task), task.problem)
         ),
         Method("tight", "Tight constraints", lambda task: tight_constraints(task.problem)),
+        Method("lattice", "Lattice", _lattice, only_city_wide=True),
+        Method("peaks", "Peaks", _peaks, only_city_wide=True),
     )
 }
 """All methods by their keys."""

@@ -11,7 +11,7 @@ import polars as pl
 from geoblanket._files import atomic_output
 from geoblanket._tables import reading_parquet, scan_table, write_table
 
-__all__ = ["ALL_ZONES", "RESULTS_SCHEMA", "SETTING_COLUMNS", "read_results", "write_results"]
+__all__ = ["ALL_ZONES", "RESULTS_SCHEMA", "SETTING_COLUMNS", "WHOLE_CITY", "read_results", "write_results"]
 
 RESULTS_SCHEMA: dict[str, pl.DataType] = {
     "experiment": pl.String(),
@@ -32,14 +32,16 @@ RESULTS_SCHEMA: dict[str, pl.DataType] = {
     "high": pl.Float64(),
     "unit": pl.String(),
 }
-"""`zone` is −1 for all zones together; `history_weight` is what the place at t − 1 counts, infinite for a past that is
-known; `variant` is what else a setting is about, mostly nothing; `low` and `high` bound the 95 % confidence interval,
-null where there is none."""
+"""`zone` is −1 for all zones together, and −2 for the whole city without zones, where the promise is another and
+`max_places` is null; `history_weight` is what the place at t − 1 counts, infinite for a past that is known; `variant`
+is what else a setting is about, mostly nothing; `low` and `high` bound the 95 % confidence interval, null where there
+is none."""
 
 SETTING_COLUMNS = tuple(list(RESULTS_SCHEMA)[: list(RESULTS_SCHEMA).index("measure")])
 """What identifies a method in a setting and zone."""
 
 ALL_ZONES = -1
+WHOLE_CITY = -2
 
 _KIND = "results"
 _TABLE, _TEXT = "results.parquet", "results.csv"

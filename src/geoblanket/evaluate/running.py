@@ -23,7 +23,7 @@ from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_z
 from geoblanket.evaluate.experiment import Experiment
 from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.results import write_results
+from geoblanket.evaluate.results import WHOLE_CITY, write_results
 from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.tabulating import tabulate
@@ -138,7 +138,8 @@ def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Pro
     """Yield the tasks of an experiment in a city, those of one zone one after the other; walks go to the folder."""
     groups: dict[tuple[Any, ...], list[Setting]] = {}
     for setting in experiment.settings:
-        key = (setting.spacing_m, setting.interval_s, setting.delay, setting.max_places, setting.loss_case)
+        size = WHOLE_CITY if setting.city_wide else setting.max_places
+        key = (setting.spacing_m, setting.interval_s, setting.delay, size, setting.loss_case)
         groups.setdefault(key, []).append(setting)
     loaded: dict[tuple[Any, ...], CityData] = {}
     for (spacing_m, interval_s, delay, max_places, loss_case), settings in groups.items():
@@ -153,8 +154,9 @@ def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Pro
                 progress=progress,
             )
         city = loaded[walks, delay]
-        zones = city.zones(max_places)
-        for data in city.zone_data(zones, city.chosen_zones(zones, experiment.zones), loss_case):
+        zones = city.whole_city() if max_places == WHOLE_CITY else city.zones(max_places)
+        chosen_zones = city.chosen_zones(zones, experiment.zones)
+        for data in city.zone_data(zones, chosen_zones, loss_case):
             for setting, methods in product(settings, _GROUPS):
                 chosen = tuple(method for method in setting.methods if method in methods)
                 if not chosen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -14,9 +15,9 @@ from geoblanket.evaluate.variants import Varied, joined, variant_of
 
 __all__ = ["ONE_DESTINATION", "Blanket", "LossCase", "Setting"]
 
-LossCase = Literal["population", "case II"]
+LossCase = Literal["population", "case II", "straight line"]
 """`population`: the error of the way to a task anywhere in the city; `case II`: how often the service is mistaken about
-which of fifty vehicles is nearest to a task."""
+which of fifty vehicles is nearest to a task; `straight line`: how far off the reported place is."""
 ONE_DESTINATION = "one destination"
 """The loss case of vehicles with one destination each: the mechanisms are those of `population`, since a mechanism is
 made before its vehicle is sent anywhere."""
@@ -52,6 +53,9 @@ class Setting(Parameters):
     """Places of a zone, at most."""
     max_rows: Annotated[int, Field(ge=1, le=8192)] = MAX_ROWS
     """Rows of a zone, at most."""
+    city_wide: bool = False
+    """Compare over all places of the city instead of zones: no zone is disclosed, and any two places are protected from
+    each other. Neither `max_places` nor `eta_km` matters then, and methods that use the past cannot take part."""
     loss_case: LossCase = "population"
     delay: Annotated[int, Field(ge=1, le=1000)] = 1
     """How many intervals later the service uses the location."""
@@ -68,6 +72,11 @@ class Setting(Parameters):
     """What this setting is about, in words; for results."""
 
     @property
+    def protected_km(self) -> float:
+        """Rows at most this far apart are protected from each other, kilometres."""
+        return math.inf if self.city_wide else self.eta_km
+
+    @property
     def columns(self) -> tuple[object, ...]:
         """What identifies the setting in results, besides city and zone."""
         return (
@@ -77,6 +86,7 @@ class Setting(Parameters):
             self.spacing_m,
             self.interval_s,
             self.max_places,
+            self.city_wide,
             self.loss_case,
             self.described,
         )

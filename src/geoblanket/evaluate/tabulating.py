@@ -13,7 +13,7 @@ from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import HeldOut, Value
-from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA
+from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, WHOLE_CITY
 from geoblanket.evaluate.settings import ONE_DESTINATION, Setting
 from geoblanket.evaluate.variants import joined
 
@@ -33,6 +33,9 @@ def tabulate(experiment: str, city: str, outcomes: Mapping[Setting, Sequence[Zon
     """
     rows: list[dict[str, Any]] = []
     for setting, zones in outcomes.items():
+        if setting.city_wide:
+            rows += _rows(experiment, city, setting, WHOLE_CITY, zones)
+            continue
         for zone in zones:
             rows += _rows(experiment, city, setting, zone.zone, [zone])
         rows += _rows(experiment, city, setting, ALL_ZONES, zones)
@@ -55,11 +58,11 @@ def _rows(
             "zone": zone,
             "method": method,
             "epsilon": setting.epsilon,
-            "eta_km": setting.eta_km,
+            "eta_km": setting.protected_km,
             "history_weight": setting.history_weights[0],
             "spacing_m": zones[0].spacing_m,
             "interval_s": zones[0].interval_s,
-            "max_places": setting.max_places,
+            "max_places": None if setting.city_wide else setting.max_places,
             "loss_case": setting.loss_case,
         }
         for value in _together(parts, weights):

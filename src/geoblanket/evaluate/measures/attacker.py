@@ -170,13 +170,13 @@ def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.A
     _check(q, cases, distance)
     pairs, which = np.unique(np.column_stack([cases.known, cases.place]), axis=0, return_inverse=True)
     weights = csr_array((cases.weight, (which.ravel(), cases.row)), shape=(len(pairs), len(q)))
-    joint = np.asarray(weights @ q)
     mass: Floats = np.asarray(weights.sum(axis=1)).ravel()
     error = success = prior_error = prior_success = 0.0
     for some in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs[:, 0])) + 1):
         from_place = distance[:, pairs[some, 1]]
-        success += float(joint[some].max(axis=0).sum())
-        error += float((from_place @ joint[some]).min(axis=0).sum())
+        joint = np.asarray(weights[some] @ q)
+        success += float(joint.max(axis=0).sum())
+        error += float((from_place @ joint).min(axis=0).sum())
         prior_success += float(mass[some].max())
         prior_error += float((from_place @ mass[some]).min())
     return Inference(error_km=error, success=success, prior_error_km=prior_error, prior_success=prior_success)

@@ -73,7 +73,7 @@ class Measure(StrEnum):
     HELD_OUT_LOSS = "held_out_loss", "loss"
     HELD_OUT_VEHICLES = "held_out_vehicles"
     HELD_OUT_STEPS = "held_out_steps"
-    DISPLACEMENT = "displacement"
+    DISPLACEMENT = "displacement", "", "off on held-out walks, km"
     ONE_DESTINATION_LOSS = "one_destination_loss"  # in results, the held-out loss of another loss case
     EPSILON_EFFECTIVE = "epsilon_effective", "", "ε spent", _three_digits, _largest
     EPSILON_PER_LOCATION = "epsilon_per_location", "", "", _three_digits, _largest
@@ -82,7 +82,9 @@ class Measure(StrEnum):
     LEAKAGE_EXPECTED = "leakage_expected", "mean leakage / ε", "mean leakage"
     INFERENCE_ERROR = "inference_error", "error of the guess", "error of a guess, km", _three_digits, _mean, "more"
     INFERENCE_SUCCESS = "inference_success", "share of right guesses", "right guesses", _percent
-    INFERENCE_ERROR_PRIOR = "inference_error_prior"
+    INFERENCE_ERROR_PRIOR = (
+        "inference_error_prior", "", "without the report, km", _three_digits, _mean, "more",
+    )  # fmt: skip
     INFERENCE_SUCCESS_PRIOR = "inference_success_prior"
     CONTEXT_INFERENCE_ERROR = (
         "context_inference_error", "error of the guess", "… knowing the place before: error, km", _three_digits, _mean,
@@ -95,6 +97,8 @@ class Measure(StrEnum):
     TRACKING_SUCCESS = "tracking_success", "share of right guesses", "right", _percent
     TRACKING_ERROR_PRIOR = "tracking_error_prior"
     TRACKING_SUCCESS_PRIOR = "tracking_success_prior", "", "without reports", _percent
+    CROSSING_ERROR = "crossing_error", "", "at a crossing of zones, no report: error, km", _three_digits, _mean, "more"
+    CROSSING_SHARE = "crossing_share", "", "steps that cross", _percent
     ROWS = "rows", "", "rows", _three_digits, _sum
     OUTPUTS = "outputs", "", "outputs used"
     BUILD_SECONDS = "build_seconds", "time", "build, s", _three_digits, _sum

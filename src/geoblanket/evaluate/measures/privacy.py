@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from geoblanket._arrays import Floats
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
@@ -59,10 +63,49 @@ class PrivacyMeter:
         )
         yield Value(Measure.LEAKAGE_MAX, leakage.maximum, _PER_KM)
         yield Value(Measure.LEAKAGE_EXPECTED, leakage.expected, _PER_KM)
+        yield from self._attacks(mechanism.probabilities, rows)
+
+    def of_one_report(self, reports: Floats, rows: ZoneRows, *, epsilon_effective: float) -> Iterator[Value]:
+        """Yield what one report spends, and what the same attackers make of it.
+
+        Parameters
+        ----------
+        reports
+            How probably each row sends each report, whatever a receiver makes of it, shape (S, any).
+        epsilon_effective
+            What they spend, per kilometre.
+        """
+        yield Value(Measure.EPSILON_EFFECTIVE, epsilon_effective, _PER_KM)
+        yield from self._attacks(reports, rows)
+
+    def crossing(self) -> Iterator[Value]:
+        """Yield what zones give away by themselves where a vehicle comes into this one from another.
+
+        The attacker sees no report, only which zone the vehicle was in one step before, and that it is in this one now.
+        """
+        before = self.data.zone_of[self.data.counts.histories[:, 1]]
+        came = (self.data.counts.depth > 0) & (before != self.data.number)
+        counts = self.data.counts.where(came)
+        total = int(self.data.counts.count.sum())
+        if total:
+            yield Value(Measure.CROSSING_SHARE, int(counts.count.sum()) / total, "")
+        if not len(counts):
+            return
+        lat, lon = self.data.places.lat, self.data.places.lon
+        error = 0.0
+        for zone in np.unique(before[came]):
+            seen = before[came] == zone
+            place, weight = counts.histories[seen, 0], counts.count[seen]
+            here = self.data.members[:, None]
+            apart = haversine_m(lat[here], lon[here], lat[place], lon[place]) / 1000
+            error += float((apart @ weight).min())
+        yield Value(Measure.CROSSING_ERROR, error / int(counts.count.sum()), "km")
+
+    def _attacks(self, reports: Floats, rows: ZoneRows) -> Iterator[Value]:
         distance_km = zone_distance_km(rows)
         for attack, known_past in ((INFERENCE, 0), (CONTEXT_INFERENCE, 1)):
             cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
-            inference = attack_report(mechanism.probabilities, cases, distance_km)
+            inference = attack_report(reports, cases, distance_km)
             yield Value(attack.error, inference.error_km, "km")
             yield Value(attack.success, inference.success, "")
             yield Value(attack.blind_error, inference.prior_error_km, "km")

@@ -54,6 +54,8 @@ _LOOKS = {
     "planar_laplace": Look("#cc79a7", "p"),
     "planar_laplace_remap": Look("#cc79a7", "h", (0, (4, 2))),
     "tight": Look("#8a6d3b", "*"),
+    "lattice": Look("#332288", "P"),
+    "peaks": Look("#8a6d3b", "d", (0, (4, 2))),
 }
 
 

@@ -13,10 +13,20 @@ from geoblanket._numbers import Interval
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.results import ALL_ZONES
+from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 from geoblanket.evaluate.variants import Varied, read_variant
 
-__all__ = ["ALIKE_WITHIN", "REFERENCE_EPSILON", "Panel", "Relation", "decide", "main_panels", "saved", "sweep_panels"]
+__all__ = [
+    "ALIKE_WITHIN",
+    "REFERENCE_EPSILON",
+    "Panel",
+    "Relation",
+    "decide",
+    "main_panels",
+    "saved",
+    "sweep_panels",
+    "whole_city_panels",
+]
 
 _Where = tuple[str, str, str]
 """Experiment, city and kind of loss."""
@@ -109,6 +119,14 @@ def main_panels(results: pl.DataFrame) -> list[Panel]:
     return list(panels.values())
 
 
+def whole_city_panels(results: pl.DataFrame) -> list[Panel]:
+    """Return the comparisons without zones, one for each experiment, city and kind of loss, along ε."""
+    return [
+        Panel(*where, "epsilon", {}, _values(rows.filter(pl.col("variant") == ""), "epsilon"))
+        for where, rows in _over_all_zones(results, WHOLE_CITY)
+    ]
+
+
 def sweep_panels(results: pl.DataFrame, *, reports: int | None = None) -> list[Panel]:
     """Return everything else that was varied, each at the ε with the most points; equal costs along ε.
 
@@ -159,8 +177,8 @@ def decide(difference: Value | None) -> Relation:
     return Relation.HIGHER if high < 0 else Relation.UNDECIDED
 
 
-def _over_all_zones(results: pl.DataFrame) -> Iterator[tuple[_Where, pl.DataFrame]]:
-    rows = results.filter(pl.col("zone") == ALL_ZONES)
+def _over_all_zones(results: pl.DataFrame, zone: int = ALL_ZONES) -> Iterator[tuple[_Where, pl.DataFrame]]:
+    rows = results.filter(pl.col("zone") == zone)
     for (experiment, city, loss_case), part in rows.group_by("experiment", "city", "loss_case", maintain_order=True):
         yield (str(experiment), str(city), str(loss_case)), part
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket.evaluate.report.panels import Panel, main_panels, sweep_panels
+from geoblanket.evaluate.report.panels import Panel, main_panels, sweep_panels, whole_city_panels
 from geoblanket.evaluate.report.wording import best_plain, primary
 from geoblanket.evaluate.variants import Varied
 
@@ -30,6 +30,8 @@ class Story:
     other_losses: tuple[Panel, ...]
     sweeps: tuple[Panel, ...]
     """Of the main kind of loss."""
+    whole_city: tuple[Panel, ...]
+    """Comparisons without zones, whose promise is another."""
     reports: int | None
     """How many reports in a row the tracking attacker sees, if that is the same in all experiments."""
 
@@ -51,6 +53,7 @@ class Story:
             main=tuple(panel for panel in panels if panel.loss_case == loss),
             other_losses=tuple(panel for panel in panels if panel.loss_case != loss),
             sweeps=tuple(panel for panel in sweep_panels(results, reports=usual) if panel.loss_case == loss),
+            whole_city=tuple(whole_city_panels(results)),
             reports=usual,
         )
 
@@ -65,6 +68,12 @@ class Story:
     def equal_cost(self, city: str) -> Panel | None:
         """Return the comparison at equal cost per location, if there was one."""
         return next((panel for panel in self.sweep(Varied.EQUAL_COST) if panel.city == city), None)
+
+    def zones_beside(self, panel: Panel) -> Panel | None:
+        """Return the comparison in zones of the same experiment, city and kind of loss as one without zones."""
+        same = (panel.experiment, panel.city, panel.loss_case)
+        panels = (*self.main, *self.other_losses)
+        return next((other for other in panels if (other.experiment, other.city, other.loss_case) == same), None)
 
     def pair(self, panel: Panel) -> tuple[str, str] | None:
         """Return the method with context and the best without that a panel is about; None if it lacks one of them."""

@@ -13,7 +13,10 @@ from geoblanket.evaluate.report.answers import worth_left
 from geoblanket.evaluate.report.panels import Panel, Relation, decide, saved
 from geoblanket.evaluate.report.wording import label_of, reference_epsilon
 
-__all__ = ["Table", "efficiency_table", "gain_table", "loss_table", "privacy_table", "tracking_table"]
+__all__ = [
+    "Table", "efficiency_table", "gain_table", "loss_table", "privacy_table", "tracking_table", "whole_city_table",
+    "zones_table",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,52 @@ def tracking_table(panel: Panel, methods: Sequence[str], *, reports: int | None)
         f"{panel.city.title()}: what {'several' if reports is None else reports} reports in a row cost by composition, "
         "for a way that is moved all along, and how often the tracking attacker names the right place.",
     )
+
+
+_OF_ONE_REPORT = (
+    Measure.DISPLACEMENT, Measure.INFERENCE_ERROR, Measure.CONTEXT_INFERENCE_ERROR, Measure.INFERENCE_ERROR_PRIOR,
+    Measure.EPSILON_EFFECTIVE, Measure.BUILD_SECONDS, Measure.BUNDLE_BYTES,
+)  # fmt: skip
+
+
+def whole_city_table(panel: Panel) -> Table:
+    """Return what methods without zones promise, how far off one report is, and what an attacker makes of it."""
+    header, rows = _at_every_epsilon(panel, _OF_ONE_REPORT)
+    return Table(
+        header,
+        rows,
+        f"{panel.city.title()}, the whole city, no zone disclosed: any two places are protected from each other, by "
+        "the lattice any two coordinates. Errors are straight lines. Off: the best place for a report, as the receiver "
+        "knows it, from the true one. Error of a guess: an attacker who sees one report, as it was sent.",
+    )
+
+
+def zones_table(panel: Panel) -> Table:
+    """Return the same for methods in zones, and what the zones give away by themselves."""
+    header, rows = _at_every_epsilon(panel, (*_OF_ONE_REPORT, Measure.CROSSING_ERROR, Measure.CROSSING_SHARE))
+    return Table(
+        header,
+        rows,
+        f"{panel.city.title()}, zones of at most {panel.setting['max_places']:g} places, the zone of the true place "
+        "disclosed: only places of one zone are protected from each other. Without the report, an attacker still knows "
+        "the zone; at a crossing, the zone before too. Means over zones, by their steps.",
+    )
+
+
+def _at_every_epsilon(panel: Panel, measures: Sequence[Measure]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the header and a row for each method and ε, of those measures that were taken."""
+    shown = [measure for measure in measures if panel.has(measure)]
+    rows = [
+        (label_of(method), number(point), _between(method), *cells)
+        for point in panel.points
+        for method in panel.methods
+        if (cells := [_cell(panel.value(method, measure, point), measure) for measure in shown])
+    ]
+    return ("", "ε per km", "promise between", *(measure.column for measure in shown)), rows
+
+
+def _between(method: str) -> str:
+    return "coordinates" if method == "lattice" else "places"
 
 
 def _at_one_epsilon(panel: Panel, measures: Sequence[Measure]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

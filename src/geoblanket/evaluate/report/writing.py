@@ -18,7 +18,15 @@ from geoblanket.evaluate.report.chosen_figures import caption, make_figures, swe
 from geoblanket.evaluate.report.figures import SWEEPS
 from geoblanket.evaluate.report.sections import SOUND, add_parameters, add_sanity, sweep_sentences
 from geoblanket.evaluate.report.story import PAPER_METHODS, Story
-from geoblanket.evaluate.report.tables import efficiency_table, gain_table, loss_table, privacy_table, tracking_table
+from geoblanket.evaluate.report.tables import (
+    efficiency_table,
+    gain_table,
+    loss_table,
+    privacy_table,
+    tracking_table,
+    whole_city_table,
+    zones_table,
+)
 from geoblanket.evaluate.sanity import check_results
 from geoblanket.evaluate.variants import Varied
 
@@ -159,10 +167,26 @@ def _add_measurements(page: Page, story: Story, folder: ReportFolder) -> None:
             page.subheading(name[0].upper() + name[1:])
             show(sweep_name(along))
             page.bullets(sentence for panel in panels for sentence in sweep_sentences(story, panel))
+    _add_whole_city(page, story)
     page.heading("Time, memory and size")
     show("build-time")
     for panel in story.main:
         efficiency_table(panel).add_to(page)
+
+
+def _add_whole_city(page: Page, story: Story) -> None:
+    """Add comparisons without zones, apart from those in zones: they promise different things."""
+    if not story.whole_city:
+        return
+    page.heading("The whole city, and what zones give away")
+    page.paragraph(
+        "Without zones nothing but the report is disclosed. In zones reports are better, as they need not hide in "
+        "which zone a vehicle is: everyone learns it. The two tables are not alternatives at the same promise."
+    )
+    for panel in story.whole_city:
+        whole_city_table(panel).add_to(page)
+        if (beside := story.zones_beside(panel)) is not None:
+            zones_table(beside).add_to(page)
 
 
 def _lead(story: Story) -> str:

@@ -22,9 +22,10 @@ from geoblanket.mechanism.baselines.remap import add_columns, best_replacements
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
-__all__ = ["tight_constraints"]
+__all__ = ["ROUNDING", "falls_and_masses", "masses", "tight_constraints"]
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Masses that are no more negative than this are 0."""
 
 
 def tight_constraints(problem: Problem, *, remapped: bool = True) -> Mechanism:
@@ -56,15 +57,25 @@ def tight_constraints(problem: Problem, *, remapped: bool = True) -> Mechanism:
     return from_probabilities(table, problem)
 
 
-def _peaks(log_bound: Floats) -> Floats:
+def falls_and_masses(log_bound: Floats) -> tuple[Floats, Floats]:
+    """Return e^(−ε·d) along the shortest chains, shape (S, S), and μ, shape (S,); NaN where there is none."""
     chain: Floats = shortest_path(np.where(np.isfinite(log_bound), log_bound, 0.0), directed=False)
     fall: Floats = np.exp(-chain)
-    mu: Floats
+    return fall, masses(fall)
+
+
+def masses(fall: Floats) -> Floats:
+    """Return μ = M⁻¹·1 for a table M; NaN where it cannot be solved."""
     try:
-        mu = solve(fall, np.ones(len(fall)), assume_a="sym")
+        mu: Floats = solve(fall, np.ones(len(fall)), assume_a="sym")
     except LinAlgError:
-        mu = np.full(len(fall), np.nan)
-    negative = int(np.count_nonzero(~(mu >= -_ROUNDING)))
+        return np.full(len(fall), np.nan)
+    return mu
+
+
+def _peaks(log_bound: Floats) -> Floats:
+    fall, mu = falls_and_masses(log_bound)
+    negative = int(np.count_nonzero(~(mu >= -ROUNDING)))
     if negative:
         raise MechanismError(
             f"The tight-constraints mechanism does not exist for this problem: {negative} of {len(mu)} rows would get "
