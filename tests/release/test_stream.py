@@ -113,7 +113,6 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
         "anchor_spent_in_window": 0.0,
         "anchor_period_s": None,
         "night": None,
-        "night_at_most": None,
         "hour": None,
         "last_report": "2024-07-01T00:00:30+00:00",
         "transactions": 2,

@@ -98,9 +98,8 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
             ("spent on anchors in all", f"{summary['anchor_spent']:,g} per km"),
             ("  in the window of the last report, at most", f"{summary['anchor_spent_in_window']:g} per km"),
             (
-                "a night (8 h) at one place costs",
-                f"{summary['night']:g} per km, or {summary['night_at_most']:g} if it begins within a period of "
-                f"{summary['anchor_period_s']:g} s",
+                "8 whole hours of a night at one place cost",
+                f"{summary['night']:g} per km",
             ),
             ("an hour on the road costs, at most", f"{summary['hour']:,g} per km"),
         ]

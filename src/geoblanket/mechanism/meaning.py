@@ -103,13 +103,28 @@ def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
             "Without an anchor the noise averages out: a car that is parked for an hour is found to within "
             f"{_distance(found_km)} or so, and the longer it stays the nearer.",
         ]
-    night = lattice.anchor_cost(_NIGHT_S)
     return [
         *sentences,
         f"An hour on the road, one report every {interval_s:g} s, adds up to {an_hour:g} per km at most.",
-        f"A night of 8 hours at home gives away {night:g} per km, however many reports: of two homes 100 m apart, one "
-        f"becomes at most {_number(odds(night, 0.1))} times as probable as the other.",
+        _night_in_words(lattice),
     ]
+
+
+def _night_in_words(lattice: Lattice) -> str:
+    """Return what a night at home gives away, with an anchor."""
+    night = lattice.anchor_cost(_NIGHT_S)
+    if lattice.anchor is not None and night == 0:
+        return (
+            f"A night of 8 hours at home is part of one anchor's period. It gives away {lattice.anchor.epsilon:g} "
+            "per km, however many reports, to those who know nothing else about that period, and as much as on the "
+            "road to those who know where its other reports were made."
+        )
+    apart_km = 0.1 + 2 * lattice.certificate.rounding_mm / 10**6
+    return (
+        f"A night of 8 hours at home gives away {night:g} per km, however many reports: of two homes 100 m apart, one "
+        f"becomes at most {_number(odds(night, apart_km))} times as probable as the other. The periods of arrival and "
+        "departure give away more to those who know where their other reports were made."
+    )
 
 
 def _transformed(values: Floats) -> npt.NDArray[np.complex128]:

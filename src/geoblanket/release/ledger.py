@@ -382,7 +382,8 @@ class Ledger(MemoryLedger):
     def summary(self) -> dict[str, Any]:
         """Return what was spent and what is left, as JSON values; costs are per kilometre.
 
-        `night` and `hour`, what 8 hours at one place and an hour on the road cost, are those of the latest anchor.
+        `night` and `hour`, what the whole periods of 8 hours at one place and an hour on the road cost, are by the
+        latest anchor.
         """
         last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
         kept = [sum(answer.cost_micro for answer in account.answers) for account in self._accounts.values()]
@@ -412,13 +413,12 @@ class Ledger(MemoryLedger):
             default=None,
         )
         if latest is None:
-            return dict.fromkeys(("night", "night_at_most", "hour", "anchor_period_s"))
-        periods = -(-_NIGHT_MS // (latest.ends_ms - latest.starts_ms))
+            return dict.fromkeys(("night", "hour", "anchor_period_s"))
+        period_ms = latest.ends_ms - latest.starts_ms
         return {
-            "night": periods * latest.cost_micro / _MICRO,
-            "night_at_most": (periods + 1) * latest.cost_micro / _MICRO,
+            "night": max(_NIGHT_MS // period_ms, 1) * latest.cost_micro / _MICRO,
             "hour": _HOUR_MS // latest.interval_ms * latest.report_micro / _MICRO,
-            "anchor_period_s": (latest.ends_ms - latest.starts_ms) / 1000,
+            "anchor_period_s": period_ms / 1000,
         }
 
     def check_storage(self) -> None:

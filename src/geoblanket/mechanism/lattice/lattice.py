@@ -96,13 +96,14 @@ class Lattice:
         return self.spec.cell_count
 
     def anchor_cost(self, seconds: float) -> float:
-        """Return what staying at one place for so long costs at most, per kilometre; without an anchor, infinity.
+        """Return what the whole periods of a stay cost at most, per kilometre; inf without an anchor.
 
-        Periods start by the clock, so that a stay may touch one more than fit into it.
+        A period of which only a part is spent there costs more where the place of its other reports is known: moving
+        the stay moves them too (`anchor`).
         """
         if self.anchor is None:
             return math.inf
-        return self.anchor.epsilon * (math.ceil(seconds / self.anchor.period_s) + 1)
+        return self.anchor.epsilon * (seconds // self.anchor.period_s)
 
     def center(self, cell: int) -> tuple[float, float]:
         """Return the latitude and longitude of a cell's centre, degrees."""
@@ -202,7 +203,10 @@ class Lattice:
                 "the distances that are left. So staying at one place costs ε₀ per km for the period, however many "
                 "reports."
             )
-            lines.append("Not covered: several periods, whose costs add up, and whoever knows the anchor.")
+            lines.append(
+                "Not covered: several periods, whose costs add up; whoever knows the anchor; and a stay for part of a "
+                "period against one who knows the place of its other reports, which then count too."
+            )
         return "\n".join(lines)
 
     def __repr__(self) -> str:
