@@ -88,6 +88,35 @@ def test_a_kill_after_the_write_keeps_the_anchor_and_the_answer(lattice_path: Pa
     assert kept(ledger) == (2, 4_000_000, 3_000_000, before[3])
 
 
+BEFORE_THE_LOG_IS_CUT_OFF = """
+import os, signal, sys
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
+from geoblanket.release import Device
+from tests.release.lattices import LAT, LON
+AnchorSpec.draw = lambda *_: (0x5A17C3D1E9, 0x3B7D9F1A57)
+device = Device.open(sys.argv[1], ledger=sys.argv[2], replay=True)
+device.report(LAT, LON, float(sys.argv[3]))
+AnchorSpec.draw = lambda *_: (1, 2)
+device._ledger._cut_off_log = lambda: os.kill(os.getpid(), signal.SIGKILL)
+device.report(LAT, LON, float(sys.argv[3]) + 3600)
+"""
+
+
+def test_a_kill_before_the_log_is_cut_off_leaves_no_shift_once_the_ledger_is_opened(
+    lattice_path: Path, ledger: Path
+) -> None:
+    def holds_shift() -> bool:
+        files = [file.read_bytes() for file in ledger.parent.iterdir() if file.name.startswith(ledger.name)]
+        return any((0x5A17C3D1E9).to_bytes(5, "little") in content for content in files)
+
+    killed(BEFORE_THE_LOG_IS_CUT_OFF, lattice_path, ledger, START)  # type: ignore[arg-type]
+    assert holds_shift()
+    opened = Ledger.open(ledger)
+    assert not holds_shift()
+    assert [anchor.shift for anchor in opened.account("").anchors] == [None, (1, 2)]
+    opened.close()
+
+
 def test_kills_at_any_moment_leave_one_anchor_for_each_period(tmp_path: Path, ledger: Path) -> None:
     bundle = save_small(tmp_path / "a.bundle", period_s=PERIOD_S)
     answers: dict[str, set[str]] = {}

@@ -144,6 +144,8 @@ class Ledger(MemoryLedger):
         self._process = os.getpid()
         self._next_sweep_ns = 0
         self._wipe_ended()
+        # After a crash between a wiping transaction and its end, the log still holds the shift.
+        self._cut_off_log()
 
     @staticmethod
     def create(
