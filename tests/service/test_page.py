@@ -16,8 +16,10 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from geoblanket._arrays import Indices
+from geoblanket.mechanism import load_bundle
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
+from tests.service.city_lattices import save_city
 from tests.service.living import Live, live
 from tests.service.small_town import SmallTown
 
@@ -275,8 +277,8 @@ def test_a_trip_is_replayed_within_a_budget(open_page: Open) -> None:
 
 def test_the_promise_is_in_words(open_page: Open) -> None:
     page = open_page("promise")
-    expect(page.locator("#promise h1")).to_have_text("What is promised")
-    text = page.locator("#promise").inner_text()
+    expect(page.locator("#promise-words h1")).to_have_text("What is promised")
+    text = page.locator("#promise-words").inner_text()
     for words in (
         "Guaranteed",
         "Disclosed",
@@ -351,8 +353,8 @@ def test_names_of_files_are_never_markup(open_page: Open, small_town: SmallTown,
     store = BundleStore([odd])
     with live(store, explorer=Explorer(store)) as plain:  # no record, no roads, no walks
         page = open_page("promise", url=plain.url)
-        expect(page.locator("#promise")).to_contain_text("<img src=x")
-        assert page.locator("#promise img").count() == 0
+        expect(page.locator("#promise-words")).to_contain_text("<img src=x")
+        assert page.locator("#promise-words img").count() == 0
         page.goto(f"{plain.url}/#explore")
         expect(page.locator("#figures tr", has_text="Expected loss").locator("td")).to_have_text("–")
         expect(page.locator("nav a[href='#replay']")).to_be_hidden()
@@ -378,3 +380,97 @@ def test_a_service_without_places_says_so(browser: Browser, plain: Path) -> None
         page.goto(found.url)
         expect(page.locator("#problem")).to_contain_text("no map to show")
         page.close()
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A service with nothing but a lattice: no roads, no walks, no places."""
+    store = BundleStore([save_city(tmp_path_factory.mktemp("city") / "city.bundle")])
+    with live(store, explorer=Explorer(store)) as found:
+        yield found
+
+
+def _at(page: Page, name: str, frame: str = "a") -> Locator:
+    """A marker at a coordinate."""
+    return page.locator(f'#frame-{frame} [aria-label^="{name} at 4"]')
+
+
+def test_a_lattice_is_explored_anywhere(open_page: Open, city: Live) -> None:
+    page = open_page(url=city.url)
+    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, lattice, anchor ε₀ = 4")
+    vehicle = _at(page, "Vehicle")
+    before = vehicle.get_attribute("aria-label") or ""
+    assert _metres(page, "Mean error of a report") == pytest.approx(740, abs=20)
+    _wait_until(page, lambda: _share_of(page, "#64abc3") > 0.01)
+    x, y = _centre(vehicle)
+    page.mouse.click(x - 90, y + 60)
+    expect(vehicle).not_to_have_attribute("aria-label", before)
+    assert _centre(vehicle) == pytest.approx((x - 90, y + 60), abs=1.5)
+    page.locator("#leaked").check()
+    expect(page.locator("#figures tr", has_text="Mean error").locator("td")).to_have_text("500 m")
+    page.get_by_text("What a recipient concludes").click()
+    expect(_at(page, "Reported")).to_be_visible()
+    expect(page.locator("#layer-hint")).to_contain_text("within 250 m of its true coordinate")
+    vehicle.focus()
+    here = vehicle.get_attribute("aria-label") or ""
+    page.keyboard.press("ArrowUp")
+    expect(vehicle).not_to_have_attribute("aria-label", here)
+    assert "." not in urlsplit(page.url).fragment  # no coordinate stands in the address
+
+
+def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, city: Live) -> None:
+    page = open_page("replay", url=city.url)
+    expect(page.locator("#way-words")).to_contain_text("Reports scatter around the shifted point")
+    expect(_at(page, "True coordinate, shifted by the anchor,")).to_be_visible()
+    given_away = page.locator("#way-figures tr", has_text="Given away so far").locator("td")
+    assert given_away.all_inner_texts() == ["4 per km", "480 per km"]
+    page.get_by_text("Without it").click()
+    expect(_at(page, "True coordinate, shifted by the anchor,")).to_have_count(0)
+    page.locator("#way").select_option("night")
+    expect(page.locator("#way-step")).to_have_attribute("aria-valuetext", "report 960 of 960")
+    assert given_away.all_inner_texts() == ["32 per km", "3,840 per km"]
+    page.locator("#way").select_option("drive")
+    expect(page.locator("#way-words")).to_contain_text("The recipient follows the vehicle")
+    expect(page.locator("#way-chart svg path.guess")).to_have_count(1)
+
+
+def test_the_promise_of_a_lattice_is_drawn(open_page: Open, city: Live) -> None:
+    page = open_page("promise", url=city.url)
+    expect(page.locator("#night")).to_contain_text("A night of 8 hours at home gives away 36 per km")
+    labels = page.locator(".ring-label")
+    expect(labels).to_have_text(["× 2: 170 m", "× 10: 580 m", "× 100: 1.2 km"])
+    _wait_until(page, lambda: _share_of(page, "#0e6f8c") > 0.001)
+    page.get_by_text("a night of 8 hours at home", exact=True).click()
+    expect(labels).to_have_text(["× 2: 19 m", "× 10: 64 m", "× 100: 130 m"])
+    page.goto(f"{city.url}/#explore")
+    expect(labels).to_have_count(0)
+
+
+def test_a_lattice_fits_a_phone(open_page: Open, city: Live) -> None:
+    page = open_page(width=390, url=city.url)
+    for view in VIEWS:
+        page.goto(f"{city.url}/#{view}")
+        page.wait_for_selector(f"body[data-view={view}]")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        expect(page.locator("#map-a")).to_be_in_viewport()
+
+
+def test_zones_beside_a_lattice(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
+    lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
+    store = BundleStore([small_town.bundles[0], save_city(tmp_path / "city.bundle", at=(lat, lon))])
+    with live(store, explorer=Explorer(store)) as mixed:
+        page = open_page("compare", url=mixed.url)
+        expect(page.locator("#title-a")).to_have_text("A: ε = 2 per km, w = 1")
+        expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, lattice, anchor ε₀ = 4")
+        expect(page.locator(".for-both")).to_contain_text("promise different things")
+        assert page.locator("#legend .scale").count() == 2
+        page.mouse.click(*_centre(page.locator("#map-b")))
+        expect(page.locator("#where")).to_contain_text("A: Place")
+        expect(page.locator("#where")).to_contain_text("tells no zone")
+        page.locator("#kind-a").select_option("lattice")
+        expect(page.locator("#title-a")).to_have_text("A: ε = 4 per km, lattice, anchor ε₀ = 4")
+        expect(page.locator(".for-both")).to_be_hidden()
+        expect(page.locator('#frame-a [aria-label^="Vehicle at"]')).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        page.goto("about:blank")  # before its service stops

@@ -93,7 +93,6 @@ function followAddress(state, overview) {
       else link.removeAttribute("aria-current");
     }
     state.set({ view });
-    window.scrollTo(0, 0); // the browser goes to the part with that name, below the map
   };
   window.addEventListener("hashchange", go);
   go();
@@ -139,7 +138,7 @@ async function start() {
   new ReplayView(state, overview, first, report);
   new CityReplayView(state, overview, first, report);
   new RingsView(state, overview, first);
-  state.on(["a", "view"], () => showPromise(byId("promise"), bundle("a"), state));
+  state.on(["a", "view"], () => showPromise(byId("promise-words"), bundle("a"), state));
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
   let kind = bundle("a").kind;
   state.on(["a"], () => {

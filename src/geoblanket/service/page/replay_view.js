@@ -67,6 +67,7 @@ export class ReplayView {
   async begin() {
     this.player.stop();
     byId("no-trips").hidden = this.overview.trips.length > 0;
+    byId("walk-replay").hidden = !this.overview.trips.length;
     if (!this.active) {
       for (const marker of this.markers) marker.put(null);
       return;
