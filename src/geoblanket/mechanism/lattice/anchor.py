@@ -62,7 +62,7 @@ _TOP_BITS: Final = 61
 _FLOOR_SHARE: Final = Fraction(1, 10_000)
 _ROUNDING: Final = Fraction(1, 2**27)
 _RINGS_PER_E: Final = 2
-"""Rings in which the weights fall by e: about half of the draws are kept."""
+"""Rings in which the weights fall by e: a draw takes about six tries."""
 LONGEST_PERIOD_S: Final = 31 * 86_400
 
 
