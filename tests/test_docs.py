@@ -136,6 +136,10 @@ WITHOUT_EXAMPLE = {
     "RandomnessError",
     # `sign_bundle` shows signing; `load_bundle` checks signatures for its callers.
     "check_signature",
+    # docs/lattice.md makes a lattice, and perturbs traces and walks with it.
+    "LatticeSummary",
+    "perturb_points",
+    "perturb_walk_points",
     # An experiment takes too long here; docs/evaluate.md runs one and shows all of these.
     "Evaluation",
     "Violation",

@@ -94,7 +94,7 @@ def make_seeds(folder: Path) -> Seeds:
     anchor = make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600)
     save_lattice(folder / "lattice.bundle", spec, anchor, version=1, interval_s=30)
     (folder / "histories.bundle").write_bytes(hostile.SOUND["unlisted in the middle, stated rightly"]())
-    (folder / "build.toml").write_text(example_config(), encoding="utf-8")
+    (folder / "build.toml").write_text(example_config().replace("# epsilon", "epsilon"), encoding="utf-8")
     shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"
     (folder / "experiment.toml").write_bytes(shipped.read_bytes())
     (folder / "roads.graphml").write_text(GRAPHML, encoding="utf-8")

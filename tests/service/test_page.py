@@ -436,12 +436,12 @@ def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, c
 
 def test_the_promise_of_a_lattice_is_drawn(open_page: Open, city: Live) -> None:
     page = open_page("promise", url=city.url)
-    expect(page.locator("#night")).to_contain_text("A night of 8 hours at home gives away 36 per km")
+    expect(page.locator("#night")).to_contain_text("A night of 8 hours at home gives away 32 per km")
     labels = page.locator(".ring-label")
     expect(labels).to_have_text(["× 2: 170 m", "× 10: 580 m", "× 100: 1.2 km"])
     _wait_until(page, lambda: _share_of(page, "#0e6f8c") > 0.001)
     page.get_by_text("a night of 8 hours at home", exact=True).click()
-    expect(labels).to_have_text(["× 2: 19 m", "× 10: 64 m", "× 100: 130 m"])
+    expect(labels).to_have_text(["× 2: 22 m", "× 10: 72 m", "× 100: 140 m"])
     page.goto(f"{city.url}/#explore")
     expect(labels).to_have_count(0)
 

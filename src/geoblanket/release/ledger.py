@@ -112,7 +112,7 @@ class Ledger(MemoryLedger):
     >>> Ledger.create("car.ledger", budget=Budget(epsilon=400, window_s=3600))
     >>> ledger = Ledger.open("car.ledger")
     >>> ledger.budget, ledger.spent_micro
-    (Budget(epsilon=400.0, window_s=3600.0), 0)
+    (Budget(epsilon=400.0, window_s=3600.0, anchor_epsilon=None), 0)
     >>> ledger.close()
     """
 

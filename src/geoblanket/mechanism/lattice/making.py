@@ -35,7 +35,7 @@ _ROUNDS: Final = 6
 _NEGLIGIBLE: Final = 30.0
 """e^-30 of the kernel is too little to matter for a first guess."""
 _TIGHT: Final = Fraction(97, 100)
-"""A first guess that uses as much of what it leaves to the multipliers is good enough."""
+"""A rate that uses so much of what it leaves to the multipliers is good enough."""
 _HAIR: Final = Fraction(1001, 1000)
 """More than the steepness changes with the rate, from one round to the next."""
 
@@ -136,6 +136,7 @@ def make_spec(plane: Plane, *, epsilon_micro: int, cell_units: int, progress: Pr
     floor = math.floor(DENOMINATOR * _FLOOR_SHARE / (plane.side // cell_units) ** 2)
     rounding = Fraction(1, floor) + _ROUNDING
     steepest = epsilon * _typical_steepness(float(epsilon) * cell_units)
+    best: LatticeSpec | None = None
     for attempt in range(_ROUNDS):
         progress("multipliers", attempt, None)
         rate = rate_for(epsilon - rounding - steepest)
@@ -143,9 +144,13 @@ def make_spec(plane: Plane, *, epsilon_micro: int, cell_units: int, progress: Pr
             break
         spec = _with_multipliers(plane, epsilon_micro, cell_units, rate, floor)
         room, measured = epsilon - slope(rate) - rounding, Fraction(_steepest(spec.multipliers, cell_units))
-        if measured <= room and (attempt or measured > room * _TIGHT):
-            return spec
+        if measured <= room and (best is None or rate > best.rate):
+            best = spec
+        if room * _TIGHT < measured <= room:
+            break
         steepest = measured * _HAIR
+    if best is not None:
+        return best
     raise ParameterError(
         f"Cells of {cell_units * plane.unit_mm / 1000:g} m are too coarse for ε = {epsilon_micro / 1e6:g} per km: more "
         f"than half of ε would be lost to them. About {2e8 / epsilon_micro:.3g} m is right."

@@ -25,7 +25,7 @@ __all__ = ["LatticeCertificate", "verify_lattice"]
 _TOTAL: Final = 2**62
 _SINK_BASE: Final = 2**44
 _LOG_2_ABOVE: Final = Fraction("0.6931471805599453095")
-_LEAST_USED: Final = Fraction(99, 100)
+_LEAST_USED: Final = Fraction(95, 100)
 """Less of ε would keep the promise too, but no maker leaves so much of it."""
 _MOST_CELLS: Final = 2**26
 _MOST_UNITS_IN_CELL: Final = 1024
