@@ -202,7 +202,7 @@ def test_memory_is_bounded(lattice_bundle: Bundle, monkeypatch: pytest.MonkeyPat
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert reports == run.summary().reports == 1_000 * count
-    assert peaks[2] < peaks[1] + 20_000
+    assert peaks[2] < peaks[1] + 200_000  # kept as a whole, 54,000 more points would take megabytes
 
 
 def test_the_command_needs_no_roads_and_says_what_it_costs(lattice_path: Path, tmp_path: Path) -> None:
