@@ -1,7 +1,8 @@
 """On the move and at rest: what an attacker makes of reports with an anchor, without, and of what others do.
 
 Run `python -m benchmarks.parked ROADS WALKS` with a road graph and walks between places 250 m apart, a step every 30 s
-(`geoblanket match --spacing 250`); `--quick` takes a tenth of everything. Reports come from real lattices and anchors,
+(`geoblanket match --spacing 250`); `--quick` takes a tenth of everything; `--compare` only compares an anchor with none
+on the move, over more trips and with several draws for each hour. Reports come from real lattices and anchors,
 drawn as a device draws them, so that figures differ a little from run to run; errors are followed by their standard
 error.
 
@@ -43,6 +44,7 @@ from geoblanket.mechanism.problem import Problem
 
 HELD_OUT = 0.2
 EVERY_TRIP = 8
+EVERY_TRIP_COMPARED = 3
 PARKED = 1500
 PARKED_LONG = 200
 PERIODS = 8
@@ -50,6 +52,7 @@ REPORTS_AT_REST = 60
 LEAST_OF_AN_HOUR = 45
 MOST_HOURS = 60
 PART_OF_AN_HOUR = 15
+DRAWS_OF_AN_HOUR = 3
 SHIFT_STEP_KM = 0.2
 LONGEST_SHIFT_KM = 3.0
 RARE_MOVE = 2e-4
@@ -447,14 +450,18 @@ def mean_and_error(values: Floats, weights: Floats | None = None) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Print the tables."""
-    quick = "--quick" in arguments
-    paths = [argument for argument in arguments if argument != "--quick"]
+    paths = [argument for argument in arguments if not argument.startswith("--")]
     if len(paths) != 2:
-        print("Usage: python -m benchmarks.parked ROADS WALKS [--quick] (places 250 m apart, a step every 30 s)")
+        print(
+            "Usage: python -m benchmarks.parked ROADS WALKS [--quick | --compare] (places 250 m apart, steps of 30 s)"
+        )
         return
-    share = 10 if quick else 1
+    share = 10 if "--quick" in arguments else 1
     started = time.perf_counter()
     world = load(*paths)
+    if "--compare" in arguments:
+        _compare(world)
+        return
     settings = [NO_ANCHOR, (None, 4.0), (8.0, 4.0), ANCHOR, (4.0, 8.0), (2.0, 4.0), (2.0, 2.0)]
     lattices = {setting: on_lattice(world, *setting) for setting in settings}
     ways = [*lattices.values(), by_peaks(world, 2.0), by_laplace(2.0), by_phone()]
@@ -496,6 +503,23 @@ def main(arguments: Sequence[str]) -> None:
     print(f"Parked for an hour: {anchored}: the better attacker is {at_rest[anchored].best} km off.")
     _show_hours(world, [lattices[setting] for setting in (NO_ANCHOR, ANCHOR, (4.0, 8.0))], MOST_HOURS // share)
     print(f"{time.perf_counter() - started:.0f} s in all")
+
+
+def _compare(world: World) -> None:
+    """Print by how much the tracked error is larger with an anchor than without."""
+    independent, anchored = on_lattice(world, *NO_ANCHOR), on_lattice(world, *ANCHOR)
+    print(f"{anchored.name}, minus {independent.name}, tracked error, km:")
+    by_hour = np.zeros(len(world.hours))
+    for _ in range(DRAWS_OF_AN_HOUR):
+        for sign, way in ((1, anchored), (-1, independent)):
+            means = [hour.mean() for hour in taxi_hours(world, way, len(world.hours))]
+            by_hour += sign * np.array(means) / DRAWS_OF_AN_HOUR
+    print(f"{len(by_hour)} hours of taxis, an anchor each, {DRAWS_OF_AN_HOUR} draws of all: {mean_and_error(by_hour)}")
+    without, reports = moving(world, independent, EVERY_TRIP_COMPARED).T
+    difference = moving(world, anchored, EVERY_TRIP_COMPARED)[:, 0] - without
+    print(
+        f"{len(reports):,} trips of {reports.sum():,.0f} reports, an anchor each: {mean_and_error(difference, reports)}"
+    )
 
 
 def _show_hours(world: World, ways: Sequence[Way], count: int) -> None:
