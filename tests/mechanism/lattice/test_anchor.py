@@ -13,7 +13,7 @@ import pytest
 from geoblanket._arrays import Floats
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.exponential_bounds import ONE_BITS, exp_lower
-from geoblanket.mechanism.lattice.anchor import AnchorSpec, make_anchor, verify_anchor
+from geoblanket.mechanism.lattice.anchor import AnchorSpec, _rings, make_anchor, verify_anchor
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.plane import Plane
 from tests.mechanism.lattice.frames import small_plane, small_spec
@@ -84,6 +84,18 @@ def test_drawn_shifts_have_the_weights(cells: int, unit_mm: int) -> None:
     expected = weights / weights.sum() * count
     degrees = side**2 - 1
     assert ((seen - expected) ** 2 / expected).sum() < degrees + 4 * math.sqrt(2 * degrees)
+
+
+@pytest.mark.parametrize(("side", "unit_mm", "epsilon"), [(40, 100_000, 2.0), (41, 10_000, 4.0), (60_400, 1000, 2.0)])
+def test_no_shift_weighs_more_than_the_bound_of_its_ring(side: int, unit_mm: int, epsilon: float) -> None:
+    """Otherwise rejection would cut its probability off."""
+    anchor = anchor_on(Plane(south_e7=411_000_000, west_e7=-87_000_000, unit_mm=unit_mm, side=side), epsilon)
+    rings, _ = _rings(anchor, side)
+    assert rings[0].bound == anchor.weight(0, 0, side)
+    for ring in rings:
+        ends = range(ring.inner, min(ring.inner + 40, side // 2 + 1))
+        for east, north in itertools.product(ends, range(0, ring.inner + 2, max(ring.inner // 20, 1))):
+            assert anchor.weight(east, north, side) <= ring.bound
 
 
 def test_lengths_are_those_of_planar_laplace() -> None:

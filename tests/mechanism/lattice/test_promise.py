@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -185,6 +186,28 @@ def test_edited_numbers_are_refused(change: dict[str, object]) -> None:
 def test_a_lattice_has_no_other_way() -> None:
     with pytest.raises(TypeError, match="verified"):
         Lattice()
+
+
+def test_nothing_changes_a_lattice_after_it_was_verified() -> None:
+    spec = replace(SPEC, multipliers=SPEC.multipliers.copy())
+    lattice = Lattice.verified(spec)
+    before = lattice.weights_at(5, 7)
+    spec.multipliers[:] = 1
+    np.testing.assert_array_equal(lattice.weights_at(5, 7), before)
+    with pytest.raises(ValueError, match=r"read-only"):
+        lattice.spec.multipliers[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        lattice.spec.multipliers.setflags(write=True)
+
+
+def test_a_copy_that_was_pickled_is_verified_again() -> None:
+    make, numbers = LATTICE.__reduce__()
+    assert make == Lattice.verified
+    np.testing.assert_array_equal(copy.copy(LATTICE).weights_at(1, 2), LATTICE.weights_at(1, 2))
+    edited = Lattice._of(replace(SPEC, rate=SPEC.rate * 2), None, LATTICE.certificate, LATTICE._drawing)
+    with pytest.raises(MechanismError):
+        copy.copy(edited)  # by way of the same `__reduce__`
+    assert numbers == (LATTICE.spec, None)
 
 
 def test_guarantee_says_what_holds() -> None:

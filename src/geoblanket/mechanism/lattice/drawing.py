@@ -40,6 +40,7 @@ class Drawing:
             self._sums = np.empty((len(spec.multipliers), self._length), np.int64)
             for index, (a, b) in enumerate(zip(*np.tril_indices(half + 1), strict=True)):
                 np.cumsum(self._window.row_sums(int(a), int(b)), out=self._sums[index])
+            self._sums.setflags(write=False)
 
     def totals(self) -> Ints:
         """Return the weight of all cells for each position, in the order of the multipliers."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +26,11 @@ _AT_A_TIME: Final = 1 << 12
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Lattice:
-    """Planar Laplace noise over a whole city, exact, between coordinates. Made by `Lattice.verified` only."""
+    """Planar Laplace noise over a whole city, exact, between coordinates.
+
+    It is made by `Lattice.verified`, or by `known` from a file that this device verified before. It cannot be changed
+    afterwards, and a copy that was pickled is verified again.
+    """
 
     spec: LatticeSpec
     anchor: AnchorSpec | None
@@ -47,6 +52,9 @@ class Lattice:
         MechanismError
             They cannot be a lattice.
         """
+        # In the memory of a `bytes` object, which nothing can make writeable: what was verified is what is drawn from.
+        table = np.asarray(spec.multipliers)
+        spec = replace(spec, multipliers=np.frombuffer(table.tobytes(), table.dtype).reshape(table.shape))
         certificate, totals = verify_lattice(spec)
         if anchor is not None:
             verify_anchor(anchor, spec.plane)
@@ -198,16 +206,19 @@ class Lattice:
         else:
             lines.append(
                 f"All reports of a period of {self.anchor.period_s:,} s share a secret shift, the anchor, with "
-                f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one: all "
-                "their reports together are at most e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d "
-                "the distances that are left. So staying at one place costs ε₀ per km for the period, however many "
-                "reports."
+                f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one, in the "
+                "plane of the frame and between rounded coordinates: all their reports together are at most "
+                "e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d the distances that are left. So "
+                "staying at one place costs ε₀ per km for the period, however many reports."
             )
             lines.append(
                 "Not covered: several periods, whose costs add up; whoever knows the anchor; and a stay for part of a "
                 "period against one who knows the place of its other reports, which then count too."
             )
         return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Callable[..., Lattice], tuple[LatticeSpec, AnchorSpec | None]]:
+        return Lattice.verified, (self.spec, self.anchor)
 
     def __repr__(self) -> str:
         anchor = "no anchor" if self.anchor is None else f"anchor ε₀ = {self.anchor.epsilon:g} per km"
