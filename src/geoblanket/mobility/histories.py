@@ -6,7 +6,7 @@ different histories, or the steps held out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -116,6 +116,20 @@ class HistoryCounts(ArrayTable):
         """Γ: how many earlier places a history has."""
         return int(self.histories.shape[1]) - 1
 
+    @classmethod
+    def of(cls, parts: Iterable[Steps]) -> HistoryCounts:
+        """Count steps, part by part; one part at least."""
+        counted = pl.concat([_counted(steps) for steps in parts])
+        columns = counted.columns[:-1]
+        frame = counted.group_by(columns).agg(pl.col("count").sum()).sort(columns)
+        return cls(
+            histories=frame.select(columns[:-3]).to_numpy().astype(np.int32).reshape(-1, len(columns) - 3),
+            depth=frame["depth"].to_numpy(),
+            regime=frame["regime"].to_numpy(),
+            next_place=frame["next"].to_numpy(),
+            count=frame["count"].to_numpy(),
+        )
+
 
 def collect_steps(
     walks: str | Path,
@@ -189,19 +203,11 @@ def count_histories(
         regimes=regimes,
         progress=progress,
     )
-    columns = [f"x{lag}" for lag in range(largest + 1)] + ["depth", "regime", "next"]
-    counted = pl.concat([_counted(steps, columns) for steps in reading.steps()])
-    frame = counted.group_by(columns).agg(pl.col("count").sum()).sort(columns)
-    return HistoryCounts(
-        histories=frame.select(columns[: largest + 1]).to_numpy().astype(np.int32).reshape(-1, largest + 1),
-        depth=frame["depth"].to_numpy(),
-        regime=frame["regime"].to_numpy(),
-        next_place=frame["next"].to_numpy(),
-        count=frame["count"].to_numpy(),
-    )
+    return HistoryCounts.of(reading.steps())
 
 
-def _counted(steps: Steps, columns: list[str]) -> pl.DataFrame:
+def _counted(steps: Steps) -> pl.DataFrame:
+    columns = [f"x{lag}" for lag in range(steps.histories.shape[1])] + ["depth", "regime", "next"]
     parts = [*steps.histories.T, steps.depth, steps.regime, steps.next_place]
     frame = pl.DataFrame(dict(zip(columns, parts, strict=True)))
     return frame.group_by(columns).agg(pl.len().cast(pl.Int64).alias("count"))

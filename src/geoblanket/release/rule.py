@@ -7,13 +7,13 @@ history itself, so the rule reveals nothing that the report does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Indices, Ints
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.bundle.release_tables import ReleaseTable, ReleaseTables
@@ -76,6 +76,21 @@ class ReleaseRule:
         """
         return self._regime(regime).draw_one(history)
 
+    def distributions(self, histories: Indices, regime: str) -> Iterator[tuple[Positions, Indices, Floats]]:
+        """Yield, zone by zone, which of some histories it serves, its outputs, and how probable each is from each.
+
+        Parameters
+        ----------
+        histories, regime
+            As for `draw`.
+
+        Yields
+        ------
+        some, places, probabilities
+            Positions among the histories, shape (n,); places that may be reported, shape (K,); shape (n, K).
+        """
+        yield from self._regime(regime).distributions(histories)
+
     def outside(self, places: Indices, regime: str) -> Bools:
         """Return which present places are outside all zones of the regime, and so count as another place."""
         result: Bools = self._regime(regime).stand_in[places] != places
@@ -115,6 +130,17 @@ class _Regime:
             drawn = sampling.draw_many(table.weights, rows.row_of(histories[some]).astype(np.int64))
             result[some] = table.output_places[drawn]
         return result
+
+    def distributions(self, histories: Indices) -> Iterator[tuple[Positions, Indices, Floats]]:
+        histories = histories.copy()
+        histories[:, 0] = self.stand_in[histories[:, 0]]
+        zone = self._zone[histories[:, 0]]
+        for number, (table, rows) in enumerate(zip(self.tables, self._rows, strict=True)):
+            some = np.flatnonzero(zone == number)
+            if len(some):
+                weights = table.weights.astype(np.float64)
+                shares = weights / weights.sum(axis=1, keepdims=True)
+                yield some, table.output_places, shares[rows.row_of(histories[some])]
 
     def draw_one(self, history: Sequence[int]) -> int:
         now = self._stand_ins[history[0]]

@@ -1,0 +1,293 @@
+"""How vehicles move, as anyone may know it: a Markov chain over recent places, of the order that each place needs.
+
+A *state* is the present place with as many earlier ones as matter there: one for order 1, two for order 2, three for
+order 3. From a state a vehicle goes to a next place; the state that follows is the longest one that the chain has for
+the new history. So a place where the past tells nothing costs one state, and a memory is paid for only where it helps.
+
+The model is public: it is learned from a map, from walks, or from both (`learning`), and says so in its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
+from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._geodesy import haversine_m, local_degrees, local_metres
+from geoblanket.errors import InputError, MismatchError, ParameterError
+
+__all__ = ["LONGEST_MEMORY", "MotionModel", "Singles", "Transitions"]
+
+Singles = npt.NDArray[np.float32]
+"""Probabilities: single precision is enough for them, and takes half the memory and time."""
+Transitions = csr_array[np.float32, tuple[int, int]]
+
+LONGEST_MEMORY: Final = 3
+"""Places of a state, the present one included, at most."""
+_MAGIC: Final = b"GBMOTION"
+_MOST_PLACES: Final = 1 << 20
+_MOST_STATES: Final = 1 << 26
+_TOLERANCE: Final = 1e-3
+_TYPICAL_MOVE_M_S: Final = 200 / 30
+"""By distance alone, a place becomes less probable by a factor e over 200 metres for an interval of 30 seconds."""
+_RARE_MOVE: Final = 2e-3
+
+
+@dataclass(frozen=True, eq=False)
+class MotionModel:
+    """Where a vehicle goes next, by its recent places. Made by `learn_motion`, `MotionModel.by_distance` or `load`."""
+
+    places_e7: Indices
+    """Latitude and longitude of each place, 1e-7 degrees, shape (P, 2)."""
+    places_identity: str
+    """SHA-256 of the places, as `Places.identity` has it; empty where they are of no road graph."""
+    interval_s: float
+    """Seconds of a step."""
+    states: Indices
+    """The place at t, t − 1, ... of each state, −1 where the state does not look so far back, shape (N, memory)."""
+    start: Singles
+    """How probable each state is where nothing is known of a vehicle, shape (N,)."""
+    offsets: Ints
+    """Where the moves from each state start, shape (N + 1,)."""
+    targets: Indices
+    """The state that each move leads to, shape (M,)."""
+    chances: Singles
+    """How probable each move is, shape (M,); those of a state sum to 1."""
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    """What it was learned from, and how: JSON values."""
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem is not None:
+            raise ParameterError(f"This is not a motion model: {problem}.")
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def place_count(self) -> int:
+        """P."""
+        return len(self.places_e7)
+
+    @cached_property
+    def memory(self) -> int:
+        """How many places the longest state has: the order of the chain."""
+        return int((self.states >= 0).sum(axis=1).max())
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the whole model."""
+        return content_hash(self._fields(), self._arrays())
+
+    @cached_property
+    def present(self) -> Ints:
+        """The present place of each state, shape (N,)."""
+        return self.states[:, 0].astype(np.int64)
+
+    @cached_property
+    def lat(self) -> Floats:
+        """Latitudes of the places, degrees, shape (P,)."""
+        result: Floats = self.places_e7[:, 0].astype(np.float64) * 1e-7
+        return result
+
+    @cached_property
+    def lon(self) -> Floats:
+        """Longitudes of the places, degrees, shape (P,)."""
+        result: Floats = self.places_e7[:, 1].astype(np.float64) * 1e-7
+        return result
+
+    @cached_property
+    def origin(self) -> tuple[float, float]:
+        """Latitude and longitude of the middle of the places, degrees: the origin of `to_plane`."""
+        return float(self.lat.min() + self.lat.max()) / 2, float(self.lon.min() + self.lon.max()) / 2
+
+    @cached_property
+    def xy_m(self) -> Floats:
+        """The places in a plane of the city, metres east and north, shape (P, 2)."""
+        return self.to_plane(self.lat, self.lon)
+
+    def to_plane(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> Floats:
+        """Return coordinates in the plane of `xy_m`, shape (..., 2)."""
+        return np.stack(local_metres(lat, lon, origin_lat=self.origin[0], origin_lon=self.origin[1]), axis=-1)
+
+    def to_degrees(self, xy_m: Floats) -> tuple[Floats, Floats]:
+        """Return latitudes and longitudes of points of the plane, shape (..., 2)."""
+        return local_degrees(xy_m[..., 0], xy_m[..., 1], origin_lat=self.origin[0], origin_lon=self.origin[1])
+
+    @cached_property
+    def moves(self) -> Transitions:
+        """Probability of each move, shape (N, N): rows are left, columns are entered."""
+        return csr_array((self.chances, self.targets, self.offsets), shape=(len(self), len(self)))
+
+    @cached_property
+    def moves_into(self) -> Transitions:
+        """The same turned round, shape (N, N): a product with it takes a belief one step further."""
+        return csr_array(self.moves.T)
+
+    @cached_property
+    def to_places(self) -> Transitions:
+        """What adds up a belief over states to one over places, shape (P, N)."""
+        ones = np.ones(len(self), np.float32)
+        return csr_array((ones, (self.present, np.arange(len(self)))), shape=(self.place_count, len(self)))
+
+    def steps_in(self, interval_s: float) -> int:
+        """Return how many steps there are in an interval of seconds.
+
+        Raises
+        ------
+        MismatchError
+            If it is not a whole number of steps.
+        """
+        steps = round(interval_s / self.interval_s)
+        if steps < 1 or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
+            raise MismatchError(
+                f"Reports come every {interval_s:g} s, and a step of the motion model takes {self.interval_s:g} s. "
+                "Learn a model whose step fits a whole number of times into the interval of the reports."
+            )
+        return steps
+
+    def of_order_1(self) -> MotionModel:
+        """Return the chain without memory that moves as this one does on the whole: a state for each place."""
+        count, usual = self.place_count, self.usual.astype(np.float64)
+        by_place = self.to_places.astype(np.float64)
+        weighted = csr_array((usual + 1e-12)[:, None] * self.moves.astype(np.float64))
+        flow = csr_array(by_place @ weighted @ by_place.T)
+        total = np.asarray(flow.sum(axis=1)).ravel()
+        flow.data /= np.repeat(total, np.diff(flow.indptr))
+        return MotionModel(
+            places_e7=self.places_e7,
+            places_identity=self.places_identity,
+            interval_s=self.interval_s,
+            states=np.arange(count, dtype=np.int32)[:, None],
+            start=np.asarray(self.to_places @ self.start, np.float32),
+            offsets=flow.indptr.astype(np.int64),
+            targets=flow.indices.astype(np.int32),
+            chances=flow.data.astype(np.float32),
+            learned={**self.learned, "order": "1"},
+        )
+
+    @cached_property
+    def usual(self) -> Singles:
+        """How probable each state is at any time, in the long run, shape (N,)."""
+        belief = self.start.astype(np.float64)
+        for _ in range(200):
+            belief = 0.999 * (self.moves_into @ belief) + 0.001 * self.start
+        result: Singles = (belief / belief.sum()).astype(np.float32)
+        return result
+
+    @classmethod
+    def by_distance(cls, places_e7: npt.ArrayLike, *, interval_s: float, places_identity: str = "") -> MotionModel:
+        """Return a model that knows no roads: near places are more probable than far ones.
+
+        Parameters
+        ----------
+        places_e7
+            Latitude and longitude of each place, 1e-7 degrees, shape (P, 2).
+        interval_s
+            Seconds of a step.
+        """
+        places = np.asarray(places_e7, np.int32)
+        lat, lon = places.T * 1e-7
+        typical_m = _TYPICAL_MOVE_M_S * interval_s
+        offsets, targets, chances = [0], [], []
+        for row in range(len(places)):
+            chance = np.exp(-haversine_m(lat[row], lon[row], lat, lon) / typical_m)
+            chance = np.where(chance >= _RARE_MOVE, chance, 0.0)
+            reached = np.flatnonzero(chance)
+            targets.append(reached)
+            chances.append(chance[reached] / chance.sum())
+            offsets.append(offsets[-1] + len(reached))
+        count = len(places)
+        return cls(
+            places_e7=places,
+            places_identity=places_identity,
+            interval_s=interval_s,
+            states=np.arange(count, dtype=np.int32)[:, None],
+            start=np.full(count, 1 / max(count, 1), np.float32),
+            offsets=np.array(offsets, np.int64),
+            targets=np.concatenate(targets).astype(np.int32) if targets else np.empty(0, np.int32),
+            chances=np.concatenate(chances).astype(np.float32) if chances else np.empty(0, np.float32),
+            learned={"from": "distance"},
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, wholly or not at all; the same model gives the same bytes."""
+        write_arrays(path, magic=_MAGIC, fields=self._fields(), arrays=self._arrays())
+
+    @classmethod
+    def load(cls, path: str | Path) -> MotionModel:
+        """Read a model written by `save`.
+
+        Raises
+        ------
+        InputError
+            If the file is damaged, or something else.
+        """
+        fields, arrays = read_arrays(path, magic=_MAGIC, kind="a motion model", hint="Make it again")
+        try:
+            parts: dict[str, Any] = {**_typed(fields), **arrays}
+            return cls(**parts)
+        except (ParameterError, TypeError, ValueError) as error:
+            raise InputError(
+                "is not a motion model written by geoblanket: its parts do not fit together",
+                path=path,
+                hint="Make it again",
+            ) from error
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "interval_s": self.interval_s,
+            "places_identity": self.places_identity,
+            "learned": dict(self.learned),
+        }
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        names = ("places_e7", "states", "start", "offsets", "targets", "chances")
+        return {name: getattr(self, name) for name in names}
+
+    def _problem(self) -> str | None:  # noqa: PLR0911
+        """Return what is wrong, so that no index can point outside and no belief can vanish."""
+        places, states = len(self.places_e7), len(self.states)
+        types = {"places_e7": "<i4", "states": "<i4", "start": "<f4", "offsets": "<i8", "targets": "<i4"}
+        if any(getattr(self, name).dtype.str != dtype for name, dtype in {**types, "chances": "<f4"}.items()):
+            return "an array has another type"
+        if self.places_e7.shape != (places, 2) or not 1 <= places <= _MOST_PLACES:
+            return f"it must have 1 to {_MOST_PLACES} places, each with two coordinates"
+        if self.states.ndim != 2 or not 1 <= self.states.shape[1] <= LONGEST_MEMORY or states > _MOST_STATES:
+            return f"its states must have 1 to {LONGEST_MEMORY} places"
+        if not (0 < self.interval_s <= 86_400):
+            return "a step must take more than 0 and at most 86,400 seconds"
+        shapes = self.start.shape == (states,) and self.offsets.shape == (states + 1,)
+        if not shapes or self.targets.ndim != 1 or self.targets.shape != self.chances.shape:
+            return "its arrays do not fit together"
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.targets) or (np.diff(self.offsets) < 1).any():
+            return "every state must have a move"
+        if self.targets.min() < 0 or self.targets.max() >= states:
+            return "a move leads to no state"
+        if self.states[:, 0].min() < 0 or self.states.min() < -1 or self.states.max() >= places:
+            return "a state has no place"
+        if np.abs(self.places_e7[:, 0]).max() > 900_000_000 or np.abs(self.places_e7[:, 1]).max() > 1_800_000_000:
+            return "a place is not on Earth"
+        sums = np.append(np.add.reduceat(self.chances.astype(np.float64), self.offsets[:-1]), self.start.sum())
+        if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
+            return "probabilities must not be negative, and must sum to 1"
+        return None
+
+
+def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a file, or raise ValueError unless they are what `save` writes."""
+    if set(fields) != {"interval_s", "places_identity", "learned"}:
+        raise ValueError("fields")
+    if type(fields["interval_s"]) not in (int, float) or type(fields["places_identity"]) is not str:
+        raise ValueError("types")
+    if type(fields["learned"]) is not dict:
+        raise ValueError("learned")
+    return dict(fields)

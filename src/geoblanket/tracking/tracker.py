@@ -1,0 +1,341 @@
+"""A tracker: follows many vehicles by what they released, report by report, at no cost in privacy.
+
+Reports of a vehicle come in the order of its slots. One that comes late, by no more slots than the tracker remembers,
+is put where it belongs, as if it had been on time; a later one is left out. Where a slot has two reports, the first
+counts. Beliefs are kept for as many vehicles as fit into memory; the one that was silent for longest is dropped first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrays import Ints
+from geoblanket.errors import InputError, ParameterError
+from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.estimate import Estimates, Estimator
+from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.sight import Reports
+
+__all__ = ["Outcome", "Tracked", "Tracker"]
+
+Outcome = Literal["used", "late", "repeated", "conflicting", "impossible"]
+"""What became of a report: it counted; it came too late; the slot had the same one already, or another one, as if two
+vehicles had one name; or no place explains it, and it was left out."""
+
+_MEMORY_BYTES: Final = 1 << 30
+_LONGEST_GAP_MS: Final = 2 * 3_600_000
+_LARGEST_SLOT: Final = 1 << 50
+_NEW: Final = -1
+"""Slots since the last report of a vehicle that was never seen, or not for long."""
+_PLAIN_SPACING_M: Final = 300.0
+_MOST_ACROSS: Final = 100
+
+
+class Tracked(NamedTuple):
+    """Where a vehicle is, by what it reported."""
+
+    lat: float
+    """Degrees."""
+    lon: float
+    radius_m: float
+    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres."""
+    outcome: Outcome
+
+
+class _Past(NamedTuple):
+    """A report that counted, and the belief before it."""
+
+    slot: int
+    output: int
+    before: Singles
+    """Empty where nothing was known: no report comes before the first."""
+
+
+@dataclass(eq=False, slots=True)
+class _Vehicle:
+    slot: int
+    """Of the last report."""
+    output: int
+    belief: Singles
+    """Shape (N, S, 1)."""
+    past: deque[_Past]
+    """Reports that a late one could still come before, and the one before these."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """Reports that are taken into account together, and what came of them."""
+
+    vehicles: Sequence[Hashable]
+    slot: Ints
+    output: Ints
+    places: Singles
+    """The belief in places after each report, shape (P, B)."""
+    outcomes: list[Outcome]
+
+
+class Tracker:
+    """Follows vehicles by their released reports.
+
+    Parameters
+    ----------
+    bundle
+        What the reports were made by.
+    model
+        How vehicles move; None: near places are more probable than far ones, and no more is known.
+    late_slots
+        How many slots late a report may come.
+    memory_bytes
+        For beliefs; if there are more vehicles than fit, those that were silent for longest are forgotten.
+    shift_step_m
+        With an anchor: how finely its shifts are told apart, metres.
+
+    Raises
+    ------
+    MismatchError
+        If the model is of another city, or of other places than a bundle with zones.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        model: MotionModel | None = None,
+        *,
+        late_slots: int = 0,
+        memory_bytes: int = _MEMORY_BYTES,
+        shift_step_m: float | None = None,
+    ) -> None:
+        if late_slots < 0:
+            raise ParameterError(f"A report may be 0 or more slots late. Got {late_slots} instead.")
+        model = plain_model(bundle) if model is None else model
+        self.filter = BeliefFilter.of(bundle, model, shift_step_m=shift_step_m)
+        self.outcomes: Counter[Outcome] = Counter()
+        """How many reports had each outcome."""
+        self.dropped = 0
+        """Vehicles that were forgotten because memory was full."""
+        self._estimator = Estimator(model)
+        self._late = late_slots
+        self._most = max(1, memory_bytes // (self.filter.bytes_per_vehicle * (1 + late_slots)))
+        self._longest_gap = max(1, _LONGEST_GAP_MS // self.filter.interval_ms)
+        self._vehicles: OrderedDict[Hashable, _Vehicle] = OrderedDict()
+
+    @property
+    def model(self) -> MotionModel:
+        """How vehicles move."""
+        return self.filter.model
+
+    @property
+    def vehicles(self) -> int:
+        """How many vehicles are followed now."""
+        return len(self._vehicles)
+
+    def slot_of(self, time_ms: int) -> int:
+        """Return the slot of a time, milliseconds since 1970 in UTC."""
+        return time_ms // self.filter.interval_ms
+
+    def see(self, vehicle: Hashable, slot: int, output: int) -> Tracked:
+        """Take one report into account, and return where the vehicle is.
+
+        Parameters
+        ----------
+        vehicle
+            Its name.
+        slot
+            Intervals of the bundle since 1970, as the report has it.
+        output
+            The cell or the place that was reported.
+
+        Raises
+        ------
+        InputError
+            If the bundle has no such output.
+        """
+        estimates, outcomes = self.see_many([vehicle], np.array([slot]), np.array([output]))
+        return Tracked(float(estimates.lat[0]), float(estimates.lon[0]), float(estimates.radius_m[0]), outcomes[0])
+
+    def see_many(
+        self, vehicles: Sequence[Hashable], slots: npt.ArrayLike, outputs: npt.ArrayLike
+    ) -> tuple[Estimates, list[Outcome]]:
+        """Take many reports into account, and return where each vehicle is after its report.
+
+        Reports of one vehicle count in the order in which they are given.
+        """
+        slot, output = _whole(slots, "slots"), _whole(outputs, "outputs")
+        if not len(vehicles) == len(slot) == len(output):
+            raise ParameterError("There must be a vehicle, a slot and an output for each report.")
+        self._check(slot, output)
+        given = _Given(
+            vehicles, slot, output, np.empty((self.model.place_count, len(slot)), np.float32), ["used"] * len(slot)
+        )
+        for some in _rounds(vehicles):
+            self._see_round(given, some)
+        self.outcomes.update(given.outcomes)
+        return self._estimator.estimates(given.places), given.outcomes
+
+    def estimate(self, vehicle: Hashable, *, ahead: int = 0, loss: PlaceLoss | None = None) -> Estimates:
+        """Return where a vehicle is, or where it will be some slots after its last report.
+
+        Parameters
+        ----------
+        ahead
+            Slots after the last report.
+        loss
+            What a wrong place costs; None: the distance.
+
+        Raises
+        ------
+        ParameterError
+            If the vehicle is not followed.
+        """
+        estimator = self._estimator if loss is None else Estimator(self.model, loss)
+        return estimator.estimates(self.places(vehicle, ahead=ahead))
+
+    def places(self, vehicle: Hashable, *, ahead: int = 0) -> Singles:
+        """Return how probable each place is, some slots after the vehicle's last report, shape (P, 1)."""
+        if vehicle not in self._vehicles:
+            raise ParameterError("No report of this vehicle is known, or it was forgotten.")
+        if not 0 <= ahead <= self._longest_gap:
+            raise ParameterError(f"One can look 0 to {self._longest_gap} slots ahead. Got {ahead} instead.")
+        belief = self._vehicles[vehicle].belief
+        return self.filter.places(self.filter.predicted(belief, ahead * self.filter.steps_per_slot))
+
+    def within(self, vehicle: Hashable, lat: float, lon: float, radius_m: float, *, ahead: int = 0) -> float:
+        """Return the probability that a vehicle is within so many metres of a point, degrees."""
+        return float(self._estimator.within(self.places(vehicle, ahead=ahead), lat, lon, radius_m)[0])
+
+    def likeliest(self, vehicle: Hashable, count: int = 5, *, ahead: int = 0) -> list[tuple[int, float]]:
+        """Return the most probable places of a vehicle and their probabilities, largest first."""
+        places, chances = self._estimator.likeliest(self.places(vehicle, ahead=ahead), count)
+        return list(zip(places[:, 0].tolist(), chances[:, 0].tolist(), strict=True))
+
+    def forget(self, vehicle: Hashable) -> None:
+        """Forget a vehicle, if it is known."""
+        self._vehicles.pop(vehicle, None)
+
+    def _check(self, slot: Ints, output: Ints) -> None:
+        outputs = self.filter.sight.outputs
+        wrong = np.flatnonzero((output < 0) | (output >= outputs))
+        if len(wrong):
+            raise InputError(
+                f"{len(wrong)} of {len(output)} reports have an output that the bundle has not, the first is number "
+                f"{wrong[0]}; outputs go from 0 to {outputs - 1}",
+                hint="Give the bundle that the reports were made with",
+            )
+        wrong = np.flatnonzero((slot < 0) | (slot > _LARGEST_SLOT))
+        if len(wrong):
+            raise InputError(f"{len(wrong)} of {len(slot)} reports are of a slot before 1970 or absurdly late")
+
+    def _see_round(self, given: _Given, some: list[int]) -> None:
+        """Take at most one report of each vehicle into account."""
+        on_time: dict[int, list[int]] = {}
+        for index in some:
+            known = self._vehicles.get(given.vehicles[index])
+            elapsed = _NEW if known is None else int(given.slot[index]) - known.slot
+            if known is not None and elapsed <= 0:
+                given.outcomes[index] = self._see_late(known, int(given.slot[index]), int(given.output[index]))
+                given.places[:, index] = self.filter.places(known.belief)[:, 0]
+            else:
+                on_time.setdefault(_NEW if elapsed > self._longest_gap else elapsed, []).append(index)
+        for elapsed, indices in on_time.items():
+            self._step(given, indices, elapsed)
+        while len(self._vehicles) > self._most:
+            self._vehicles.popitem(last=False)
+            self.dropped += 1
+
+    def _step(self, given: _Given, indices: list[int], elapsed: int) -> None:
+        """Step vehicles whose last report lies equally many slots back."""
+        names = [given.vehicles[index] for index in indices]
+        slot, output = given.slot[indices], given.output[indices]
+        before = [np.empty((0, 0, 0), np.float32)] * len(names)
+        if elapsed == _NEW:
+            beliefs = self.filter.begin(len(names))
+        else:
+            known = [self._vehicles[name] for name in names]
+            before = [vehicle.belief for vehicle in known]
+            together = np.concatenate([vehicle.belief for vehicle in known], axis=2)
+            beliefs = self._predicted(together, np.array([vehicle.slot for vehicle in known]), slot)
+        follows = np.full(len(names), elapsed == 1)
+        for number in np.flatnonzero(self.filter.weigh(beliefs, Reports(output, slot, follows))).tolist():
+            given.outcomes[indices[number]] = "impossible"
+        given.places[:, indices] = self.filter.places(beliefs)
+        for column, name in enumerate(names):
+            belief = beliefs if len(names) == 1 else beliefs[:, :, column : column + 1].copy()
+            last = self._vehicles.pop(name, None)
+            past = deque[_Past]() if last is None or elapsed == _NEW else last.past
+            vehicle = _Vehicle(int(slot[column]), int(output[column]), belief, past)
+            if self._late:
+                past.append(_Past(vehicle.slot, vehicle.output, before[column]))
+                while len(past) > 1 and past[1].slot <= vehicle.slot - self._late:
+                    past.popleft()
+            self._vehicles[name] = vehicle
+
+    def _predicted(self, beliefs: Singles, before: Ints, slot: Ints) -> Singles:
+        """Return beliefs at the slots of new reports; all lie as many slots after the last."""
+        beliefs = self.filter.predicted(beliefs, int(slot[0] - before[0]) * self.filter.steps_per_slot)
+        renewed = np.asarray(self.filter.period(slot)) != np.asarray(self.filter.period(before))
+        if renewed.any():
+            beliefs[..., renewed] = self.filter.renewed(beliefs[..., renewed])
+        return beliefs
+
+    def _see_late(self, vehicle: _Vehicle, slot: int, output: int) -> Outcome:
+        """Put a late report where it belongs, if it can still be."""
+        same = [report for report in vehicle.past if report.slot == slot]
+        if slot == vehicle.slot or same:
+            known = vehicle.output if slot == vehicle.slot else same[0].output
+            return "repeated" if known == output else "conflicting"
+        if not vehicle.past or slot < vehicle.past[0].slot or slot <= vehicle.slot - self._late:
+            return "late"
+        later: list[_Past] = []
+        while vehicle.past[-1].slot > slot:
+            later.insert(0, vehicle.past.pop())
+        belief, at = later[0].before, vehicle.past[-1].slot
+        for report in [_Past(slot, output, belief), *later]:
+            vehicle.past.append(_Past(report.slot, report.output, belief))
+            belief = self._predicted(belief, np.array([at]), np.array([report.slot]))
+            follows = np.array([report.slot == at + 1])
+            self.filter.weigh(belief, Reports(np.array([report.output]), np.array([report.slot]), follows))
+            at = report.slot
+        vehicle.belief = belief
+        return "used"
+
+
+def plain_model(bundle: Bundle) -> MotionModel:
+    """Return the model that needs nothing but a bundle: moves by distance between its places, or over its frame."""
+    interval_s = bundle.needed_clock().interval_s
+    if bundle.lattice is None:
+        return MotionModel.by_distance(bundle.places_e7, interval_s=interval_s)
+    plane = bundle.lattice.spec.plane
+    side_m = plane.side * plane.unit_mm / 1000
+    across = int(np.clip(round(side_m / _PLAIN_SPACING_M), 2, _MOST_ACROSS))
+    axis = (np.arange(across) + 0.5) * plane.side / across
+    x, y = (part.ravel() for part in np.meshgrid(axis, axis))
+    lat, lon = plane.degrees(x, y)
+    places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
+    return MotionModel.by_distance(places_e7, interval_s=interval_s)
+
+
+def _whole(values: npt.ArrayLike, name: str) -> Ints:
+    given = np.asarray(values)
+    if given.ndim != 1 or not (np.issubdtype(given.dtype, np.integer) or not given.size):
+        raise ParameterError(f"The {name} must be whole numbers in one dimension.")
+    return given.astype(np.int64)
+
+
+def _rounds(vehicles: Sequence[Hashable]) -> list[list[int]]:
+    """Return the positions of the first report of each vehicle, then those of the second, and so on."""
+    seen: Counter[Hashable] = Counter()
+    rounds: list[list[int]] = []
+    for index, vehicle in enumerate(vehicles):
+        if seen[vehicle] == len(rounds):
+            rounds.append([])
+        rounds[seen[vehicle]].append(index)
+        seen[vehicle] += 1
+    return rounds
