@@ -138,13 +138,33 @@ class BeliefFilter:
             return slot * 0
         return slot * self.interval_ms // self._shifts.period_ms
 
+    def predicted_back(self, values: Singles, steps: int) -> Singles:
+        """Return what is expected, some steps earlier, of values at each state and shift."""
+        shape = values.shape
+        flat = values.reshape(shape[0], -1)
+        for _ in range(steps):
+            flat = self.model.moves @ flat
+        result: Singles = flat.reshape(shape)
+        if steps:
+            anywhere = np.einsum("ns,nsb->b", self._start, values)
+            result = np.float32(1 - _ANYWHERE) * result + np.float32(_ANYWHERE) * anywhere
+        return result
+
+    def renewed_back(self, values: Singles) -> Singles:
+        """Return what is expected of values at each state before a new period draws a shift."""
+        expected = np.einsum("s,nsb->nb", self._shifts.chances, values)
+        result: Singles = np.repeat(expected[:, None], values.shape[1], axis=1)
+        return result
+
+    def likelihood(self, reports: Reports) -> Singles:
+        """Return how probable each report is from each state and shift, each up to a factor, shape (N, S, B)."""
+        if self._shifted is not None:
+            return self._shifted.of_shifts(reports.output, self._shifts.metres)[self.model.present]
+        return self.sight.likelihood(reports)[:, None]
+
     def weigh(self, beliefs: Singles, reports: Reports) -> Bools:
         """Take reports into account, in place; return which of them the beliefs held impossible, and left out."""
-        if self._shifted is not None:
-            likelihood = self._shifted.of_shifts(reports.output, self._shifts.metres)[self.model.present]
-        else:
-            likelihood = self.sight.likelihood(reports)[:, None]
-        weighed = beliefs * likelihood
+        weighed = beliefs * self.likelihood(reports)
         total = weighed.sum(axis=(0, 1), dtype=np.float64)
         impossible: Bools = ~(total > np.finfo(np.float32).tiny)
         if impossible.any():

@@ -1,0 +1,227 @@
+"""Beliefs after each of many reports at once: forwards, and backwards where later reports count.
+
+Vehicles are followed side by side.
+What a vehicle reported is a *sequence*: slots that ascend, with an output each, or none (−1) where only the belief of
+that slot is asked for. Sequences are followed side by side, the longest first, so that one sparse product steps many of
+them. *Filtered* beliefs know the reports up to their slot, *smoothed* ones also those after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from geoblanket._arrays import Bools, Ints, Positions
+from geoblanket.errors import ParameterError
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.motion_model import Singles
+from geoblanket.tracking.sight import Reports
+
+__all__ = ["NO_REPORT", "Seen", "Sequences", "follow", "smooth"]
+
+NO_REPORT: Final = -1
+_CELLS: Final = 1 << 19
+"""States × shifts × sequences at a time: 2 megabytes, which stays in the processor's cache."""
+_SMOOTHED_BYTES: Final = 1 << 28
+_LONGEST_GAP_MS: Final = 2 * 3_600_000
+
+Seen = Callable[[Positions, Singles], None]
+"""Called with positions among the reports, shape (B,), and the beliefs over states and shifts there, (N, S, B)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """What vehicles reported, one after the other."""
+
+    slot: Ints
+    """Ascending in each sequence, shape (n,)."""
+    output: Ints
+    """−1 for none, shape (n,)."""
+    starts: Ints
+    """Where each sequence starts, ascending from 0, shape (V,)."""
+
+    def __post_init__(self) -> None:
+        inside = np.ones(len(self.slot), bool)
+        inside[self.starts] = False
+        if len(self.slot) and (self.starts[0] != 0 or (np.diff(self.slot)[inside[1:]] <= 0).any()):
+            raise ParameterError("The slots of each sequence must ascend, without duplicates.")
+
+    @classmethod
+    def of(cls, slot: npt.ArrayLike, output: npt.ArrayLike, vehicle: npt.ArrayLike) -> tuple[Sequences, Positions]:
+        """Sort reports in any order by vehicle and slot; return them, and the position that each came from.
+
+        Of several reports of a vehicle in one slot, the first counts; the others have no place in the result.
+        """
+        slots, outputs, names = np.asarray(slot, np.int64), np.asarray(output, np.int64), np.asarray(vehicle)
+        order = np.lexsort((slots, names))
+        same_vehicle = np.append(False, names[order][1:] == names[order][:-1])
+        again = same_vehicle & np.append(False, slots[order][1:] == slots[order][:-1])
+        order, same_vehicle = order[~again], same_vehicle[~again]
+        return cls(slots[order], outputs[order], np.flatnonzero(~same_vehicle)), order
+
+    @property
+    def lengths(self) -> Ints:
+        """Slots of each sequence, shape (V,)."""
+        return np.diff(np.append(self.starts, len(self.slot)))
+
+
+def follow(beliefs: BeliefFilter, sequences: Sequences, seen: Seen) -> int:
+    """Follow all sequences; return how many reports the beliefs held impossible, and left out."""
+    impossible = 0
+    size = max(1, _CELLS // (beliefs.bytes_per_vehicle // 4))
+    for starts, lengths in _batches(sequences, size):
+        for tick in _Batch(beliefs, sequences, starts, lengths).forwards():
+            impossible += tick.impossible
+            seen(tick.positions, tick.beliefs)
+    return impossible
+
+
+def smooth(beliefs: BeliefFilter, sequences: Sequences, seen: Seen, *, lag: int = 60) -> int:
+    """Follow all sequences, and go back over them; as `follow`, with smoothed beliefs.
+
+    Parameters
+    ----------
+    lag
+        How many later slots of a sequence count at least; where memory allows, all of them do.
+    """
+    impossible = 0
+    cells = beliefs.bytes_per_vehicle // 4
+    window = max(2 * lag, _SMOOTHED_BYTES // (4 * cells))
+    size = max(1, min(_CELLS // cells, _SMOOTHED_BYTES // (4 * cells * max(1, int(sequences.lengths.max(initial=1))))))
+    for starts, lengths in _batches(sequences, size):
+        batch = _Batch(beliefs, sequences, starts, lengths)
+        kept: list[_Tick] = []
+        for tick in batch.forwards():
+            impossible += tick.impossible
+            kept.append(tick)
+            if len(kept) >= window + lag:
+                batch.backwards(kept, seen, count=len(kept) - lag)
+                kept = kept[-lag:]
+        batch.backwards(kept, seen, count=len(kept))
+    return impossible
+
+
+def _batches(sequences: Sequences, size: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield starts and lengths of sequences that are followed together, the longest first."""
+    lengths = sequences.lengths
+    order = np.argsort(-lengths, kind="stable")
+    for first in range(0, len(order), size):
+        some = order[first : first + size]
+        yield sequences.starts[some], lengths[some]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tick:
+    """One slot of each sequence that goes on."""
+
+    positions: Positions
+    steps: Ints
+    """Steps of the model since the slot before; −1: nothing was known, or for too long."""
+    renewed: Bools
+    """Whether a new period of the anchor began since."""
+    reports: Reports
+    beliefs: Singles
+    impossible: int
+
+
+class _Batch:
+    """Sequences side by side, the longest first."""
+
+    def __init__(self, beliefs: BeliefFilter, sequences: Sequences, starts: Ints, lengths: Ints) -> None:
+        self._filter, self._sequences = beliefs, sequences
+        self._starts, self._lengths = starts, lengths
+        self._longest_gap = max(1, _LONGEST_GAP_MS // beliefs.interval_ms)
+
+    def forwards(self) -> Iterator[_Tick]:
+        """Yield filtered beliefs, tick by tick."""
+        beliefs = self._filter.begin(len(self._starts))
+        reported = np.zeros(len(self._starts), bool)
+        for tick in range(int(self._lengths[0]) if len(self._lengths) else 0):
+            active = int(np.searchsorted(-self._lengths, -tick, side="left"))
+            positions = self._starts[:active] + tick
+            slot, output = self._sequences.slot[positions], self._sequences.output[positions]
+            beliefs = beliefs[:, :, :active].copy() if active < beliefs.shape[2] else beliefs
+            elapsed = slot - self._sequences.slot[positions - 1] if tick else np.full(active, -1)
+            elapsed = np.where(elapsed > self._longest_gap, -1, elapsed)
+            renewed = np.zeros(active, bool)
+            if tick:
+                before = self._filter.period(self._sequences.slot[positions - 1])
+                renewed = np.asarray(self._filter.period(slot) != before)
+                beliefs = self._predicted(beliefs, elapsed, renewed)
+            reports = Reports(output, slot, (elapsed == 1) & reported[:active])
+            impossible = self._weighed(beliefs, reports)
+            reported = output != NO_REPORT
+            steps = np.where(elapsed > 0, elapsed * self._filter.steps_per_slot, -1)
+            # A copy: the next tick changes it.
+            yield _Tick(positions, steps, renewed, reports, beliefs.copy(), impossible)
+
+    def _predicted(self, beliefs: Singles, elapsed: Ints, renewed: Bools) -> Singles:
+        unlike = np.unique(elapsed)
+        if len(unlike) == 1 and unlike[0] > 0:
+            beliefs = self._filter.predicted(beliefs, int(unlike[0]) * self._filter.steps_per_slot)
+        else:
+            for slots in unlike.tolist():
+                some = elapsed == slots
+                if slots < 0:
+                    beliefs[..., some] = self._filter.begin(int(some.sum()))
+                else:
+                    beliefs[..., some] = self._filter.predicted(
+                        np.ascontiguousarray(beliefs[..., some]), slots * self._filter.steps_per_slot
+                    )
+        if renewed.any():
+            beliefs[..., renewed] = self._filter.renewed(beliefs[..., renewed])
+        return beliefs
+
+    def _weighed(self, beliefs: Singles, reports: Reports) -> int:
+        told = reports.output != NO_REPORT
+        if told.all():
+            return int(self._filter.weigh(beliefs, reports).sum())
+        if not told.any():
+            return 0
+        some = np.ascontiguousarray(beliefs[..., told])
+        impossible = self._filter.weigh(some, _chosen(reports, told))
+        beliefs[..., told] = some
+        return int(impossible.sum())
+
+    def backwards(self, ticks: list[_Tick], seen: Seen, *, count: int) -> None:
+        """Call `seen` with smoothed beliefs of the first so many ticks, the last of them first."""
+        later: Singles | None = None
+        for number in reversed(range(len(ticks))):
+            tick = ticks[number]
+            active = len(tick.positions)
+            if later is None:
+                later = np.ones_like(tick.beliefs)
+            elif later.shape[2] < active:
+                ended = np.ones((*later.shape[:2], active - later.shape[2]), np.float32)
+                later = np.concatenate([later, ended], axis=2)
+            if number < count:
+                smoothed = tick.beliefs * later
+                smoothed /= np.maximum(smoothed.sum(axis=(0, 1)), np.finfo(np.float32).tiny)
+                seen(tick.positions, smoothed)
+            if number:
+                later = self._earlier(later, tick)
+
+    def _earlier(self, later: Singles, tick: _Tick) -> Singles:
+        """Return how probable all later reports are from each state and shift, one tick before, up to factors."""
+        told = tick.reports.output != NO_REPORT
+        later = later.copy()
+        if told.any():
+            later[..., told] *= self._filter.likelihood(_chosen(tick.reports, told))
+        if tick.renewed.any():
+            later[..., tick.renewed] = self._filter.renewed_back(later[..., tick.renewed])
+        for steps in np.unique(tick.steps).tolist():
+            some = tick.steps == steps
+            if steps < 0:
+                later[..., some] = 1.0
+            else:
+                later[..., some] = self._filter.predicted_back(np.ascontiguousarray(later[..., some]), steps)
+        result: Singles = later / np.maximum(later.max(axis=(0, 1)), np.finfo(np.float32).tiny)
+        return result
+
+
+def _chosen(reports: Reports, some: Bools) -> Reports:
+    return Reports(reports.output[some], reports.slot[some], reports.follows[some])
