@@ -96,18 +96,18 @@ def _tell(summary: TrackSummary, out: Path, *, json: bool) -> None:
     if json:
         print_json(summary.as_dict())
     else:
-        used = "up to its time" if not summary.smoothed else "before and after"
+        used = "earlier and later" if summary.smoothed else "up to its own"
         rows = [
             ("reports", f"{summary.reports:,}"),
             ("  in a slot that had one, left out", f"{summary.repeated:,}"),
             ("  that no place explains, left out", f"{summary.impossible:,}"),
             ("vehicles", f"{summary.vehicles:,}"),
-            ("an estimate uses the reports", used),
-            ("  and is for so long after its report", f"{summary.ahead_s:g} s"),
-            ("motion model", summary.model),
-            ("the vehicle is within, at 90 %, median", f"{summary.median_radius_m:,.0f} m"),
+            ("reports that an estimate uses", used),
+            ("time ahead", f"{summary.ahead_s:g} s"),
+            ("circle that holds 90 %, median", f"{summary.median_radius_m:,.0f} m"),
         ]
         print_table("Estimates", rows)
+    say(f"Motion model {summary.model}.")
     say(f"Estimates written to {out}. They cost no privacy: whoever has the reports can make them.")
 
 

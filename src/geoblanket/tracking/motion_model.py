@@ -148,7 +148,7 @@ class MotionModel:
         if source == "roads and walks":
             steps = self.learned.get("steps")
             count = f"{steps:,} steps of walks" if type(steps) is int else "walks"
-            return f"from the road network and {count}, learned without privacy for those in the walks"
+            return f"from the road network and {count}: learned without privacy for those in the walks"
         return "from what its file does not say"
 
     def steps_in(self, interval_s: float) -> int:

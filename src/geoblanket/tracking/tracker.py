@@ -171,7 +171,7 @@ class Tracker:
         """Return the slot of a time, milliseconds since 1970 in UTC."""
         return time_ms // self.filter.interval_ms
 
-    def see(self, vehicle: Hashable, slot: int, output: int) -> Tracked:
+    def see(self, vehicle: Hashable, slot: int, output: int, *, ahead: int = 0) -> Tracked:
         """Take one report into account, and return where the vehicle is.
 
         Parameters
@@ -182,13 +182,15 @@ class Tracker:
             Intervals of the bundle since 1970, as the report has it.
         output
             The cell or the place that was reported.
+        ahead
+            So many slots after the report.
 
         Raises
         ------
         InputError
             If the bundle has no such output.
         """
-        estimates, outcomes = self.see_many([vehicle], np.array([slot]), np.array([output]))
+        estimates, outcomes = self.see_many([vehicle], np.array([slot]), np.array([output]), ahead=ahead)
         return Tracked(float(estimates.lat[0]), float(estimates.lon[0]), float(estimates.radius_m[0]), outcomes[0])
 
     def see_many(
