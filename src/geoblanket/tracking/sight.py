@@ -80,8 +80,12 @@ class LatticeSight:
         self.unit_m = spec.plane.unit_mm / 1000
         x, y = spec.plane.units(model.lat, model.lon)
         self._x, self._y = x.astype(np.float64), y.astype(np.float64)
-        if len(x) > 1 and not np.ptp(x) and not np.ptp(y):
-            raise MismatchError("The motion model is of another city: all its places lie outside the bundle's frame.")
+        inside = spec.plane.holds_many(model.lat, model.lon)
+        if 2 * np.count_nonzero(inside) < len(inside):
+            raise MismatchError(
+                f"The motion model is of another city: {np.count_nonzero(~inside):,} of its {len(inside):,} places lie "
+                "outside the bundle's frame. Make one from the roads of the bundle's city."
+            )
         self._height = _log_heights(lattice, x, y)
         # Where a cell is so far away that it has the least weight, the exact distance tells nothing any more.
         self._least = float(np.log(spec.floor))
