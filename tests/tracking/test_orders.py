@@ -92,6 +92,6 @@ def test_findings_are_read(tmp_path: Path) -> None:
     write_table(make_findings(learnable, hours=3, speeds=3, regions=2), tmp_path / "f", kind="findings", about=about)
     orders = read_orders(PLACES, interval_s=30.0, findings=tmp_path / "f")
     assert orders(np.array([3], np.int32), np.array([4], np.int32)).tolist()[0] in (1, 2, 3)
-    for both in ({}, {"findings": tmp_path / "f", "predictor": tmp_path / "p"}):
+    for file in (None, tmp_path / "f"):
         with pytest.raises(ParameterError, match="either findings or a predictor"):
-            read_orders(PLACES, interval_s=30.0, **both)
+            read_orders(PLACES, interval_s=30.0, findings=file, predictor=file)

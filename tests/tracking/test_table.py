@@ -28,7 +28,7 @@ def many(bundle: Bundle, *, vehicles: int = 5, reports: int = 12) -> list[tuple[
     for vehicle in range(vehicles):
         cells = cells_near(bundle, near_model(), [20 + vehicle] * reports)
         rows += [(f"v{vehicle}", SLOT + 2 * slot, cell) for slot, cell in enumerate(cells)]
-    np.random.default_rng(0).shuffle(rows)  # type: ignore[arg-type]
+    np.random.default_rng(0).shuffle(rows)
     return rows
 
 
@@ -194,7 +194,8 @@ def test_a_result_is_there_wholly_or_not_at_all(city: Bundle, tmp_path: Path, mo
     monkeypatch.setattr(table_module, "_ROWS_AT_A_TIME", 7)
     steps = iter(range(4))
 
-    def fails(*_: object) -> None:
+    def fails(phase: str, done: float, total: float | None) -> None:
+        del phase, done, total
         if next(steps) == 3:
             raise KeyboardInterrupt
 

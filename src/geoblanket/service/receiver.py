@@ -14,11 +14,10 @@ from typing import Annotated, Any, Final, NamedTuple, Self
 
 from fastapi import APIRouter, Request
 from prometheus_client import Counter, Gauge
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from starlette.responses import JSONResponse, Response
 
 from geoblanket._strict_json import read_object
-from geoblanket.errors import GeoblanketError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.service.limits import Limits
 from geoblanket.service.metrics import ServiceMetrics
@@ -49,31 +48,53 @@ _CONFLICTING: Final = Refusal(
 _UNUSED: Final[dict[Outcome, Refusal]] = {"late": _TOO_OLD, "conflicting": _CONFLICTING}
 
 
+def _one_of(*names: str) -> dict[str, Any]:
+    return {"anyOf": [{"required": [name]} for name in names]}
+
+
+_Slot = WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 1 << 40})
+_Time = WithJsonSchema({"type": "number", "minimum": 946_684_800, "exclusiveMaximum": 4_102_444_800})
+_Output = WithJsonSchema({"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1})
+_Hash = WithJsonSchema({"type": "string", "pattern": "^[0-9a-f]{64}$"})
+
+
 class ReceivedBody(BaseModel):
     """A report as it was released."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        json_schema_extra={"allOf": [_one_of("slot", "time"), _one_of("place", "cell")]},
+    )
 
     vehicle: Annotated[str, Field(pattern="^[ -~]{1,200}$", description="A name of the vehicle.")]
-    slot: Annotated[int | None, Field(ge=0, lt=1 << 42, description="The report's slot of time.")] = None
+    slot: Annotated[int | None, Field(ge=0, le=1 << 40, description="The report's slot of time."), _Slot] = None
     time: Annotated[
         float | None,
-        Field(ge=946_684_800, lt=4_102_444_800, description="Or a time in it, seconds since 1970 in UTC."),
+        Field(ge=946_684_800, lt=4_102_444_800, description="A time in that slot, seconds since 1970 in UTC."),
+        _Time,
     ] = None
-    place: Annotated[int | None, Field(ge=0, lt=1 << 31, description="The reported place of a bundle of zones.")] = None
-    cell: Annotated[int | None, Field(ge=0, lt=1 << 31, description="The reported cell of a lattice.")] = None
+    place: Annotated[
+        int | None, Field(ge=0, lt=1 << 31, description="The reported place, of a bundle with zones."), _Output
+    ] = None
+    cell: Annotated[int | None, Field(ge=0, lt=1 << 31, description="The reported cell of a lattice."), _Output] = None
     ahead_s: Annotated[
-        float, Field(ge=0, le=7200, description="How long after the report, seconds; a whole number of intervals.")
+        float, Field(ge=0, le=7200, description="How long after the report, seconds; rounded up to whole slots.")
     ] = 0.0
     bundle: Annotated[
         str | None,
         Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the bundle, to be sure that it is the same."),
+        _Hash,
     ] = None
 
     @model_validator(mode="after")
-    def _is_one_report(self) -> Self:
-        if (self.slot is None) == (self.time is None) or (self.place is None) == (self.cell is None):
-            raise ValueError("one slot or time, and one place or cell")
+    def _is_a_report(self) -> Self:
+        if any(getattr(self, name) is None for name in self.model_fields_set):
+            raise ValueError("null")
+        if {"slot", "time"}.isdisjoint(self.model_fields_set) or {"place", "cell"}.isdisjoint(self.model_fields_set):
+            raise ValueError("a slot or time, and a place or cell")
         return self
 
 
@@ -143,19 +164,16 @@ class Receiver:
     def asked(self, body: ReceivedBody) -> _Asked:
         """Return what a body asks for; raise Refused if it cannot be of this bundle, or lies in the future."""
         tracker = self._tracker
-        output = body.place if tracker.kind == "place" else body.cell
-        others = body.bundle is not None and body.bundle != self._sha256
-        if others or output is None or output >= tracker.outputs:
+        output, other = (body.place, body.cell) if tracker.kind == "place" else (body.cell, body.place)
+        if output is None or other is not None or output >= tracker.outputs:
             raise Refused(_OTHER_BUNDLE)
-        slot = tracker.slot_of(int(body.time * 1000)) if body.time is not None else body.slot
-        if slot is None or slot > tracker.slot_of(int((time.time() + _EARLY_S) * 1000)):
+        at = None if body.time is None else tracker.slot_of(int(body.time * 1000))
+        slot = at if body.slot is None else body.slot
+        if slot is None or at not in (None, slot) or body.bundle not in (None, self._sha256):
+            raise Refused(_OTHER_BUNDLE)
+        if slot > tracker.slot_of(int((time.time() + _EARLY_S) * 1000)):
             raise Refused(_NOT_YET)
-        try:
-            ahead = tracker.slots_in(body.ahead_s)
-        except ParameterError:
-            ahead = -1
-        if ahead < 0:
-            raise Refused(_BAD_REPORT)
+        ahead = min(-int(-body.ahead_s * 1000 // self.interval_ms), tracker.longest_ahead)
         return _Asked(body.vehicle, slot, output, ahead)
 
     async def see(self, asked: _Asked) -> Tracked:
@@ -227,12 +245,7 @@ async def _track(request: Request, receiver: Receiver) -> dict[str, Any]:
     if request.headers.get("content-type", "").lower().replace(" ", "") not in _JSON:
         raise Refused(WRONG_TYPE)
     asked = receiver.asked(_read(await request.body()))
-    try:
-        tracked = await receiver.see(asked)
-    except GeoblanketError:
-        tracked = None
-    if tracked is None:
-        raise Refused(_BAD_REPORT)
+    tracked = await receiver.see(asked)
     if tracked.outcome in _UNUSED:
         raise Refused(_UNUSED[tracked.outcome])
     moment = _EPOCH + timedelta(milliseconds=(asked.slot + asked.ahead) * receiver.interval_ms)

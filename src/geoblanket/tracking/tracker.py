@@ -134,7 +134,8 @@ class Tracker:
         self._estimator = Estimator(model)
         self._late = late_slots
         self._most = max(1, memory_bytes // (self.filter.bytes_per_vehicle * (1 + late_slots)))
-        self._longest_gap = max(1, _LONGEST_GAP_MS // self.filter.interval_ms)
+        self.longest_ahead = max(1, _LONGEST_GAP_MS // self.filter.interval_ms)
+        """How many slots one can look ahead; after a longer silence nothing is known of a vehicle."""
         self._vehicles: OrderedDict[Hashable, _Vehicle] = OrderedDict()
 
     @property
@@ -244,8 +245,8 @@ class Tracker:
         return self._places_ahead(self._vehicles[vehicle].belief, ahead * self.filter.steps_per_slot)
 
     def _check_ahead(self, ahead: int) -> None:
-        if not 0 <= ahead <= self._longest_gap:
-            raise ParameterError(f"One can look 0 to {self._longest_gap} slots ahead. Got {ahead} instead.")
+        if not 0 <= ahead <= self.longest_ahead:
+            raise ParameterError(f"One can look 0 to {self.longest_ahead} slots ahead. Got {ahead} instead.")
 
     def _places_ahead(self, beliefs: Singles, steps: int) -> Singles:
         return self.filter.places(self.filter.predicted(beliefs, steps))
@@ -291,7 +292,7 @@ class Tracker:
                 given.outcomes[index] = self._see_late(known, int(given.slot[index]), int(given.output[index]))
                 given.places[:, index] = self._places_ahead(known.belief, given.steps_ahead)[:, 0]
             else:
-                on_time.setdefault(_NEW if elapsed > self._longest_gap else elapsed, []).append(index)
+                on_time.setdefault(_NEW if elapsed > self.longest_ahead else elapsed, []).append(index)
         for elapsed, indices in on_time.items():
             self._step(given, indices, elapsed)
         while len(self._vehicles) > self._most:
