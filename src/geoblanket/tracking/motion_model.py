@@ -35,6 +35,7 @@ LONGEST_MEMORY: Final = 3
 MAGIC: Final = b"GBMOTION"
 _MOST_PLACES: Final = 1 << 20
 _MOST_STATES: Final = 1 << 26
+_MOST_STEPS: Final = 3600
 _TOLERANCE: Final = 1e-3
 _TYPICAL_MOVE_M_S: Final = 200 / 30
 """By distance alone, a place becomes less probable by a factor e over 200 metres for an interval of 30 seconds."""
@@ -157,10 +158,10 @@ class MotionModel:
         Raises
         ------
         MismatchError
-            If it is not a whole number of steps.
+            If it is not a whole number of steps, from 1 to 3,600.
         """
         steps = round(interval_s / self.interval_s)
-        if steps < 1 or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
+        if not 1 <= steps <= _MOST_STEPS or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
             raise MismatchError(
                 f"Reports come every {interval_s:g} s, and a step of the motion model takes {self.interval_s:g} s. "
                 "Learn a model whose step fits a whole number of times into the interval of the reports."
