@@ -252,7 +252,7 @@ async def _track(request: Request, receiver: Receiver) -> dict[str, Any]:
     return {
         "lat": round(tracked.lat, 7),
         "lon": round(tracked.lon, 7),
-        "radius_m": tracked.radius_m,
+        "radius_m": round(tracked.radius_m, 1),
         "slot": asked.slot,
         "time": moment.isoformat().replace("+00:00", "Z"),
         "outcome": tracked.outcome,

@@ -99,7 +99,7 @@ def _estimated(tracker: Tracker, reports: list[ReportLine], ahead: int) -> list[
             "time": (_EPOCH + (report.slot + ahead) * interval).isoformat().replace("+00:00", "Z"),
             "lat": round(float(estimates.lat[index]), 7),
             "lon": round(float(estimates.lon[index]), 7),
-            "radius_m": float(estimates.radius_m[index]),
+            "radius_m": round(float(estimates.radius_m[index]), 1),
             "outcome": outcomes[index],
         }
         for index, report in enumerate(reports)
