@@ -103,6 +103,13 @@ class BuildConfig(Parameters):
         least=1,
         most=LONGEST_PAST,
     )
+    refine: int = _context(
+        "Places further back by which a second stage splits rows and refines them; 0 for none. Zones with too many "
+        "rows for its linear program keep the first stage.",
+        0,
+        least=0,
+        most=LONGEST_PAST,
+    )
     max_rows: int = _context(
         "The most rows of a zone: more rows lower the loss and take longer.", MAX_ROWS, least=1, most=8192
     )
@@ -161,6 +168,11 @@ class BuildConfig(Parameters):
         return {"none": 0, "markov": self.context.order}.get(self.context.kind, len(self.history_weights))
 
     @property
+    def counted_past(self) -> int:
+        """How many earlier places the histories of the walks have, for both stages."""
+        return min(self.largest + self.refine, len(self.history_weights))
+
+    @property
     def blanket_order(self) -> int:
         """How long blankets are where neither a predictor nor findings say."""
         return min(self.order or _DEFAULT_ORDER, len(self.history_weights))
@@ -201,6 +213,10 @@ class BuildConfig(Parameters):
         yield from (f"{' and '.join(group)} exclude each other: give only one" for group in given if len(group) > 1)
         if self.order is not None and self.order > weights:
             yield f"order {self.order} needs as many history weights, got {weights}"
+        if self.refine and context.kind == "full":
+            yield "refine needs another context than full, whose rows cannot be split"
+        elif self.refine and self.largest >= weights and self.predictor is None and self.findings is None:
+            yield f"refine needs history weights for more than {self.largest} earlier place(s), got {weights}"
         for make in (lambda: self.walk_split, lambda: self.regime_hours, lambda: self.clock(1.0)):
             try:
                 make()

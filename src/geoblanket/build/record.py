@@ -16,7 +16,16 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
-__all__ = ["BuildRecord", "Measured", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
+__all__ = [
+    "BuildRecord",
+    "Measured",
+    "Refinement",
+    "Totals",
+    "ZoneRecord",
+    "read_record",
+    "record_path",
+    "write_record",
+]
 
 _LARGEST_BYTES = 64 << 20
 
@@ -32,6 +41,26 @@ class Measured:
     low: float
     high: float
     """The 95 % confidence interval; vehicles, not steps, count as independent."""
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The second stage of a zone and regime: all losses are expected ones over its fine rows, in design."""
+
+    used: bool
+    """Whether the mechanism is the refined one; if not, it is that of the first stage, since nothing was gained."""
+    rows: int
+    """Fine rows."""
+    loss_before: float
+    """Of the first stage: fine rows report as their coarse ones."""
+    loss: float
+    """Of the refined mechanism: fine rows differ, and coarse rows report on average as before."""
+    least_loss: float
+    """The least that was found with no first stage to keep to."""
+    lower_bound: float
+    """No mechanism for the fine rows has a smaller one."""
+    marginal_error: float
+    """The largest difference, in probability, between a coarse row and the mean of its fine rows."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +108,8 @@ class ZoneRecord:
     context_free_held_out: Measured | None
     disclosure: Disclosure
     """What the zone gives away, in design."""
+    refinement: Refinement | None
+    """The second stage; None if it was not asked for or could not be done, which the notes tell."""
     notes: tuple[str, ...]
     """What a reader should know, in words."""
 
