@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ class Refinement:
     """No mechanism for the fine rows has a smaller one."""
     marginal_error: float
     """The largest difference, in probability, between a coarse row and the mean of its fine rows."""
+
+    @property
+    def gain(self) -> float:
+        """1 − loss / loss before."""
+        return 1 - self.loss / self.loss_before if self.loss_before > 0 else 0.0
+
+    @property
+    def least_gain(self) -> float:
+        """1 − least loss / loss before: what solving the fine rows directly would have gained."""
+        return 1 - self.least_loss / self.loss_before if self.loss_before > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -199,6 +210,29 @@ class BuildRecord:
     def costs(self) -> Costs:
         """What a report costs the location that it protects, in millionths per kilometre."""
         return Costs.of(self.zones, Clock.start)
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """The second stage of all zones and regimes that had one: rows added up, losses weighted by `share`."""
+        parts = [(zone.refinement, zone.share) for zone in self.zones if zone.refinement is not None]
+        if not parts:
+            return None
+        weight = math.fsum(share for _, share in parts)
+
+        def mean(name: str) -> float:
+            return math.fsum(getattr(part, name) * (share if weight else 1.0) for part, share in parts) / (
+                weight or len(parts)
+            )
+
+        return Refinement(
+            used=any(part.used for part, _ in parts),
+            rows=sum(part.rows for part, _ in parts),
+            loss_before=mean("loss_before"),
+            loss=mean("loss"),
+            least_loss=mean("least_loss"),
+            lower_bound=mean("lower_bound"),
+            marginal_error=max(part.marginal_error for part, _ in parts),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values; "inf" stands for infinity."""

@@ -178,6 +178,11 @@ def _print_record(record: BuildRecord) -> None:
             ("context gains, in design", _share(totals.gain)),
             ("  on walks held out", _gain(record)),
         ]
+    if (refined := record.refinement) is not None:
+        rows += [
+            ("the second stage gains, in design", f"{refined.gain:.2%}"),
+            ("  the same rows without a first stage", f"{refined.least_gain:.2%}"),
+        ]
     rows += [
         ("size of the bundle", f"{record.bundle_bytes:,} bytes"),
         ("time", f"{record.seconds:.0f} s"),
