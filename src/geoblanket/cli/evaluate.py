@@ -222,4 +222,5 @@ def _print_results(results: pl.DataFrame) -> None:
         where = f"{city}, {name}" + (", whole city, no zone disclosed" if zone == WHOLE_CITY else "")
         print_table(f"{where}: loss on held-out walks ({loss_case}, {part['unit'][0]})", rows, header=header)
     for second in second_stage_tables(results):
-        print_table(second.caption.rstrip("."), [row[:8] for row in second.rows], header=second.header[:8])
+        title = second.caption.rstrip(".")
+        print_table(title, [tuple(row[:8]) for row in second.rows], header=tuple(second.header[:8]))
