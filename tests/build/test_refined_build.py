@@ -18,7 +18,7 @@ from geoblanket.mechanism.bundle.storage import load_bundle
 from tests.towns import Town, make_town
 
 PLAIN = BuildConfig(
-    epsilon=4.0, order=1, history_weights=(1.0, 0.5), max_places=10, max_rows=30, gap=0.05, loss="straight"
+    epsilon=4.0, order=1, history_weights=(1.0, 0.5), max_places=14, max_rows=20, gap=0.05, loss="straight"
 )
 REFINED = PLAIN.replaced(refine=1)
 

@@ -18,7 +18,7 @@ from geoblanket.mechanism import Mechanism, Problem, optimise
 from geoblanket.mechanism.bundle.storage import BundledMechanism, load_bundle, save_bundle
 from tests.build.worlds import counted, grid, straight_on
 
-PLACES = grid(4, 3)
+PLACES = grid(3, 2)
 COUNTS = counted(straight_on(PLACES, 4000))
 
 
@@ -38,7 +38,7 @@ def test_two_parts_that_want_opposite_reports(exponent: float) -> None:
 def test_refined_rows_lie_between_the_optimum_and_the_first_stage(
     context: str, weights: tuple[float, ...], epsilon: float, tmp_path: Path
 ) -> None:
-    coarse = make_rows(PLACES, range(5), COUNTS, reach_m=500.0, context=context, history_weights=weights, max_rows=15)
+    coarse = make_rows(PLACES, range(6), COUNTS, reach_m=500.0, context=context, history_weights=weights, max_rows=15)
     fine = split_rows(coarse, PLACES, COUNTS, further=1, reach_m=500.0, history_weights=weights)
     loss = StraightLine(PLACES)
     reduced, problem = (make_problem(rows, loss, epsilon=epsilon, eta_km=2.0) for rows in (coarse, fine))
@@ -68,7 +68,7 @@ def test_refined_rows_lie_between_the_optimum_and_the_first_stage(
 
 def test_nothing_gained_is_not_used() -> None:
     """Places that do not tell more than the row itself: a weight of 0 hides them."""
-    coarse = make_rows(PLACES, range(5), COUNTS, reach_m=500.0, context="none", history_weights=(0.0,))
+    coarse = make_rows(PLACES, range(6), COUNTS, reach_m=500.0, context="none", history_weights=(0.0,))
     fine = split_rows(coarse, PLACES, COUNTS, further=1, reach_m=500.0, history_weights=(0.0,))
     loss = StraightLine(PLACES)
     reduced, problem = (make_problem(rows, loss, epsilon=4.0) for rows in (coarse, fine))
