@@ -91,6 +91,18 @@ def test_where_it_does_not_fit_the_first_stage_stays(
         assert all("more than 20" in note for note in told)
 
 
+def test_without_context_the_first_stage_is_what_is_compared_with(town: Town, tmp_path: Path) -> None:
+    config = PLAIN.replaced(context="none", order=None, refine=1, compare=True, max_places=25)
+    record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
+    gained = [zone for zone in record.zones if zone.refinement is not None and zone.refinement.used]
+    assert gained
+    for zone in gained:
+        assert zone.held_out is not None
+        assert zone.context_free_held_out is not None
+        assert zone.history_weights == (1.0,)
+        assert zone.held_out.loss != zone.context_free_held_out.loss
+
+
 def test_the_report_compares_the_stages(town: Town, refined: tuple[Path, BuildRecord], tmp_path: Path) -> None:
     page = write_build_report(refined[0], town.roads, tmp_path).read_text(encoding="utf-8")
     assert "The second stage" in page
@@ -110,4 +122,4 @@ def test_the_report_compares_the_stages(town: Town, refined: tuple[Path, BuildRe
 )
 def test_what_cannot_be_refined_is_told(changed: dict[str, object], words: str) -> None:
     with pytest.raises(ParameterError, match=words):
-        BuildConfig(**{**dict(REFINED), **changed})  # type: ignore[arg-type]  # wrong on purpose
+        BuildConfig(**{**dict(REFINED), **changed})

@@ -90,7 +90,7 @@ def test_constraints_that_follow_from_others_are_left_out_and_kept_all_the_same(
     rng = np.random.default_rng(0)
     fine = Problem(rng.uniform(0, 1, (size, 3)), np.full(size, 1 / size), apart, epsilon=2.0, eta_km=5.0)
     assert refinement._needed(fine).sum() == 2 * (size - 1)
-    one = Problem(np.ones((1, 3)), np.ones(1), [[0.0]], epsilon=2.0, eta_km=5.0)
+    one = Problem(np.ones((1, 3)), np.ones(1), np.zeros((1, 1)), epsilon=2.0, eta_km=5.0)
     mechanism = Mechanism.from_probabilities([[0.2, 0.3, 0.5]], one)
     rows = np.zeros(size, np.int64)
     found = refine(mechanism, fine, rows)

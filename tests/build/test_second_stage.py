@@ -27,7 +27,9 @@ def test_two_parts_that_want_opposite_reports(exponent: float) -> None:
     """One row, two places, each right for one of two equally probable parts: the optimum is known, and keeps means."""
     apart = np.array([[0.0, 1.0], [1.0, 0.0]])
     fine = Problem(apart, np.full(2, 0.5), apart, epsilon=exponent)
-    first = Mechanism.from_probabilities([[0.5, 0.5]], Problem(np.ones((1, 2)), np.ones(1), [[0.0]], epsilon=exponent))
+    first = Mechanism.from_probabilities(
+        [[0.5, 0.5]], Problem(np.ones((1, 2)), np.ones(1), np.zeros((1, 1)), epsilon=exponent)
+    )
     refined = refine(first, fine, [0, 0])
     assert refined.loss_before == pytest.approx(0.5)
     assert refined.loss == pytest.approx(1 / (1 + math.exp(exponent)), rel=1e-4)

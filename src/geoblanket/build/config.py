@@ -152,7 +152,7 @@ class BuildConfig(Parameters):
         "The loss is proven to exceed the minimum by at most this share.", 0.01, least=1e-9, most=0.999
     )
     time_limit_s: Number = _search(
-        "The most seconds for a zone and regime; if it is reached, the result is not reproducible.",
+        "The most seconds for each search of a zone and regime; if it is reached, the result is not reproducible.",
         1800.0,
         least=1e-3,
         most=1e9,

@@ -32,6 +32,7 @@ from geoblanket.loss.known_loss import KnownLoss
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.roads.places import Places
@@ -103,16 +104,17 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     plain = _rows(task, NO_CONTEXT) if config.compare and task.context != NO_CONTEXT else None
     fine, not_split = _fine_rows(task, rows)
     loss = _known_loss(task, [rows, *(other for other in (plain, fine) if other is not None)])
-    result = _optimised(rows, loss, config)
-    notes = [*_notes(rows, result, config), *not_split]
-    refined: SecondStage | None = None
-    if fine is not None:
-        refined, not_refined = _second_stage(task, rows, fine, loss, result)
-        notes += not_refined
-    made = _Made.of(rows, result, refined)
-    rows = made.rows
-    losses = vehicle_losses(made.mechanism, rows, task.steps, loss)
-    base, base_losses = (result, losses) if plain is None else _compared(task, plain, loss)
+    result = _optimised(_problem(rows, loss, config), config)
+    refined, not_refined = (None, not_split) if fine is None else _second_stage(task, rows, fine, loss, result)
+    notes = [*_notes(rows, result, config), *not_refined]
+    base, base_losses = result, vehicle_losses(result.mechanism, rows, task.steps, loss)
+    made, losses = _Made.of(rows, result, refined), base_losses
+    if made.rows is not rows:
+        rows = made.rows
+        losses = vehicle_losses(made.mechanism, rows, task.steps, loss)
+    if plain is not None:
+        base = _optimised(_problem(plain, loss, config), config)
+        base_losses = vehicle_losses(base.mechanism, plain, task.steps, loss)
     compared = config.compare
     record = ZoneRecord(
         zone=task.zone,
@@ -203,13 +205,13 @@ def _second_stage(
     task: ZoneTask, rows: ZoneRows, fine: ZoneRows, loss: PlaceLoss, first: OptimiseResult
 ) -> tuple[SecondStage | None, list[str]]:
     config = task.config
-    problem = make_problem(fine, loss, epsilon=config.epsilon, eta_km=config.eta_km)
-    best = _optimised(fine, loss, config)
+    problem = _problem(fine, loss, config)
+    best = _optimised(problem, config)
     try:
         refined = second_stage(first.mechanism, rows, fine, problem, best, time_limit_s=config.time_limit_s)
     except ParameterError as error:
         return None, [_stays(error)]
-    return refined, [] if refined.record.used else ["the first stage stays: the second gained nothing"]
+    return refined, [] if refined.record.used else ["the first stage stays: the second found nothing better"]
 
 
 def _stays(error: ParameterError) -> str:
@@ -218,11 +220,12 @@ def _stays(error: ParameterError) -> str:
 
 def _rows(task: ZoneTask, context: Context) -> ZoneRows:
     counts = task.counts
+    if task.further:  # what only the second stage looks at must not change the first
+        counts = replace(counts, histories=counts.histories[:, : 1 + task.config.largest])
     return make_rows(
         task.places,
         task.members,
-        # What only the second stage looks at must not change the first.
-        replace(counts, histories=counts.histories[:, : 1 + task.config.largest]),
+        counts,
         reach_m=task.reach_m,
         context=context,
         lengths=task.lengths,
@@ -237,18 +240,16 @@ def _known_loss(task: ZoneTask, all_rows: list[ZoneRows]) -> KnownLoss:
     return KnownLoss.of(task.loss, later, all_rows[0].zone)
 
 
-def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> OptimiseResult:
-    problem = make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
+def _problem(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> Problem:
+    return make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
+
+
+def _optimised(problem: Problem, config: BuildConfig) -> OptimiseResult:
     result = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
     if result.outcome is Outcome.INTERRUPTED:
         # The result is not within the gap that was asked for, so it must not count as finished.
         raise KeyboardInterrupt
     return result
-
-
-def _compared(task: ZoneTask, plain: ZoneRows, loss: PlaceLoss) -> tuple[OptimiseResult, VehicleLosses]:
-    result = _optimised(plain, loss, task.config)
-    return result, vehicle_losses(result.mechanism, plain, task.steps, loss)
 
 
 def _notes(rows: ZoneRows, result: OptimiseResult, config: BuildConfig) -> list[str]:
