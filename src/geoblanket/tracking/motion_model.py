@@ -24,7 +24,7 @@ from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket.errors import InputError, MismatchError, ParameterError
 
-__all__ = ["LONGEST_MEMORY", "MotionModel", "Singles", "Transitions"]
+__all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles", "Transitions"]
 
 Singles = npt.NDArray[np.float32]
 """Probabilities: single precision is enough for them, and takes half the memory and time."""
@@ -32,9 +32,10 @@ Transitions = csr_array[np.float32, tuple[int, int]]
 
 LONGEST_MEMORY: Final = 3
 """Places of a state, the present one included, at most."""
-_MAGIC: Final = b"GBMOTION"
+MAGIC: Final = b"GBMOTION"
 _MOST_PLACES: Final = 1 << 20
 _MOST_STATES: Final = 1 << 26
+_MOST_STEPS: Final = 3600
 _TOLERANCE: Final = 1e-3
 _LARGEST_SPREAD_M: Final = 100_000.0
 _TYPICAL_MOVE_M_S: Final = 200 / 30
@@ -141,16 +142,29 @@ class MotionModel:
         ones = np.ones(len(self), np.float32)
         return csr_array((ones, (self.present, np.arange(len(self)))), shape=(self.place_count, len(self)))
 
+    def in_words(self) -> str:
+        """Return what it was learned from, and whether those who drove are protected."""
+        source = self.learned.get("from")
+        if source == "roads":
+            return "from the road network alone"
+        if source == "distance":
+            return "from distances between places alone"
+        if source == "roads and walks":
+            steps = self.learned.get("steps")
+            count = f"{steps:,} steps of walks" if type(steps) is int else "walks"
+            return f"from the road network and {count}: learned without privacy for those in the walks"
+        return "from what its file does not say"
+
     def steps_in(self, interval_s: float) -> int:
         """Return how many steps there are in an interval of seconds.
 
         Raises
         ------
         MismatchError
-            If it is not a whole number of steps.
+            If it is not a whole number of steps, from 1 to 3,600.
         """
         steps = round(interval_s / self.interval_s)
-        if steps < 1 or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
+        if not 1 <= steps <= _MOST_STEPS or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
             raise MismatchError(
                 f"Reports come every {interval_s:g} s, and a step of the motion model takes {self.interval_s:g} s. "
                 "Learn a model whose step fits a whole number of times into the interval of the reports."
@@ -224,7 +238,7 @@ class MotionModel:
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file, wholly or not at all; the same model gives the same bytes."""
-        write_arrays(path, magic=_MAGIC, fields=self._fields(), arrays=self._arrays())
+        write_arrays(path, magic=MAGIC, fields=self._fields(), arrays=self._arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> MotionModel:
@@ -235,7 +249,7 @@ class MotionModel:
         InputError
             If the file is damaged, or something else.
         """
-        fields, arrays = read_arrays(path, magic=_MAGIC, kind="a motion model", hint="Make it again")
+        fields, arrays = read_arrays(path, magic=MAGIC, kind="a motion model", hint="Make it again")
         try:
             parts: dict[str, Any] = {**_typed(fields), **arrays}
             return cls(**parts)
@@ -281,7 +295,7 @@ class MotionModel:
             return "a move leads to no state"
         if self.states[:, 0].min() < 0 or self.states.min() < -1 or self.states.max() >= places:
             return "a state has no place"
-        if np.abs(self.places_e7[:, 0]).max() > 900_000_000 or np.abs(self.places_e7[:, 1]).max() > 1_800_000_000:
+        if (np.abs(self.places_e7.astype(np.int64)).max(axis=0) > (900_000_000, 1_800_000_000)).any():
             return "a place is not on Earth"
         sums = np.append(np.add.reduceat(self.chances.astype(np.float64), self.offsets[:-1]), self.start.sum())
         if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
