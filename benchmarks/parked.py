@@ -87,7 +87,8 @@ class World:
     @cached_property
     def starts(self) -> Floats:
         """How probable it is that a trip starts at each place."""
-        return np.asarray(self.model.to_places @ self.model.start, np.float64)
+        starts: Floats = np.asarray(self.model.to_places @ self.model.start, np.float64)
+        return starts
 
     @cached_property
     def xy_km(self) -> Places:
@@ -102,7 +103,8 @@ class World:
     def point(self, belief: Floats) -> Places:
         """Return the point of least expected distance, which need not be a place."""
         estimates = Estimator(self.model).estimates((belief[:, None] / belief.sum()).astype(np.float32))
-        return self.plane(estimates.lat, estimates.lon)[0]
+        point: Places = self.plane(estimates.lat, estimates.lon)[0]
+        return point
 
 
 def load(roads: str, walks: str) -> World:
@@ -439,9 +441,8 @@ def main(arguments: Sequence[str]) -> None:
     settings = [NO_ANCHOR, (None, 4.0), (8.0, 4.0), ANCHOR, (4.0, 8.0), (2.0, 4.0), (2.0, 2.0)]
     lattices = {setting: on_lattice(world, *setting) for setting in settings}
     ways = [*lattices.values(), by_peaks(world, 2.0), by_laplace(2.0), by_phone()]
-    print(
-        f"{machine()}; {world.model.place_count} places; lattices and peaks made in {time.perf_counter() - started:.0f} s"
-    )
+    places = world.model.place_count
+    print(f"{machine()}; {places} places; lattices and peaks made in {time.perf_counter() - started:.0f} s")
     blind = away_km(world.xy_km[[trip[0] for trip in world.trips]], world.point(world.starts)).mean()
     print(f"Without any report the attacker is {blind:.3f} km off a parked vehicle.")
     rows, on_the_move, at_rest = [], {}, {}
