@@ -1,16 +1,16 @@
-"""Attacks on the anchor: how near an attacker comes who combines all reports of a period, and what it learns of the shift.
+"""Attacks on the anchor: how near one comes who combines all reports of a period, and what they tell of the shift.
 
 Run `python -m benchmarks.anchor_attacks ROADS WALKS` with a road graph and walks between places 100 m apart, a step
-every 30 s (`geoblanket match --spacing 100`); `--quick` takes a few hours and the first two settings alone. Reports come
-from real lattices and hourly anchors, drawn as a device draws them, so that figures differ a little from run to run;
-errors are followed by their standard error over hours.
+every 30 s (`geoblanket match --spacing 100`); `--quick` takes a few hours and the first two settings alone. Reports
+come from real lattices and hourly anchors, drawn as a device draws them, so that figures differ a little from run to
+run; errors are followed by their standard error over hours.
 
-An hour has one anchor for all of a held-out vehicle's reports between two full hours of the clock, 45 or more of them,
-and at its end the vehicle parks where it is, for 30 reports more. Attackers have learned from the other vehicles how
-vehicles move, and know the mechanism and the anchor's distribution. They keep a joint belief over places (so many metres
-apart, of order 1 to 3) and shifts (on a grid). *Later reports too* looks back from the end of the hour. *Zoom* takes
-the shifts that are left at the end, divides them into 50 m and runs again: the likelihood of a path on the roads as a
-function of the shift. *Shape* moves the smoothed reports over the map until they lie on roads.
+An hour has one anchor for all of a held-out vehicle's reports between two full hours of the clock, 45 or more of them;
+at its end the vehicle parks where it is, for 30 reports more. Attackers have learned from other vehicles how vehicles
+move, and know the mechanism and the anchor's distribution. They keep a joint belief over places (so many metres apart,
+of order 1 to 3) and shifts (on a grid). *Later reports too* looks back from the end of the hour. *Zoom* divides the
+shifts that are left at the end and runs again over places 100 m apart, order 2: the likelihood of paths on the roads as
+a function of the shift. *Shape* moves the smoothed reports over the map until they lie on roads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -48,14 +48,18 @@ from geoblanket.tracking.sight import LatticeSight, Reports
 
 SETTINGS = ((4.0, 4.0), (4.0, 8.0), (8.0, 4.0), (2.0, 4.0))
 """ε₀ of a period and ε of a report, per km."""
-DRAWS = 3
+SOME, FEW = 12, 4
+"""Hours for attackers that take long; the same hours for all."""
+THOROUGH = 2
+"""Settings that all attackers are tried on; the first two attackers take the others."""
 REST = 30
 PARTS = (0, 15, 30, 60, 120)
 COUNTS = (5, 15, 30, 45, 60)
 KNOWN_M = 100.0
-ZOOM_M = 50.0
+ZOOM_M = 100.0
+SHAPE_M = 50.0
 ZOOM_MASS = 0.99
-MOST_ZOOMED = 400
+MOST_ZOOMED = 150
 PARKED = 400
 
 
@@ -78,18 +82,16 @@ class Attacker:
         return f"places {self.spacing_m:g} m, order {self.order}{grid}{', later reports too' * self.smoothed}"
 
 
+FIRST, COARSE = Attacker(250, 1), Attacker(250, 2)
 ATTACKERS = (
-    Attacker(250, 1),
-    Attacker(250, 2),
-    Attacker(250, 3, hours=48),
-    Attacker(250, 2, step_m=100, hours=48),
-    Attacker(100, 1),
-    Attacker(100, 1, step_m=100, hours=24),
-    Attacker(100, 2, hours=12),
-    Attacker(250, 2, smoothed=True, hours=48),
-    Attacker(100, 1, smoothed=True, hours=24),
+    FIRST,
+    COARSE,
+    Attacker(250, 3, hours=SOME),
+    Attacker(250, 2, step_m=100, hours=SOME),
+    Attacker(100, 1, hours=SOME),
+    Attacker(250, 2, smoothed=True, hours=SOME),
 )
-ZOOMER = Attacker(100, 2, hours=12)
+ZOOMER = Attacker(100, 2)
 
 
 class City:
@@ -130,7 +132,6 @@ class City:
 class Hour:
     """An hour of a vehicle, and what it reported."""
 
-    number: int
     slot: Ints
     place: Ints
     output: Ints
@@ -139,17 +140,18 @@ class Hour:
     shift_m: Floats
 
 
-def drawn(city: City, lattice: Lattice, hours: int, draws: int) -> list[Hour]:
-    """Draw reports of hours, each with an anchor of its own, all hours before any comes again."""
+def drawn(city: City, lattice: Lattice) -> list[Hour]:
+    """Draw the reports of all hours, each with an anchor of its own."""
     assert lattice.anchor is not None
+    side, unit_m = lattice.spec.plane.side, lattice.spec.plane.unit_mm / 1000
     result = []
-    for _ in range(draws):
-        for number, (slot, place) in enumerate(city.world.hours[:hours]):
-            shift = lattice.anchor.draw(lattice.spec.plane.side, secrets.randbelow)
-            at = np.append(place, np.full(REST, place[-1]))
-            output = lattice.draw_many(city.lat[at], city.lon[at], shift=shift)
-            metres = np.array(shift) * lattice.spec.plane.unit_mm / 1000
-            result.append(Hour(number, slot, place, output[:-REST], output[-REST:], metres))
+    for slot, place in city.world.hours:
+        shift = lattice.anchor.draw(side, secrets.randbelow)
+        at = np.append(place, np.full(REST, place[-1]))
+        output = lattice.draw_many(city.lat[at], city.lon[at], shift=shift)
+        # On the torus, a shift to the west is a long one to the east.
+        metres = ((np.array(shift) + side // 2) % side - side // 2) * unit_m
+        result.append(Hour(slot, place, output[:-REST], output[-REST:], metres))
     return result
 
 
@@ -162,9 +164,9 @@ class Found:
     shift_error: Floats
     near: Floats
     """The probability that the attacker gives to shifts within 100 m of the true one."""
-    at_rest: list[float] = field(default_factory=list)
+    at_rest: list[float] = field(init=False, default_factory=list)
     """The error of the place at the end of the rest, and that of the shift."""
-    left: list[Singles] = field(default_factory=list)
+    left: list[Singles] = field(init=False, default_factory=list)
     """How probable each shift is at the end of the rest."""
 
 
@@ -178,7 +180,7 @@ def attack(city: City, lattice: Lattice, attacker: Attacker, hours: Sequence[Hou
     which = np.repeat(np.arange(len(hours)), lengths)
     truth = model.to_plane(city.lat, city.lon)[np.concatenate([hour.place for hour in hours])]
     true_shift = np.array([hour.shift_m for hour in hours])
-    found = [Found(hour, *(np.empty(len(hour.slot)) for _ in range(3))) for hour in hours]
+    found = [Found(hour, *np.empty((3, len(hour.slot)))) for hour in hours]
     step_m = np.diff(np.unique(shifts.metres[:, 0])).min()
     parts = step_m * (np.stack(np.meshgrid(*[np.arange(5)] * 2), axis=-1).reshape(-1, 2) - 2) / 5
 
@@ -221,24 +223,24 @@ def medians(points: Floats, chances: Singles) -> Floats:
     for _ in range(10):
         pull = weights / np.maximum(np.linalg.norm(points - guess[:, None], axis=-1), 5.0)
         guess = pull @ points / pull.sum(axis=1, keepdims=True)
-    return guess
+    result: Floats = guess
+    return result
 
 
-def zoomed(city: City, lattice: Lattice, hour: Hour, shifts: Shifts, left: Singles) -> tuple[float, float, float]:
-    """Return the errors of the shift after a second run with a finer grid: of the median, of the likeliest, and blind."""
+def zoomed(city: City, lattice: Lattice, coarse: Found, shifts: Shifts) -> tuple[float, float, float]:
+    """Run again with a finer grid; return the final errors of the place, of the shift, and of the likeliest shift, m."""
     assert lattice.anchor is not None
     fine = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=ZOOM_M)
-    order = np.argsort(-left)
-    kept = order[: int(np.searchsorted(np.cumsum(left[order]), ZOOM_MASS)) + 1]
-    apart, nearest = KDTree(shifts.metres[kept]).query(fine.metres)
-    step_m = np.diff(np.unique(shifts.metres[:, 0])).min()
-    chosen = np.flatnonzero(apart <= step_m / 2**0.5)
-    chosen = chosen[np.argsort(nearest[chosen], kind="stable")[:MOST_ZOOMED]]
-    chances = (fine.chances[chosen] / fine.chances[chosen].sum()).astype(np.float32)
-    again = Shifts(fine.metres[chosen], chances, None)
-    found = attack(city, lattice, ZOOMER, [hour], again)[0]
-    likeliest = again.metres[int(np.argmax(found.left[0] / chances))]
-    return found.at_rest[1], float(np.linalg.norm(likeliest - hour.shift_m)), float(np.linalg.norm(hour.shift_m))
+    order = np.argsort(-coarse.left[0])
+    kept = order[: int(np.searchsorted(np.cumsum(coarse.left[0][order]), ZOOM_MASS)) + 1]
+    apart = np.linalg.norm(fine.metres[:, None] - shifts.metres[kept], axis=-1)
+    near = apart.min(axis=1) <= np.diff(np.unique(shifts.metres[:, 0])).min() / 2**0.5
+    # The likeliest first: there may be too many.
+    chosen = np.flatnonzero(near)[np.argsort(apart.argmin(axis=1)[near], kind="stable")[:MOST_ZOOMED]]
+    again = Shifts(fine.metres[chosen], fine.chances[chosen] / fine.chances[chosen].sum(), None)
+    found = attack(city, lattice, ZOOMER, [coarse.hour], again)[0]
+    likeliest = again.metres[int(np.argmax(found.left[0] / again.chances))]
+    return found.at_rest[0], found.at_rest[1], float(np.linalg.norm(likeliest - coarse.hour.shift_m))
 
 
 def by_shape(city: City, lattice: Lattice, hour: Hour) -> float:
@@ -247,85 +249,70 @@ def by_shape(city: City, lattice: Lattice, hour: Hour) -> float:
     reports = city.world.model.to_plane(*lattice.centers(hour.output))
     trips = np.split(reports, np.flatnonzero(np.diff(hour.slot) > 1) + 1)
     smoothed = np.concatenate([uniform_filter1d(trip, 5, axis=0, mode="nearest") for trip in trips])
-    shifts = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=ZOOM_M).metres
-    off_road, _ = city.road_m.query(smoothed - shifts[:, None])
+    shifts = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=SHAPE_M).metres
+    off_road = np.asarray(city.road_m.query(smoothed - shifts[:, None])[0])
     score = off_road.clip(max=200).sum(axis=1) / 50 + lattice.anchor.epsilon * np.linalg.norm(shifts, axis=1) / 1000
     return float(np.linalg.norm(shifts[score.argmin()] - hour.shift_m))
 
 
-def over_hours(found: Sequence[Found], value: Any) -> str:
-    """Return the mean of a value and its standard error over hours; what is NaN does not count."""
-    values: dict[int, list[float]] = {}
-    for one in found:
-        if np.isfinite(number := value(one)):
-            values.setdefault(one.hour.number, []).append(number)
-    return mean_and_error(np.array([np.mean(draws) for draws in values.values()])) if values else "–"
+def kilometres(metres: Sequence[float]) -> str:
+    """Return a mean and its standard error over hours, km."""
+    return mean_and_error(np.array(metres) / 1000) if metres else "–"
 
 
-def share(found: Sequence[Found], count: int, least: float) -> str:
-    """Return the share of hours in which an attacker gives this probability to shifts within 100 m, and is right."""
-    near = [one.near[count - 1] >= least for one in found if len(one.near) >= count]
-    return f"{np.mean(near):.0%}"
+def rows_of(attacker: Attacker, found: Sequence[Found], seconds: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the rows of an attacker: how far off it is, and what it knows of the shift."""
+    parts = [kilometres([one.error[a:b].mean() for one in found if len(one.error) > a]) for a, b in pairwise(PARTS)]
+    rest = kilometres([one.at_rest[0] for one in found if one.at_rest])
+    off = (attacker.name, f"{len(found)}", *parts, rest, f"{seconds:.0f}")
+    long = {n: [one for one in found if len(one.error) >= n] for n in COUNTS}
+    known = [f"{np.median([one.shift_error[n - 1] for one in some]):.0f}" for n, some in long.items()]
+    within = f"{np.mean([one.shift_error[44] <= KNOWN_M for one in long[45]]):.0%}"
+    sure = [
+        ", ".join(f"{np.mean([one.near[n - 1] >= least for one in long[n]]):.0%}" for least in (0.5, 0.9))
+        for n in (15, 45)
+    ]
+    rest_m = f"{np.median([one.at_rest[1] for one in found]):.0f}" if found[0].at_rest else "–"
+    return off, (attacker.name, *known, rest_m, within, *sure)
 
 
-def report(city: City, anchor: float, epsilon: float, *, quick: bool) -> None:
-    """Print what all attackers make of one setting."""
+def report(city: City, anchor: float, epsilon: float, *, thorough: bool, quick: bool) -> None:
+    """Print what attackers make of one setting."""
     lattice = city.lattice(anchor, epsilon)
-    unit_m = lattice.spec.plane.unit_mm / 1000
     assert lattice.anchor is not None
-    hours = drawn(city, lattice, 8 if quick else 1000, 1 if quick else DRAWS)
-    rows, shift_rows = [], []
-    for attacker in ATTACKERS:
-        if quick and attacker.hours < 24:
-            continue
+    hours = drawn(city, lattice)[: FEW if quick else None]
+    rows, again = [], []
+    for attacker in ATTACKERS if thorough else (FIRST, COARSE):
         started = time.perf_counter()
-        shifts = shifts_of(lattice.anchor, unit_m, step_m=attacker.step_m)
+        shifts = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=attacker.step_m)
         found = attack(city, lattice, attacker, hours[: attacker.hours], shifts)
-        parts = [
-            over_hours(found, lambda one, a=a, b=b: one.error[a:b].mean() / 1000 if len(one.error) > a else np.nan)
-            for a, b in zip(PARTS[:-1], PARTS[1:], strict=True)
-        ]
-        rest = over_hours(found, lambda one: one.at_rest[0] / 1000 if one.at_rest else np.nan)
-        rows.append((attacker.name, f"{len(found)}", *parts, rest, f"{time.perf_counter() - started:.0f}"))
-        if not attacker.smoothed:
-            errors = [[one.shift_error[n - 1] for one in found if len(one.error) >= n] for n in COUNTS]
-            shift_rows.append(
-                (
-                    attacker.name,
-                    *(f"{np.median(values):.0f}" for values in errors),
-                    f"{np.mean(np.array(errors[3]) <= KNOWN_M):.0%}",
-                    *(f"{share(found, n, 0.5)}, {share(found, n, 0.9)}" for n in (15, 45)),
-                )
-            )
-        if attacker == ZOOMER:
-            again = [zoomed(city, lattice, one.hour, shifts, one.left[0]) for one in found]
+        rows.append(rows_of(attacker, found, time.perf_counter() - started))
+        print(*rows[-1], sep="\n", file=sys.stderr, flush=True)
+        if thorough and attacker == COARSE:
+            again = [zoomed(city, lattice, coarse, shifts) for coarse in found[:SOME]]
     title = f"ε₀ = {anchor:g} an hour, ε = {epsilon:g} a report: "
+    parts = [f"{a + 1}–{b}" for a, b in pairwise(PARTS)]
     show(
-        title + "error, km, by reports so far",
-        (
-            "attacker",
-            "hours",
-            *(f"{a + 1}–{b}" for a, b in zip(PARTS[:-1], PARTS[1:], strict=True)),
-            "then parked",
-            "s",
-        ),
-        rows,
+        title + "error, km, by reports so far", ("attacker", "hours", *parts, "then parked", "s"), [a for a, _ in rows]
     )
-    known = tuple(f"50 %, 90 % sure after {n}" for n in (15, 45))
     show(
-        title + "median error of the shift, m, after so many reports; how often it is known to 100 m",
-        ("attacker", *map(str, COUNTS), "within 100 m after 45", *known),
-        shift_rows,
+        title + "median error of the shift, m, after so many reports; hours in which it is known to 100 m",
+        ("attacker", *map(str, COUNTS), "parked", "right after 45", *(f"50, 90 % sure after {n}" for n in (15, 45))),
+        [shift for _, shift in rows if not shift[0].endswith("too")],
     )
-    if not quick:
-        median, likeliest, blind = np.median(again, axis=0)
-        print(f"Zoom, end of {len(again)} hours: {median:.0f} m (likeliest: {likeliest:.0f}; no report: {blind:.0f})")
-    shape = [by_shape(city, lattice, hour) for hour in hours]
-    blind = np.median([np.linalg.norm(hour.shift_m) for hour in hours])
-    print(f"Shape over the map, end of {len(shape)} hours: {np.median(shape):.0f} m (no report: {blind:.0f})")
+    if again:
+        place, shift, likeliest = zip(*again, strict=True)
+        print(
+            f"Zoom, {len(again)} hours: parked at the end {kilometres(place)} km; median error of the shift "
+            f"{np.median(shift):.0f} m, of the likeliest shift {np.median(likeliest):.0f} m"
+        )
+    shape, blind = [by_shape(city, lattice, hour) for hour in hours], [np.linalg.norm(hour.shift_m) for hour in hours]
+    print(
+        f"Shape over the map: median error of the shift {np.median(shape):.0f} m; no report: {np.median(blind):.0f} m"
+    )
     stay = parked(city.world, on_lattice(city.world, anchor, epsilon), count=PARKED // (4 if quick else 1), periods=1)
-    print(f"Parked for the whole hour, places 100 m: {mean_and_error(stay.by_place)}; anywhere: "
-          f"{mean_and_error(stay.anywhere)} km\n", flush=True)  # fmt: skip
+    known, unknown = mean_and_error(stay.by_place), mean_and_error(stay.anywhere)
+    print(f"Parked for the whole hour: {known} km by places, {unknown} km anywhere\n", flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -337,8 +324,8 @@ def main(arguments: Sequence[str]) -> None:
     quick = "--quick" in arguments
     city = City(*paths)
     print(f"{machine()}; {len(city.lat)} places; {len(city.world.hours)} held-out hours")
-    for setting in SETTINGS[: 2 if quick else None]:
-        report(city, *setting, quick=quick)
+    for number, setting in enumerate(SETTINGS[: 2 if quick else None]):
+        report(city, *setting, thorough=number < THOROUGH, quick=quick)
 
 
 if __name__ == "__main__":
