@@ -31,13 +31,11 @@ from scipy.ndimage import uniform_filter1d
 from scipy.spatial import KDTree
 
 from benchmarks._measure import machine, show
-from benchmarks.parked import INTERVAL_S, SPLIT, World, load, mean_and_error, on_lattice, parked
+from benchmarks.parked import INTERVAL_S, SPLIT, LatticeSampler, load, mean_and_error, on_lattice, parked
 from geoblanket import RoadGraph, choose_places
 from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket._tables import write_table
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.tracking.belief import BeliefFilter, Shifts, shifts_of
 from geoblanket.tracking.estimate import Estimator
@@ -48,18 +46,16 @@ from geoblanket.tracking.sight import LatticeSight, Reports
 
 SETTINGS = ((4.0, 4.0), (4.0, 8.0), (8.0, 4.0), (2.0, 4.0))
 """ε₀ of a period and ε of a report, per km."""
-SOME, FEW = 12, 4
-"""Hours for attackers that take long; the same hours for all."""
 THOROUGH = 2
 """Settings that all attackers are tried on; the first two attackers take the others."""
+SOME = 8
+"""Hours for attackers that take long."""
 REST = 30
 PARTS = (0, 15, 30, 60, 120)
 COUNTS = (5, 15, 30, 45, 60)
-KNOWN_M = 100.0
-ZOOM_M = 100.0
+KNOWN_M = ZOOM_M = 100.0
 SHAPE_M = 50.0
-ZOOM_MASS = 0.99
-MOST_ZOOMED = 150
+ZOOM_MASS, MOST_ZOOMED = 0.99, 150
 PARKED = 400
 
 
@@ -72,8 +68,7 @@ class Attacker:
     step_m: float | None = None
     """Of the grid of shifts; None: as the tracker has it."""
     smoothed: bool = False
-    hours: int = 1000
-    """Of how many drawn hours it is tried, at most: some take long."""
+    hours: int | None = None
 
     @property
     def name(self) -> str:
@@ -83,14 +78,8 @@ class Attacker:
 
 
 FIRST, COARSE = Attacker(250, 1), Attacker(250, 2)
-ATTACKERS = (
-    FIRST,
-    COARSE,
-    Attacker(250, 3, hours=SOME),
-    Attacker(250, 2, step_m=100, hours=SOME),
-    Attacker(100, 1, hours=SOME),
-    Attacker(250, 2, smoothed=True, hours=SOME),
-)
+FINER, LONGER = Attacker(250, 2, step_m=100, hours=SOME), Attacker(250, 3, hours=SOME)
+NEARER, LOOKING_BACK = Attacker(100, 1, hours=SOME), Attacker(250, 2, smoothed=True, hours=SOME)
 ZOOMER = Attacker(100, 2)
 
 
@@ -99,7 +88,7 @@ class City:
 
     def __init__(self, roads: str, walks: str) -> None:
         self.graph = RoadGraph.load(roads)
-        self.world: World = load(roads, walks)
+        self.world = load(roads, walks)
         self.lat, self.lon = self.world.model.lat, self.world.model.lon
         self._walks = walks
         self.model = cache(self._model)
@@ -121,23 +110,22 @@ class City:
             write_table(coarser, path, kind="walks", about={**about, "spacing_m": places.spacing_m})
             return learn_motion(self.graph, places, walks=path, part="train", split=SPLIT, order=order)
 
-    def lattice(self, anchor: float, epsilon: float) -> Lattice:
-        """Return a lattice with an hourly anchor."""
-        area = Area(self.lat.min(), self.lon.min(), self.lat.max(), self.lon.max())
-        spec = spec_over(area, epsilon=epsilon)
-        return Lattice.verified(spec, make_anchor(spec.plane, epsilon_micro=round(anchor * 1e6), period_s=3600))
-
 
 @dataclass(frozen=True, eq=False)
 class Hour:
-    """An hour of a vehicle, and what it reported."""
+    """An hour of a vehicle, what it reported, and then at rest."""
 
     slot: Ints
     place: Ints
     output: Ints
     rest: Ints
-    """What it reported at its end, at rest."""
     shift_m: Floats
+
+
+def grid(lattice: Lattice, step_m: float | None) -> Shifts:
+    """Return shifts so many metres apart."""
+    assert lattice.anchor is not None
+    return shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=step_m)
 
 
 def drawn(city: City, lattice: Lattice) -> list[Hour]:
@@ -202,14 +190,11 @@ def attack(city: City, lattice: Lattice, attacker: Attacker, hours: Sequence[Hou
             number = position - starts[which[position]]
             own.error[number], own.shift_error[number], own.near[number] = values
             if number == len(own.error) - 1 and not attacker.smoothed:
-                _rest(own, position, belief[..., positions == position].copy())
-
-    def _rest(own: Found, position: int, belief: Singles) -> None:
-        for output in own.hour.rest:
-            beliefs.weigh(belief, Reports(np.array([output]), np.zeros(1, np.int64), np.ones(1, bool)))
-        error, shift_error, _ = judged(np.array([position]), belief)
-        own.at_rest[:] = float(error[0]), float(shift_error[0])
-        own.left.append(beliefs.shift_chances(belief)[:, 0])
+                last = belief[..., positions == position].copy()
+                for output in own.hour.rest:
+                    beliefs.weigh(last, Reports(np.array([output]), np.zeros(1, np.int64), np.ones(1, bool)))
+                own.at_rest[:] = (float(values[0]) for values in judged(np.array([position]), last)[:2])
+                own.left.append(beliefs.shift_chances(last)[:, 0])
 
     slot, output = (np.concatenate([getattr(hour, name) for hour in hours]) for name in ("slot", "output"))
     (smooth if attacker.smoothed else follow)(beliefs, Sequences(slot, output, starts), seen)
@@ -223,19 +208,17 @@ def medians(points: Floats, chances: Singles) -> Floats:
     for _ in range(10):
         pull = weights / np.maximum(np.linalg.norm(points - guess[:, None], axis=-1), 5.0)
         guess = pull @ points / pull.sum(axis=1, keepdims=True)
-    result: Floats = guess
-    return result
+    return np.asarray(guess)
 
 
 def zoomed(city: City, lattice: Lattice, coarse: Found, shifts: Shifts) -> tuple[float, float, float]:
-    """Run again with a finer grid; return the final errors of the place, of the shift, and of the likeliest shift, m."""
-    assert lattice.anchor is not None
-    fine = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=ZOOM_M)
+    """Run again with a finer grid; return the final errors of the place, the shift and the likeliest shift, metres."""
+    fine = grid(lattice, ZOOM_M)
     order = np.argsort(-coarse.left[0])
     kept = order[: int(np.searchsorted(np.cumsum(coarse.left[0][order]), ZOOM_MASS)) + 1]
     apart = np.linalg.norm(fine.metres[:, None] - shifts.metres[kept], axis=-1)
     near = apart.min(axis=1) <= np.diff(np.unique(shifts.metres[:, 0])).min() / 2**0.5
-    # The likeliest first: there may be too many.
+    # The likeliest first, if there are too many.
     chosen = np.flatnonzero(near)[np.argsort(apart.argmin(axis=1)[near], kind="stable")[:MOST_ZOOMED]]
     again = Shifts(fine.metres[chosen], fine.chances[chosen] / fine.chances[chosen].sum(), None)
     found = attack(city, lattice, ZOOMER, [coarse.hour], again)[0]
@@ -245,19 +228,18 @@ def zoomed(city: City, lattice: Lattice, coarse: Found, shifts: Shifts) -> tuple
 
 def by_shape(city: City, lattice: Lattice, hour: Hour) -> float:
     """Return the error of the shift by which the smoothed reports lie on roads best."""
-    assert lattice.anchor is not None
     reports = city.world.model.to_plane(*lattice.centers(hour.output))
     trips = np.split(reports, np.flatnonzero(np.diff(hour.slot) > 1) + 1)
     smoothed = np.concatenate([uniform_filter1d(trip, 5, axis=0, mode="nearest") for trip in trips])
-    shifts = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=SHAPE_M).metres
-    off_road = np.asarray(city.road_m.query(smoothed - shifts[:, None])[0])
-    score = off_road.clip(max=200).sum(axis=1) / 50 + lattice.anchor.epsilon * np.linalg.norm(shifts, axis=1) / 1000
-    return float(np.linalg.norm(shifts[score.argmin()] - hour.shift_m))
+    shifts = grid(lattice, SHAPE_M)
+    off_road = np.asarray(city.road_m.query(smoothed - shifts.metres[:, None])[0])
+    score = off_road.clip(max=200).sum(axis=1) / 50 - np.log(shifts.chances)
+    return float(np.linalg.norm(shifts.metres[score.argmin()] - hour.shift_m))
 
 
-def kilometres(metres: Sequence[float]) -> str:
+def kilometres(metres: Sequence[float] | Floats) -> str:
     """Return a mean and its standard error over hours, km."""
-    return mean_and_error(np.array(metres) / 1000) if metres else "–"
+    return mean_and_error(np.array(metres) / 1000) if len(metres) else "–"
 
 
 def rows_of(attacker: Attacker, found: Sequence[Found], seconds: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -268,49 +250,41 @@ def rows_of(attacker: Attacker, found: Sequence[Found], seconds: float) -> tuple
     long = {n: [one for one in found if len(one.error) >= n] for n in COUNTS}
     known = [f"{np.median([one.shift_error[n - 1] for one in some]):.0f}" for n, some in long.items()]
     within = f"{np.mean([one.shift_error[44] <= KNOWN_M for one in long[45]]):.0%}"
-    sure = [
-        ", ".join(f"{np.mean([one.near[n - 1] >= least for one in long[n]]):.0%}" for least in (0.5, 0.9))
-        for n in (15, 45)
-    ]
+    near = [np.array([one.near[n - 1] for one in long[n]]) for n in (15, 45)]
+    sure = [f"{(chances >= 0.5).mean():.0%}, {(chances >= 0.9).mean():.0%}" for chances in near]
     rest_m = f"{np.median([one.at_rest[1] for one in found]):.0f}" if found[0].at_rest else "–"
     return off, (attacker.name, *known, rest_m, within, *sure)
 
 
 def report(city: City, anchor: float, epsilon: float, *, thorough: bool, quick: bool) -> None:
     """Print what attackers make of one setting."""
-    lattice = city.lattice(anchor, epsilon)
-    assert lattice.anchor is not None
-    hours = drawn(city, lattice)[: FEW if quick else None]
+    way = on_lattice(city.world, anchor, epsilon)
+    assert isinstance(way.sampler, LatticeSampler)
+    lattice = way.sampler.lattice
+    hours = drawn(city, lattice)[: SOME // 2 if quick else None]
     rows, again = [], []
-    for attacker in ATTACKERS if thorough else (FIRST, COARSE):
+    for attacker in (FIRST, COARSE, LONGER, FINER, NEARER, LOOKING_BACK)[: None if thorough else 2]:
         started = time.perf_counter()
-        shifts = shifts_of(lattice.anchor, lattice.spec.plane.unit_mm / 1000, step_m=attacker.step_m)
+        shifts = grid(lattice, attacker.step_m)
         found = attack(city, lattice, attacker, hours[: attacker.hours], shifts)
         rows.append(rows_of(attacker, found, time.perf_counter() - started))
-        print(*rows[-1], sep="\n", file=sys.stderr, flush=True)
         if thorough and attacker == COARSE:
             again = [zoomed(city, lattice, coarse, shifts) for coarse in found[:SOME]]
     title = f"ε₀ = {anchor:g} an hour, ε = {epsilon:g} a report: "
     parts = [f"{a + 1}–{b}" for a, b in pairwise(PARTS)]
-    show(
-        title + "error, km, by reports so far", ("attacker", "hours", *parts, "then parked", "s"), [a for a, _ in rows]
-    )
-    show(
-        title + "median error of the shift, m, after so many reports; hours in which it is known to 100 m",
-        ("attacker", *map(str, COUNTS), "parked", "right after 45", *(f"50, 90 % sure after {n}" for n in (15, 45))),
-        [shift for _, shift in rows if not shift[0].endswith("too")],
-    )
+    header: tuple[str, ...] = ("attacker", "hours", *parts, "then parked", "s")
+    show(title + "error, km, by reports so far", header, [off for off, _ in rows])
+    title += "median error of the shift, m, after so many reports; hours in which it is known to 100 m"
+    header = ("attacker", *map(str, COUNTS), "parked", "right after 45", "50, 90 % sure after 15", "after 45")
+    show(title, header, [shift for _, shift in rows if not shift[0].endswith("too")])
     if again:
-        place, shift, likeliest = zip(*again, strict=True)
-        print(
-            f"Zoom, {len(again)} hours: parked at the end {kilometres(place)} km; median error of the shift "
-            f"{np.median(shift):.0f} m, of the likeliest shift {np.median(likeliest):.0f} m"
-        )
-    shape, blind = [by_shape(city, lattice, hour) for hour in hours], [np.linalg.norm(hour.shift_m) for hour in hours]
-    print(
-        f"Shape over the map: median error of the shift {np.median(shape):.0f} m; no report: {np.median(blind):.0f} m"
-    )
-    stay = parked(city.world, on_lattice(city.world, anchor, epsilon), count=PARKED // (4 if quick else 1), periods=1)
+        place, shift, likeliest = np.transpose(again)
+        medians_m = f"{np.median(shift):.0f} m, of the likeliest shift {np.median(likeliest):.0f} m"
+        print(f"Zoom, {len(again)} hours: parked {kilometres(place)} km; median error of the shift {medians_m}")
+    shape = np.median([by_shape(city, lattice, hour) for hour in hours])
+    blind = np.median([np.linalg.norm(hour.shift_m) for hour in hours])
+    print(f"Shape over the map: median error of the shift {shape:.0f} m; without any report {blind:.0f} m")
+    stay = parked(city.world, way, count=PARKED // (4 if quick else 1), periods=1)
     known, unknown = mean_and_error(stay.by_place), mean_and_error(stay.anywhere)
     print(f"Parked for the whole hour: {known} km by places, {unknown} km anywhere\n", flush=True)
 
