@@ -44,19 +44,15 @@ from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.sight import LatticeSight, Reports
 
-SETTINGS = ((4.0, 4.0), (4.0, 8.0), (8.0, 4.0), (2.0, 4.0))
-"""ε₀ of a period and ε of a report, per km."""
-THOROUGH = 2
-"""Settings that all attackers are tried on; the first two attackers take the others."""
-SOME = 8
-"""Hours for attackers that take long."""
-REST = 30
+SETTINGS = ((4.0, 4.0, True), (4.0, 8.0, True), (8.0, 4.0, False), (2.0, 4.0, False))
+"""ε₀ of a period and ε of a report, per km, and whether all attackers are tried or only the first two."""
+SOME = 8  # hours, for attackers that take long
+REST, PARKED = 30, 400
 PARTS = (0, 15, 30, 60, 120)
 COUNTS = (5, 15, 30, 45, 60)
 KNOWN_M = ZOOM_M = 100.0
 SHAPE_M = 50.0
 ZOOM_MASS, MOST_ZOOMED = 0.99, 150
-PARKED = 400
 
 
 @dataclass(frozen=True)
@@ -94,9 +90,7 @@ class City:
         self.model = cache(self._model)
         offsets, lat, lon = self.graph.lines()
         points = self.world.model.to_plane(lat, lon)
-        inside = np.ones(len(points), bool)
-        inside[offsets[1:] - 1] = False
-        first = np.flatnonzero(inside)
+        first = np.delete(np.arange(len(points)), offsets[1:] - 1)
         shares = np.linspace(0, 1, 6)[:, None, None]
         self.road_m = KDTree((points[first] * (1 - shares) + points[first + 1] * shares).reshape(-1, 2))
 
@@ -151,7 +145,7 @@ class Found:
     error: Floats
     shift_error: Floats
     near: Floats
-    """The probability that the attacker gives to shifts within 100 m of the true one."""
+    """Probability given to shifts within 100 m of the true one."""
     at_rest: list[float] = field(init=False, default_factory=list)
     """The error of the place at the end of the rest, and that of the shift."""
     left: list[Singles] = field(init=False, default_factory=list)
@@ -163,14 +157,16 @@ def attack(city: City, lattice: Lattice, attacker: Attacker, hours: Sequence[Hou
     model = city.model(attacker.spacing_m, attacker.order)
     beliefs = BeliefFilter(model, LatticeSight(lattice, model, interval_s=INTERVAL_S), replace(shifts, period_ms=None))
     estimator = Estimator(model)
-    lengths = [len(hour.slot) for hour in hours]
-    starts = np.cumsum([0, *lengths])[:-1]
-    which = np.repeat(np.arange(len(hours)), lengths)
+    which = np.repeat(np.arange(len(hours)), [len(hour.slot) for hour in hours])
+    starts = np.searchsorted(which, np.arange(len(hours)))
     truth = model.to_plane(city.lat, city.lon)[np.concatenate([hour.place for hour in hours])]
     true_shift = np.array([hour.shift_m for hour in hours])
     found = [Found(hour, *np.empty((3, len(hour.slot)))) for hour in hours]
-    step_m = np.diff(np.unique(shifts.metres[:, 0])).min()
-    parts = step_m * (np.stack(np.meshgrid(*[np.arange(5)] * 2), axis=-1).reshape(-1, 2) - 2) / 5
+    parts = (
+        np.diff(np.unique(shifts.metres[:, 0])).min()
+        * (np.stack(np.meshgrid(*[np.arange(5)] * 2), axis=-1).reshape(-1, 2) - 2)
+        / 5
+    )
 
     def judged(positions: Positions, belief: Singles) -> tuple[Floats, Floats, Floats]:
         estimates = estimator.estimates(beliefs.places(belief))
@@ -269,24 +265,24 @@ def report(city: City, anchor: float, epsilon: float, *, thorough: bool, quick: 
         found = attack(city, lattice, attacker, hours[: attacker.hours], shifts)
         rows.append(rows_of(attacker, found, time.perf_counter() - started))
         if thorough and attacker == COARSE:
+            rows.append(rows_of(attacker, found[:SOME], np.nan))
             again = [zoomed(city, lattice, coarse, shifts) for coarse in found[:SOME]]
     title = f"ε₀ = {anchor:g} an hour, ε = {epsilon:g} a report: "
-    parts = [f"{a + 1}–{b}" for a, b in pairwise(PARTS)]
-    header: tuple[str, ...] = ("attacker", "hours", *parts, "then parked", "s")
+    header = ("attacker", "hours", *(f"{a + 1}–{b}" for a, b in pairwise(PARTS)), "then parked", "s")
     show(title + "error, km, by reports so far", header, [off for off, _ in rows])
-    title += "median error of the shift, m, after so many reports; hours in which it is known to 100 m"
+    title += "median error of the shift, m, after so many reports; in how many hours it is known to 100 m"
     header = ("attacker", *map(str, COUNTS), "parked", "right after 45", "50, 90 % sure after 15", "after 45")
     show(title, header, [shift for _, shift in rows if not shift[0].endswith("too")])
     if again:
         place, shift, likeliest = np.transpose(again)
-        medians_m = f"{np.median(shift):.0f} m, of the likeliest shift {np.median(likeliest):.0f} m"
-        print(f"Zoom, {len(again)} hours: parked {kilometres(place)} km; median error of the shift {medians_m}")
-    shape = np.median([by_shape(city, lattice, hour) for hour in hours])
-    blind = np.median([np.linalg.norm(hour.shift_m) for hour in hours])
+        print(f"Zoom, {len(again)} hours: parked {kilometres(place)} km; median error of the shift", end=" ")
+        print(f"{np.median(shift):.0f} m, of the likeliest shift {np.median(likeliest):.0f} m")
+    errors = [(by_shape(city, lattice, hour), np.linalg.norm(hour.shift_m)) for hour in hours]
+    shape, blind = np.median(errors, axis=0)
     print(f"Shape over the map: median error of the shift {shape:.0f} m; without any report {blind:.0f} m")
     stay = parked(city.world, way, count=PARKED // (4 if quick else 1), periods=1)
-    known, unknown = mean_and_error(stay.by_place), mean_and_error(stay.anywhere)
-    print(f"Parked for the whole hour: {known} km by places, {unknown} km anywhere\n", flush=True)
+    print(f"Parked for the whole hour: {kilometres(1000 * stay.by_place)} km by places,", end=" ")
+    print(f"{kilometres(1000 * stay.anywhere)} km anywhere\n", flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -295,11 +291,10 @@ def main(arguments: Sequence[str]) -> None:
     if len(paths) != 2:
         print("Usage: python -m benchmarks.anchor_attacks ROADS WALKS [--quick] (places 100 m apart, steps of 30 s)")
         return
-    quick = "--quick" in arguments
-    city = City(*paths)
+    city, quick = City(*paths), "--quick" in arguments
     print(f"{machine()}; {len(city.lat)} places; {len(city.world.hours)} held-out hours")
-    for number, setting in enumerate(SETTINGS[: 2 if quick else None]):
-        report(city, *setting, thorough=number < THOROUGH, quick=quick)
+    for *setting, thorough in SETTINGS[: 2 if quick else None]:
+        report(city, *setting, thorough=thorough, quick=quick)
 
 
 if __name__ == "__main__":

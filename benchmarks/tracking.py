@@ -2,7 +2,8 @@
 
 Run `python -m benchmarks.tracking ROADS WALKS` with a road graph and walks (`geoblanket match`); `--city FOLDER` adds
 the true blankets of a synthetic city (`geoblanket city`), whose true walks are written to WALKS if there is no such
-file; `--quick` leaves out ε = 8. `python -m benchmarks.tracking ROADS [WALKS] --speed ORDER` measures streaming.
+file; `--trips N` tracks only so many trips; `--quick` leaves out ε = 8. Models of more than two million moves are left
+out. `python -m benchmarks.tracking ROADS [WALKS] --speed ORDER` measures streaming instead.
 
 A fifth of the vehicles is held out; blankets are discovered and models learned from the others. Each trip of five steps
 or more is tracked alone, by reports of a lattice without an anchor, the same for all models. Errors are straight lines
@@ -52,6 +53,7 @@ LEAST_STEPS = 5
 LARGEST_BLANKET = 3
 NEGLIGIBLE = 0.1
 """A true order counts at a node if so large a share of the steps from there was drawn by it or a higher one."""
+MOST_MOVES = 2_000_000
 STREAMED = 64
 """Vehicles that report in one slot."""
 STREAMED_SLOTS, PEER_REPORTS, DRIVEN_TRIPS = 100, 200, 20_000
@@ -73,14 +75,16 @@ class Known:
     training: pl.DataFrame
 
 
-def load(roads: str, walks: str) -> Known:
-    """Read a city, and hold vehicles out."""
+def load(roads: str, walks: str, trips: int | None = None) -> Known:
+    """Read a city, and hold vehicles out; of their trips, keep so many."""
     table, about = scan_walks(walks)
     graph = RoadGraph.load(roads)
     parts = split_walks(table, path=walks, part="held_out", split=SPLIT)
     rows = table.collect()
     unseen = rows["walk"].is_in(parts.walks[parts.chosen])
     long = rows.filter(unseen).filter(pl.len().over("walk") >= LEAST_STEPS).sort("walk", "step")
+    if trips is not None:
+        long = long.filter(pl.col("walk").is_in(long["walk"].unique(maintain_order=True).sample(trips, seed=0)))
     walk = long["walk"].to_numpy()
     return Known(
         graph,
@@ -179,6 +183,9 @@ def report(known: Known, blankets: dict[str, Lengths], epsilons: Sequence[float]
     errors: dict[str, list[Floats]] = {}
     states: dict[str, int] = {}
     for name, model in models(known, blankets):
+        if len(model.chances) > MOST_MOVES:
+            print(f"{name}: {len(model):,} states, {len(model.chances):,} moves, left out")
+            continue
         states[name] = len(model)
         errors[name] = [tracked(known, model, *drawn) for drawn in zip(lattices, cells, strict=True)]
         if name == "roads and walks, order 1":
@@ -252,10 +259,12 @@ def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int
 
 def main(arguments: list[str]) -> None:
     """Print the tables."""
-    options = {name: arguments[arguments.index(name) + 1] for name in ("--city", "--speed") if name in arguments}
+    options = {
+        name: arguments[arguments.index(name) + 1] for name in ("--city", "--speed", "--trips") if name in arguments
+    }
     paths = [argument for argument in arguments if not argument.startswith("--") and argument not in options.values()]
     if not 2 - ("--speed" in options) <= len(paths) <= 2:
-        print("Usage: python -m benchmarks.tracking ROADS WALKS [--city FOLDER | --speed ORDER] [--quick]")
+        print("Usage: python -m benchmarks.tracking ROADS WALKS [--city FOLDER] [--trips N] [--quick] [--speed ORDER]")
         return
     print(machine())
     roads, walks = paths[0], paths[1] if len(paths) > 1 else None
@@ -275,7 +284,7 @@ def main(arguments: list[str]) -> None:
     assert walks is not None
     if "--city" in options and not Path(walks).exists():
         write_true_walks(options["--city"], roads, walks)
-    known = load(roads, walks)
+    known = load(roads, walks, int(options["--trips"]) if "--trips" in options else None)
     blankets = {"order by discovered blanket": discovered(known, roads)}
     if "--city" in options:
         blankets["order by true blanket"] = true_lengths(known, options["--city"])
