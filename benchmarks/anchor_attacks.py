@@ -57,7 +57,7 @@ ZOOM_MASS, MOST_ZOOMED = 0.99, 150
 
 @dataclass(frozen=True)
 class Attacker:
-    """Someone who keeps a joint belief over place and shift."""
+    """Keeps a joint belief over place and shift."""
 
     spacing_m: float
     order: int
@@ -73,10 +73,9 @@ class Attacker:
         return f"places {self.spacing_m:g} m, order {self.order}{grid}{', later reports too' * self.smoothed}"
 
 
-FIRST, COARSE = Attacker(250, 1), Attacker(250, 2)
+FIRST, COARSE, ZOOMER = Attacker(250, 1), Attacker(250, 2), Attacker(100, 2)
 FINER, LONGER = Attacker(250, 2, step_m=100, hours=SOME), Attacker(250, 3, hours=SOME)
 NEARER, LOOKING_BACK = Attacker(100, 1, hours=SOME), Attacker(250, 2, smoothed=True, hours=SOME)
-ZOOMER = Attacker(100, 2)
 
 
 class City:
@@ -145,7 +144,7 @@ class Found:
     error: Floats
     shift_error: Floats
     near: Floats
-    """Probability given to shifts within 100 m of the true one."""
+    """Belief in shifts within 100 m of the true one."""
     at_rest: list[float] = field(init=False, default_factory=list)
     """The error of the place at the end of the rest, and that of the shift."""
     left: list[Singles] = field(init=False, default_factory=list)
@@ -277,7 +276,7 @@ def report(city: City, anchor: float, epsilon: float, *, thorough: bool, quick: 
         place, shift, likeliest = np.transpose(again)
         print(f"Zoom, {len(again)} hours: parked {kilometres(place)} km; median error of the shift", end=" ")
         print(f"{np.median(shift):.0f} m, of the likeliest shift {np.median(likeliest):.0f} m")
-    errors = [(by_shape(city, lattice, hour), np.linalg.norm(hour.shift_m)) for hour in hours]
+    errors = np.array([(by_shape(city, lattice, hour), np.linalg.norm(hour.shift_m)) for hour in hours])
     shape, blind = np.median(errors, axis=0)
     print(f"Shape over the map: median error of the shift {shape:.0f} m; without any report {blind:.0f} m")
     stay = parked(city.world, way, count=PARKED // (4 if quick else 1), periods=1)

@@ -54,6 +54,7 @@ LARGEST_BLANKET = 3
 NEGLIGIBLE = 0.1
 """A true order counts at a node if so large a share of the steps from there was drawn by it or a higher one."""
 MOST_MOVES = 2_000_000
+ENOUGH_FOR_REGIONS = 50_000  # steps: with fewer, groups by speed and region are too small to be tested
 STREAMED = 64
 """Vehicles that report in one slot."""
 STREAMED_SLOTS, PEER_REPORTS, DRIVEN_TRIPS = 100, 200, 20_000
@@ -98,13 +99,13 @@ def load(roads: str, walks: str, trips: int | None = None) -> Known:
     )
 
 
-def discovered(known: Known, roads: str) -> Lengths:
-    """Return the orders that discovery finds in the training walks, by speed and region."""
+def discovered(known: Known, roads: str, by: list[str]) -> Lengths:
+    """Return the orders that discovery finds in the training walks."""
     _, about = scan_walks(known.walks)
     with tempfile.TemporaryDirectory() as folder:
         walks, findings = Path(folder) / "walks", Path(folder) / "findings"
         write_table(known.training, walks, kind="walks", about=about)
-        options = DiscoveryOptions(by=["speed", "region"], largest=LARGEST_BLANKET)
+        options = DiscoveryOptions(by=by, largest=LARGEST_BLANKET)
         discover(walks, roads, options, workers=1, out=findings)
         source = read_found_blankets(findings)
     region = regions_of_source(source, known.places, partition_zones(known.graph, known.places, max_places=200))
@@ -285,7 +286,8 @@ def main(arguments: list[str]) -> None:
     if "--city" in options and not Path(walks).exists():
         write_true_walks(options["--city"], roads, walks)
     known = load(roads, walks, int(options["--trips"]) if "--trips" in options else None)
-    blankets = {"order by discovered blanket": discovered(known, roads)}
+    by = ["speed", "region"] if len(known.training) >= ENOUGH_FOR_REGIONS else ["speed"]
+    blankets = {f"order by blanket found by {' and '.join(by)}": discovered(known, roads, by)}
     if "--city" in options:
         blankets["order by true blanket"] = true_lengths(known, options["--city"])
     report(known, blankets, (2.0, 4.0) if "--quick" in arguments else (2.0, 4.0, 8.0))
