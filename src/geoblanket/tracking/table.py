@@ -38,7 +38,7 @@ __all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "TrackSummary", "track_tabl
 _ROWS_AT_A_TIME: Final = 500_000
 _ROWS_IN_MEMORY: Final = 4_000_000
 _RADIUS_STEP_M: Final = 20.0
-"""Radii are multiples of this."""
+"""The median of the radii is found to this precision."""
 _RADII: Final = 5002
 
 
@@ -221,7 +221,7 @@ class _Run:
             first = _first_of_slot(part)
             self._estimates[part.row] = self._estimates[part.row[first]]
         radii = np.rint(self._estimates[part.row, 2] / _RADIUS_STEP_M).astype(np.int64)
-        self._radii += np.bincount(radii, minlength=_RADII)
+        self._radii += np.bincount(np.minimum(radii, _RADII - 1), minlength=_RADII)
 
     def tracked(self) -> Iterator[pl.DataFrame]:
         """Yield the table with its estimates."""
