@@ -89,7 +89,7 @@ def test_a_late_report_counts_as_if_it_had_been_on_time(lattice: Bundle) -> None
 
 def test_what_comes_too_late_is_left_out(lattice: Bundle) -> None:
     tracker = Tracker(lattice, late_slots=2)
-    for slot, cell in [(3, 5), (5, 17), (6, 40)]:
+    for slot, cell in [(3, 5), (5, 17), (7, 40)]:
         tracker.see("car", SLOT + slot, cell)
     before = tracker.places("car").copy()
     assert [tracker.see("car", SLOT + slot, 1).outcome for slot in (4, 2)] == ["late", "late"]

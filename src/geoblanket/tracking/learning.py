@@ -79,6 +79,15 @@ def learn_motion(
     ------
     MismatchError
         If the walks were matched to other places.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places, learn_motion
+    >>> graph = RoadGraph.load("city.roads")
+    >>> model = learn_motion(graph, choose_places(graph, spacing_m=500), order=2)
+    >>> model.in_words()
+    'from the road network alone'
+    >>> model.save("city.model")
     """
     memory = LONGEST_MEMORY if callable(order) else order
     if not callable(order) and not 1 <= order <= LONGEST_MEMORY:

@@ -45,7 +45,17 @@ _RARE_MOVE: Final = 2e-3
 
 @dataclass(frozen=True, eq=False)
 class MotionModel:
-    """Where a vehicle goes next, by its recent places. Made by `learn_motion`, `MotionModel.by_distance` or `load`."""
+    """Where a vehicle goes next, by its recent places. Made by `learn_motion`, `MotionModel.by_distance` or `load`.
+
+    Examples
+    --------
+    With the file in the example of `learn_motion`:
+
+    >>> from geoblanket import MotionModel
+    >>> model = MotionModel.load("city.model")
+    >>> model.interval_s, model.memory
+    (30.0, 2)
+    """
 
     places_e7: Indices
     """Latitude and longitude of each place, 1e-7 degrees, shape (P, 2)."""

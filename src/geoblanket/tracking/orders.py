@@ -32,7 +32,18 @@ _HOURS: Final = tuple(range(24))
 
 @dataclass(frozen=True, eq=False)
 class BlanketOrders:
-    """Orders by the blankets that a source knows: what `learn_motion` takes as its `order`."""
+    """Orders by the blankets that a source knows: what `learn_motion` takes as its `order`.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places, learn_motion, load_predictor
+    >>> from geoblanket.tracking import BlanketOrders
+    >>> graph = RoadGraph.load("city.roads")
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> orders = BlanketOrders.of(load_predictor("city.blanket"), places, interval_s=30)
+    >>> learn_motion(graph, places, order=orders).learned["order"]
+    'by blanket'
+    """
 
     lengths: KnownLengths
 
@@ -88,6 +99,16 @@ def read_orders(
         If the file cannot be used.
     MismatchError
         If it is for another interval, or for other zones.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places
+    >>> from geoblanket.tracking import read_orders
+    >>> places = choose_places(RoadGraph.load("city.roads"), spacing_m=500)
+    >>> orders = read_orders(places, interval_s=30, predictor="city.blanket")
+    >>> here, _ = places.nearest([45.001], [-30.002])
+    >>> orders(here, here).tolist() in ([1], [2], [3])  # for a vehicle at rest
+    True
     """
     source: LengthSource
     if findings is not None and predictor is None:

@@ -37,9 +37,9 @@ __all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "TrackSummary", "track_tabl
 
 _ROWS_AT_A_TIME: Final = 500_000
 _ROWS_IN_MEMORY: Final = 4_000_000
-_RADIUS_STEP_M: Final = 20.0
-"""The median of the radii is found to this precision."""
-_RADII: Final = 5002
+_RADIUS_STEP_M: Final = 10.0
+_RADII: Final = 20_000
+"""Radii are counted in steps, for their median."""
 
 
 def _tracked_schema(schema: dict[str, pl.DataType]) -> dict[str, pl.DataType]:
@@ -73,7 +73,7 @@ class TrackSummary:
     impossible: int
     """Reports that no place explains, by the bundle and the model: they were left out."""
     median_radius_m: float
-    """Half of all circles that hold a vehicle with a probability of 90 % are at most as large, metres."""
+    """Half of all circles that hold a vehicle with a probability of 90 % are at most as large, metres, to 10 m."""
     interval_s: float
     ahead_s: float
     """How long after each report the estimate holds."""
@@ -220,8 +220,8 @@ class _Run:
         if len(order) < len(part.row):
             first = _first_of_slot(part)
             self._estimates[part.row] = self._estimates[part.row[first]]
-        radii = np.rint(self._estimates[part.row, 2] / _RADIUS_STEP_M).astype(np.int64)
-        self._radii += np.bincount(np.minimum(radii, _RADII - 1), minlength=_RADII)
+        radii = np.ceil(self._estimates[part.row, 2] / _RADIUS_STEP_M).clip(max=_RADII - 1).astype(np.int64)
+        self._radii += np.bincount(radii, minlength=_RADII)
 
     def tracked(self) -> Iterator[pl.DataFrame]:
         """Yield the table with its estimates."""

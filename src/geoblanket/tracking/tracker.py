@@ -42,7 +42,15 @@ _MOST_ACROSS: Final = 100
 
 
 class Tracked(NamedTuple):
-    """Where a vehicle is, by what it reported."""
+    """Where a vehicle is, by what it reported.
+
+    Examples
+    --------
+    >>> from geoblanket import Tracker, load_bundle
+    >>> tracked = Tracker(load_bundle("city.bundle")).see("taxi 7", 57_326_400, 3)
+    >>> tracked.outcome
+    'used'
+    """
 
     lat: float
     """Degrees."""
@@ -110,6 +118,15 @@ class Tracker:
     ------
     MismatchError
         If the model is of another city, or of other places than a bundle with zones.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, Tracker, load_bundle
+    >>> tracker = Tracker(load_bundle("city.bundle"), MotionModel.load("city.model"))
+    >>> tracked = [tracker.see("taxi 7", slot, 3) for slot in (57_326_400, 57_326_401)]
+    >>> later = tracker.estimate("taxi 7", ahead=10)
+    >>> bool(later.radius_m[0] > tracked[1].radius_m)
+    True
     """
 
     def __init__(
