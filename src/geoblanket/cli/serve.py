@@ -57,6 +57,14 @@ def serve(
             show_default="no replays",
         ),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Motion model for the tracker.",
+            show_default="learned from the roads and the training walks, or by distance alone",
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -100,7 +108,7 @@ def serve(
     least = read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     store = BundleStore(files, trust=trust, policy=least)
-    explorer = Explorer(store, roads=roads, walks=walks)
+    explorer = Explorer(store, roads=roads, walks=walks, model=model)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
     limits = Limits()
