@@ -259,7 +259,10 @@ def test_a_trip_is_replayed_within_a_budget(open_page: Open) -> None:
     page = open_page("replay")
     expect(page.locator("#settings")).to_contain_text("true route")
     expect(_marker(page, "True place")).to_be_visible()
-    expect(_marker(page, "The recipient's guess")).to_be_visible()
+    expect(page.locator('#frame-a [aria-label^="Tracked at"]')).to_be_visible()
+    expect(page.locator("#replay-model")).to_contain_text("It also knows the roads, and how the vehicles drive")
+    expect(page.locator("#replay-figures tr", has_text="without any report").locator("td")).to_contain_text("m")
+    _wait_until(page, lambda: _share_of(page, "#ede2d8") > 0.02)  # the circle
     steps = int(page.locator("#step").get_attribute("max") or 0) + 1
     assert page.locator("#replay-figures td").first.inner_text() == f"{steps}, 0"
     page.locator("#step").fill("0")
@@ -430,7 +433,10 @@ def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, c
     expect(page.locator("#way-step")).to_have_attribute("aria-valuetext", "report 960 of 960")
     assert given_away.all_inner_texts() == ["32 per km", "3,840 per km"]
     page.locator("#way").select_option("drive")
-    expect(page.locator("#way-words")).to_contain_text("The recipient follows the vehicle")
+    expect(page.locator("#way-words")).to_contain_text("holds the vehicle nine times out of ten")
+    expect(page.locator("#way-model")).to_contain_text("knows no roads")
+    without = page.locator("#way-figures tr", has_text="Mean error without any report").locator("td")
+    assert without.all_inner_texts() == ["3.4 km", "3.4 km"]
     expect(page.locator("#way-chart svg path.guess")).to_have_count(1)
 
 
