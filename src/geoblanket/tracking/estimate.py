@@ -35,7 +35,7 @@ class Estimates:
     """Degrees, shape (B,)."""
     lon: Floats
     radius_m: Floats
-    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres, rounded up to 20."""
+    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres."""
 
     def __len__(self) -> int:
         return len(self.lat)
@@ -60,7 +60,8 @@ class Estimator:
         """Return the estimates of beliefs over places, shape (P, B)."""
         points = self._medians(places) if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
         lat, lon = self._model.to_degrees(points.astype(np.float64))
-        return Estimates(lat, lon, self.radii_m(places, points))
+        # A place stands for points around it, so that the vehicle can be off it.
+        return Estimates(lat, lon, np.hypot(self.radii_m(places, points), self._model.spread_m))
 
     def _medians(self, places: Singles) -> Floats:
         """Return the points of least expected distance in the plane, metres, shape (B, 2)."""

@@ -36,6 +36,7 @@ _MAGIC: Final = b"GBMOTION"
 _MOST_PLACES: Final = 1 << 20
 _MOST_STATES: Final = 1 << 26
 _TOLERANCE: Final = 1e-3
+_LARGEST_SPREAD_M: Final = 100_000.0
 _TYPICAL_MOVE_M_S: Final = 200 / 30
 """By distance alone, a place becomes less probable by a factor e over 200 metres for an interval of 30 seconds."""
 _RARE_MOVE: Final = 2e-3
@@ -61,6 +62,8 @@ class MotionModel:
     """The state that each move leads to, shape (M,)."""
     chances: Singles
     """How probable each move is, shape (M,); those of a state sum to 1."""
+    spread_m: float = 0.0
+    """How far a vehicle is from the place that stands for it, root mean square, metres; 0: it is at the place."""
     learned: Mapping[str, Any] = field(default_factory=dict)
     """What it was learned from, and how: JSON values."""
 
@@ -166,6 +169,7 @@ class MotionModel:
             places_e7=self.places_e7,
             places_identity=self.places_identity,
             interval_s=self.interval_s,
+            spread_m=self.spread_m,
             states=np.arange(count, dtype=np.int32)[:, None],
             start=np.asarray(self.to_places @ self.start, np.float32),
             offsets=flow.indptr.astype(np.int64),
@@ -246,6 +250,7 @@ class MotionModel:
         return {
             "interval_s": self.interval_s,
             "places_identity": self.places_identity,
+            "spread_m": self.spread_m,
             "learned": dict(self.learned),
         }
 
@@ -263,6 +268,8 @@ class MotionModel:
             return f"it must have 1 to {_MOST_PLACES} places, each with two coordinates"
         if self.states.ndim != 2 or not 1 <= self.states.shape[1] <= LONGEST_MEMORY or states > _MOST_STATES:
             return f"its states must have 1 to {LONGEST_MEMORY} places"
+        if not 0 <= self.spread_m <= _LARGEST_SPREAD_M:
+            return f"vehicles must be 0 to {_LARGEST_SPREAD_M:g} metres from their places"
         if not (0 < self.interval_s <= 86_400):
             return "a step must take more than 0 and at most 86,400 seconds"
         shapes = self.start.shape == (states,) and self.offsets.shape == (states + 1,)
@@ -284,9 +291,10 @@ class MotionModel:
 
 def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a file, or raise ValueError unless they are what `save` writes."""
-    if set(fields) != {"interval_s", "places_identity", "learned"}:
+    if set(fields) != {"interval_s", "places_identity", "spread_m", "learned"}:
         raise ValueError("fields")
-    if type(fields["interval_s"]) not in (int, float) or type(fields["places_identity"]) is not str:
+    numbers = all(type(fields[name]) in (int, float) for name in ("interval_s", "spread_m"))
+    if not numbers or type(fields["places_identity"]) is not str:
         raise ValueError("types")
     if type(fields["learned"]) is not dict:
         raise ValueError("learned")

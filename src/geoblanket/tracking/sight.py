@@ -69,6 +69,8 @@ class LatticeSight:
         self._side = float(spec.plane.side)
         self._rate = float(slope(spec.rate))
         self.unit_m = spec.plane.unit_mm / 1000
+        # A place stands for all points near it: what is seen from it has no sharp peak.
+        self._spread = np.float32(model.spread_m / self.unit_m)
         x, y = spec.plane.units(model.lat, model.lon)
         self._x, self._y = x.astype(np.float64), y.astype(np.float64)
         if len(x) > 1 and not np.ptp(x) and not np.ptp(y):
@@ -90,7 +92,7 @@ class LatticeSight:
         shifts = shifts_m / self.unit_m
         east = self._apart(self._x[:, None], shifts[:, 0], column * n + n // 2)
         north = self._apart(self._y[:, None], shifts[:, 1], row * n + n // 2)
-        distance = np.sqrt(east**2 + north**2)
+        distance = np.sqrt(east**2 + north**2 + self._spread**2)
         logs = np.maximum(self._height[:, None, None] - np.float32(self._rate) * distance, np.float32(self._least))
         if (output == SINK).any():
             # What is missing to a whole goes there, from everywhere alike.
@@ -214,11 +216,12 @@ class LaplaceSight:
         self._points = model.to_plane(lat, lon)
         self.outputs = len(self._points)
         self._xy_m, self._present, self._rate = model.xy_m, model.present, epsilon / 1000
+        self._spread = model.spread_m
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, shape (N, B)."""
         apart = self._xy_m[:, None] - self._points[reports.output]
-        logs = -self._rate * np.hypot(apart[..., 0], apart[..., 1])
+        logs = -self._rate * np.sqrt((apart**2).sum(axis=-1) + self._spread**2)
         by_place: Singles = np.exp(logs - logs.max(axis=0)).astype(np.float32)
         likelihood: Singles = by_place[self._present]
         return likelihood
