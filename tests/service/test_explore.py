@@ -24,7 +24,7 @@ from geoblanket.service.explore import PAGE_POLICY
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
 from geoblanket.service.explore_map import PlaceCells, roads_geojson
 from geoblanket.service.explore_replay import replay
-from geoblanket.service.explorer import Explorer
+from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.store import BundleStore
 from tests.blanket.worlds import square, wandering, write_world
 from tests.service.living import Live, live
@@ -169,7 +169,8 @@ def test_figures_stand_beside_those_without_a_report(
     assert explorer.traffic is not None
     lat, lon = explored.bundle.places_e7.T / 1e7
     between = haversine_m(lat[:, None], lon[:, None], lat, lon)
-    for prior, previous in (("equal", 6), ("traffic", 6), ("traffic", None)):
+    asked_of: list[tuple[Prior, int | None]] = [("equal", 6), ("traffic", 6), ("traffic", None)]
+    for prior, previous in asked_of:
         anywhere = np.ones(len(lat)) / len(lat)
         if prior == "traffic":
             anywhere = explorer.traffic.share if previous is None else explorer.traffic.next_place.toarray()[previous]

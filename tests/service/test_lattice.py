@@ -199,7 +199,7 @@ def test_a_parked_car_is_found_without_an_anchor_only(explored: ExploredLattice)
     way = parked(*HERE, hours=1, interval_s=30)
     found: dict[str, list[float]] = {"anchored": [], "independent": []}
     held = []
-    for _ in range(8):
+    for _ in range(6):
         replayed = replay_way(explored, way, None)
         for name, errors in found.items():
             tracked = replayed[name]["tracked"]

@@ -436,7 +436,7 @@ def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, c
     expect(page.locator("#way-words")).to_contain_text("holds the vehicle nine times out of ten")
     expect(page.locator("#way-model")).to_contain_text("knows no roads")
     without = page.locator("#way-figures tr", has_text="Mean error without any report").locator("td")
-    assert without.all_inner_texts() == ["3.4 km", "3.4 km"]
+    assert without.all_inner_texts() == ["3.5 km", "3.5 km"]
     expect(page.locator("#way-chart svg path.guess")).to_have_count(1)
 
 

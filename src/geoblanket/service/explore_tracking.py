@@ -59,9 +59,10 @@ _MOST_KM: Final = 4.744
 """95 % of planar Laplace noise lies within this over ε."""
 _OUTLIER_KM: Final = 15.0
 """Hardly any noise lies beyond this over ε."""
-WITHIN_SQUARE: Final = 0.5575
-"""Of a square, 90 % lies within so many sides of its middle."""
-_SOURCES: Final = ("roads", "roads and walks", "distance", "parked")
+_SQUARE: Final = 6**-0.5
+"""How far points of a square are from its middle, root mean square, in sides: a place of a grid stands for them."""
+_PARKED: Final = "parked"
+_SOURCES: Final = ("roads", "roads and walks", "distance", _PARKED)
 _DIGITS: Final = 6
 
 _log = logging.getLogger(__name__)
@@ -196,8 +197,7 @@ def model_around(lattice: Lattice, cells: Ints, *, interval_s: float, anchored: 
     """
     places_e7, cell_m = _grid(lattice, cells, anchored=anchored, moves=moves)
     if moves:
-        model = MotionModel.by_distance(places_e7, interval_s=interval_s)
-        return replace(model, learned={**model.learned, "cell_m": cell_m})
+        return replace(MotionModel.by_distance(places_e7, interval_s=interval_s), spread_m=_SQUARE * cell_m)
     count = len(places_e7)
     return MotionModel(
         places_e7=places_e7,
@@ -208,7 +208,8 @@ def model_around(lattice: Lattice, cells: Ints, *, interval_s: float, anchored: 
         offsets=np.arange(count + 1, dtype=np.int64),
         targets=np.arange(count, dtype=np.int32),
         chances=np.ones(count, np.float32),
-        learned={"from": "parked", "cell_m": cell_m},
+        spread_m=_SQUARE * cell_m,
+        learned={"from": _PARKED},
     )
 
 
@@ -238,9 +239,9 @@ def lattice_filter(lattice: Lattice, model: MotionModel, *, interval_s: float, a
     sight = LatticeSight(lattice, model, interval_s=interval_s)
     if not anchored or lattice.anchor is None:
         return BeliefFilter(model, sight)
-    parked = model.learned.get("from") == "parked"
+    parked = model.learned.get("from") == _PARKED
     # A night has a thousand reports: shifts as far apart as the places are enough for it.
-    step_m = max(model.learned["cell_m"], 800 / lattice.anchor.epsilon) if parked else None
+    step_m = max(model.spread_m / _SQUARE, 800 / lattice.anchor.epsilon) if parked else None
     shifts = shifts_of(lattice.anchor, sight.unit_m, step_m=step_m)
     if len(model) * len(shifts.chances) > _MOST_CELLS and model.memory > 1:
         model = model.of_order_1()
@@ -251,7 +252,6 @@ def lattice_filter(lattice: Lattice, model: MotionModel, *, interval_s: float, a
 def track(beliefs: BeliefFilter, slots: Ints, outputs: Ints) -> Estimates:
     """Follow one vehicle, and return where it is in each slot by its reports up to then; −1: no report in a slot."""
     estimator = Estimator(beliefs.model)
-    cell_m = float(beliefs.model.learned.get("cell_m", 0.0))
     lat, lon, radius_m = np.empty((3, len(slots)))
 
     def seen(positions: npt.NDArray[np.intp], states: Singles) -> None:
@@ -259,8 +259,7 @@ def track(beliefs: BeliefFilter, slots: Ints, outputs: Ints) -> Estimates:
         lat[positions], lon[positions], radius_m[positions] = estimates.lat, estimates.lon, estimates.radius_m
 
     follow(beliefs, Sequences(slots, outputs, np.zeros(1, np.int64)), seen)
-    # A place of a grid stands for the square around it.
-    return Estimates(lat, lon, np.hypot(radius_m, WITHIN_SQUARE * cell_m))
+    return Estimates(lat, lon, radius_m)
 
 
 def unreported(beliefs: BeliefFilter, slots: Ints) -> Estimates:
