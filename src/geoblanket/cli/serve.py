@@ -65,6 +65,14 @@ def serve(
             show_default="learned from the roads and the training walks, or by distance alone",
         ),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A plan from `geoblanket plan --json`: the page shows what other intervals would give.",
+            show_default="not shown",
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -108,7 +116,7 @@ def serve(
     least = read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     store = BundleStore(files, trust=trust, policy=least)
-    explorer = Explorer(store, roads=roads, walks=walks, model=model)
+    explorer = Explorer(store, roads=roads, walks=walks, model=model, plan=plan)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
     limits = Limits()

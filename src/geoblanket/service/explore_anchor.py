@@ -66,7 +66,7 @@ def _reported(
     cells = lattice.draw_many(way.lat, way.lon, shift=(east, north))
     interval_s = explored.interval_s
     if model is None or not way.moves:
-        model = model_around(lattice, cells, interval_s=interval_s, anchored=anchored, moves=way.moves)
+        model = model_around(lattice, cells, interval_s=interval_s, anchored=anchored, moves=way.moves, city=model)
     beliefs = lattice_filter(lattice, model, interval_s=interval_s, anchored=anchored)
     lat, lon = lattice.centers(cells)
     x, y = plane.units(way.lat, way.lon)

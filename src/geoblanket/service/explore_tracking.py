@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import KDTree
 
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m
@@ -55,6 +56,9 @@ _MOST_CELLS: Final = 1 << 20
 """States × shifts that a page can wait for; beyond that, the tracker of an anchor forgets the place before."""
 _MOST_ACROSS: Final = {"parked": 160, "parked, anchored": 30, "moving": 40, "moving, anchored": 34}
 _LEAST_STEP_M: Final = {"parked": 20.0, "parked, anchored": 60.0, "moving": 100.0, "moving, anchored": 150.0}
+_OUTSKIRTS_M: Final = 150.0
+_ELSEWHERE: Final = 1e-3
+"""A parked car becomes less probable by a factor e over the one, metres, outside a city, but no less than the other."""
 _MOST_KM: Final = 4.744
 """95 % of planar Laplace noise lies within this over ε."""
 _OUTLIER_KM: Final = 15.0
@@ -183,8 +187,16 @@ class ZoneAlone:
         return inside
 
 
-def model_around(lattice: Lattice, cells: Ints, *, interval_s: float, anchored: bool, moves: bool) -> MotionModel:
-    """Return a model that knows no roads, on a grid as far around reports as the vehicle can be.
+def model_around(
+    lattice: Lattice,
+    cells: Ints,
+    *,
+    interval_s: float,
+    anchored: bool,
+    moves: bool,
+    city: MotionModel | None = None,
+) -> MotionModel:
+    """Return a model on a grid as far around reports as the vehicle can be.
 
     Parameters
     ----------
@@ -194,6 +206,8 @@ def model_around(lattice: Lattice, cells: Ints, *, interval_s: float, anchored: 
         Whether an anchor is part of the noise.
     moves
         Whether vehicles move, near places being more probable than far ones, or are known to be parked.
+    city
+        Where there are roads: a parked car is by one of them. None: it may be anywhere.
     """
     places_e7, cell_m = _grid(lattice, cells, anchored=anchored, moves=moves)
     if moves:
@@ -204,13 +218,24 @@ def model_around(lattice: Lattice, cells: Ints, *, interval_s: float, anchored: 
         places_identity="",
         interval_s=interval_s,
         states=np.arange(count, dtype=np.int32)[:, None],
-        start=np.full(count, 1 / count, np.float32),
+        start=np.full(count, 1 / count, np.float32) if city is None else _by_roads(places_e7, city),
         offsets=np.arange(count + 1, dtype=np.int64),
         targets=np.arange(count, dtype=np.int32),
         chances=np.ones(count, np.float32),
         spread_m=_SQUARE * cell_m,
         learned={"from": _PARKED},
     )
+
+
+def _by_roads(points_e7: Indices, city: MotionModel) -> Singles:
+    """Return how probable points are for a parked car: alike within a city, and less so the farther outside."""
+    places = KDTree(city.xy_m)
+    near = min(2, city.place_count)
+    spacing_m = float(np.median(np.asarray(places.query(city.xy_m, k=[near])[0])))
+    lat, lon = points_e7.T * 1e-7
+    away_m = np.asarray(places.query(city.to_plane(lat, lon))[0])
+    weights = np.maximum(np.exp(-np.maximum(away_m - spacing_m, 0.0) / _OUTSKIRTS_M), _ELSEWHERE)
+    return (weights / weights.sum()).astype(np.float32)
 
 
 def _grid(lattice: Lattice, cells: Ints, *, anchored: bool, moves: bool) -> tuple[Indices, float]:

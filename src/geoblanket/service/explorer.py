@@ -26,6 +26,7 @@ from geoblanket.roads.places import Places, choose_places
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
 from geoblanket.service.explore_lattice import ExploredLattice
 from geoblanket.service.explore_map import PlaceCells, roads_geojson
+from geoblanket.service.explore_plan import read_plan
 from geoblanket.service.explore_replay import Trip, held_out_trips
 from geoblanket.service.explore_streets import Streets
 from geoblanket.service.explore_tracking import MotionModels, fits, in_frame
@@ -68,6 +69,8 @@ class Explorer:
     model
         A motion model for the tracker of replays; None: it is learned from the roads and the training walks, as far as
         there are any.
+    plan
+        A plan as JSON, to show what other intervals would give; None: that is not shown.
 
     Raises
     ------
@@ -84,8 +87,10 @@ class Explorer:
         roads: str | Path | None = None,
         walks: str | Path | None = None,
         model: str | Path | None = None,
+        plan: str | Path | None = None,
     ) -> None:
         self._store = store
+        self._plan = None if plan is None else read_plan(plan)
         self._explored: dict[str, ExploredBundle] = {}
         self._lattices: dict[str, ExploredLattice] = {}
         self._graph = None if roads is None else RoadGraph.load(roads)
@@ -203,6 +208,7 @@ class Explorer:
             "middle": self.middle,
             "roads": self._graph is not None,
             "traffic": self.traffic is not None,
+            "plan": self._plan,
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
             "left_out": len(self._store.bundles) - len(bundles) - len(lattices),
             "bundles": [

@@ -4,7 +4,8 @@ import { element, metres } from "./words.js";
 
 const SIZE = { width: 360, height: 150, left: 44, bottom: 22, top: 8 };
 
-function svg(name, attributes, text) {
+/** A new element of a drawing. */
+export function svg(name, attributes, text) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   if (text !== undefined) made.textContent = text;

@@ -177,7 +177,8 @@ export class CityReplayView {
       ],
       ["Tracked now", "how far off", ...each(({ tracked }) => metres(tracked.error_m[now]))],
       ["90 % circle now", "its radius", ...each(({ tracked }) => metres(tracked.radius_m[now]))],
-      ["Inside the circle so far", "about 90 % on the whole of many", ...each(({ tracked }) => heldSoFar(tracked, now))],
+      // A parked car has one shift, and its circles are right or wrong together.
+      ...(moves ? [["Inside the circle so far", "about 90 % over many trips", ...each(({ tracked }) => heldSoFar(tracked, now))]] : []),
       ...(moves ? [["Given away on the road", `at most ε for each of ${now + 1} reports`, ...each(() => reports)]] : []),
       [
         moves ? "Given away to tell parallel ways apart" : "Given away so far",

@@ -151,7 +151,7 @@ export class ReplayView {
       ["Mean error from zones alone", "tracked by what every report tells anyway", soFar(zones.error_m, now)],
       ["Mean error without any report", "the best guess by how vehicles move alone", soFar(without.error_m, now)],
       ["Tracked now", "how far off, and the radius of the 90 % circle", `${metres(tracked.error_m[now])}, ${metres(tracked.radius_m[now])}`],
-      ["Inside the circle so far", "about 90 % on the whole of many trips", heldSoFar(tracked, now)],
+      ["Inside the circle so far", "about 90 % over many trips", heldSoFar(tracked, now)],
     ]); // prettier-ignore
   }
 
