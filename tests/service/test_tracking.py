@@ -9,17 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
+from scipy.spatial import KDTree
 from typer.testing import CliRunner
 
 from geoblanket._geodesy import haversine_m
 from geoblanket.cli.main import app
-from geoblanket.errors import MismatchError
+from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from geoblanket.service.explore_map import roads_geojson
 from geoblanket.service.explore_streets import Streets
-from geoblanket.service.explore_tracking import MotionModels, ZoneAlone, model_facts, track, typical_error_m, unreported
+from geoblanket.service.explore_tracking import (
+    MotionModels,
+    ZoneAlone,
+    model_around,
+    model_facts,
+    track,
+    typical_error_m,
+    unreported,
+)
 from geoblanket.service.explore_ways import street_drive
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
@@ -128,6 +137,56 @@ def test_the_page_does_not_wait_for_a_model(small_town: SmallTown, near: Path, m
 def test_what_a_file_says_of_itself_is_not_repeated(by_distance: MotionModel) -> None:
     odd = replace(by_distance, learned={"from": "<img src=x>", "part": "all"})
     assert model_facts(odd) == {"from": "a file", "order": 1, "places": odd.place_count, "saw_all": True}
+
+
+def test_a_parked_car_is_by_the_roads_of_a_known_city(near: Path, by_distance: MotionModel) -> None:
+    lattice = load_bundle(near).lattice
+    assert lattice is not None
+    cells = lattice.draw_many(by_distance.lat, by_distance.lon)
+    anywhere, known = (
+        model_around(lattice, cells, interval_s=30, anchored=False, moves=False, city=city)
+        for city in (None, by_distance)
+    )
+    assert np.array_equal(anywhere.places_e7, known.places_e7)
+    assert (anywhere.moves.indices == np.arange(len(anywhere))).all()
+    away_m = KDTree(by_distance.xy_m).query(by_distance.to_plane(known.lat, known.lon))[0]
+    inside, far = known.start[away_m < 200], known.start[away_m > 1500]
+    assert inside.min() == inside.max() > 500 * far.max() > 0
+    assert anywhere.start.min() == anywhere.start.max()
+
+
+PLAN = {
+    "epsilon_by_interval": [
+        {
+            "epsilon_per_km": epsilon,
+            "interval_s": interval_s,
+            "anchor": None,
+            "cost_per_km": {"report": epsilon, "hour": epsilon * 3600 / interval_s, "night": 1.0},
+            "on_the_road": {"error_m": 100.0 * interval_s / epsilon, "trips": 3},
+        }
+        for epsilon in (2, 8)
+        for interval_s in (30, 60)
+    ],
+    "without_any_report": {"on_the_road": {"error_m": 4000.0}},
+    "in_words": ["more that the page does not show"],
+}
+
+
+def test_a_plan_is_read_or_refused(near: Path, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(PLAN))
+    plan = Explorer(BundleStore([near]), plan=path).overview()["plan"]
+    assert plan["without_m"] == 4000
+    assert plan["schedules"][1] == {"epsilon": 2, "interval_s": 60, "hour": 120, "error_m": 3000}
+    bad: list[object] = [[], {}, {**PLAN, "epsilon_by_interval": []}, {**PLAN, "without_any_report": {"error_m": -1}}]
+    schedule = PLAN["epsilon_by_interval"][0]  # type: ignore[index]
+    bad.append({**PLAN, "epsilon_by_interval": [{**schedule, "interval_s": 0}]})
+    for content in bad:
+        path.write_text(json.dumps(content))
+        with pytest.raises(InputError, match="is not a plan"):
+            Explorer(BundleStore([near]), plan=path)
+    with pytest.raises(InputError, match="cannot be read"):
+        Explorer(BundleStore([near]), plan=tmp_path / "none.json")
 
 
 def test_lines_follow_streets(graph: RoadGraph) -> None:

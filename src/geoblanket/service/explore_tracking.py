@@ -235,7 +235,8 @@ def _by_roads(points_e7: Indices, city: MotionModel) -> Singles:
     lat, lon = points_e7.T * 1e-7
     away_m = np.asarray(places.query(city.to_plane(lat, lon))[0])
     weights = np.maximum(np.exp(-np.maximum(away_m - spacing_m, 0.0) / _OUTSKIRTS_M), _ELSEWHERE)
-    return (weights / weights.sum()).astype(np.float32)
+    chances: Singles = (weights / weights.sum()).astype(np.float32)
+    return chances
 
 
 def _grid(lattice: Lattice, cells: Ints, *, anchored: bool, moves: bool) -> tuple[Indices, float]:
