@@ -88,10 +88,11 @@ def take_pictures(browser: Browser, address: str) -> None:
     page = opened(browser, address, "replay")
     page.locator("#chart svg").wait_for()
     page.locator("#step").fill("24")
+    page.locator("#chart").scroll_into_view_if_needed()
     save(page, "page-replay.png")
     page.locator("#kind-a").select_option("lattice")
     page.locator("#way-chart svg").wait_for()
-    page.locator("#way-words").scroll_into_view_if_needed()
+    page.locator("#way-chart").scroll_into_view_if_needed()
     save(page, "page-parked.png")
 
 

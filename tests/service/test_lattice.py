@@ -263,6 +263,18 @@ def test_a_drive_is_tracked(explored: ExploredLattice) -> None:
     assert [line[-1] for line in replayed[0]["lines"]] == replayed[0]["true"]
 
 
+def test_only_a_few_replays_run_at_once(
+    site: Live, explored: ExploredLattice, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geoblanket.service.explorer._TURN_S", 0.1)
+    asked = at(explored, way="drive")
+    with explorer.replaying(), explorer.replaying():
+        answer = site.client.post("/explore/lattice/replay", json=asked)
+        assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
+        assert answer.headers["Retry-After"] == "1"
+    assert site.client.post("/explore/lattice/replay", json=asked).status_code == 200
+
+
 def test_a_device_makes_one_report_in_a_slot() -> None:
     way = Way(np.array([0.0, 10, 31, 59, 60, 95]), np.zeros(6), np.arange(6.0), moves=True)
     assert way.in_slots(30).lon.tolist() == [0, 2, 4, 5]

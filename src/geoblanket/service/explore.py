@@ -164,8 +164,9 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
         budget = Budget(asked.budget, _WINDOW_S)
         if budget.micro < max(explored.bundle.costs):
             raise Refused(NO_BUDGET)
-        model = explorer.motion.of(explored.bundle) or plain_model(explored.bundle)
-        replayed = replay(trip, explored, explorer.places, model, budget=budget)
+        with explorer.replaying():
+            model = explorer.motion.of(explored.bundle) or plain_model(explored.bundle)
+            replayed = replay(trip, explored, explorer.places, model, budget=budget)
         return JSONResponse(_replayed(explorer, explorer.places, trip, replayed, model))
 
 

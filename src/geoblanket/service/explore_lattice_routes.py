@@ -83,7 +83,9 @@ def add_lattice_routes(routes: APIRouter, explorer: Explorer) -> None:
     def replay(asked: Stay) -> Response:
         explored = _lattice(explorer, asked.bundle)
         way = _way(explorer, explored, asked)
-        return JSONResponse(replay_way(explored, way, explorer.motion.of(explored.bundle)))
+        with explorer.replaying():
+            replayed = replay_way(explored, way, explorer.motion.of(explored.bundle))
+        return JSONResponse(replayed)
 
 
 def _figures(explored: ExploredLattice, asked: AtPoint) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +33,7 @@ from geoblanket.service.explore_replay import Trip, held_out_trips
 from geoblanket.service.explore_streets import Streets
 from geoblanket.service.explore_tracking import MotionModels, fits, in_frame
 from geoblanket.service.explore_traffic import Traffic
+from geoblanket.service.refusals import OVERLOADED, Refused
 from geoblanket.service.store import BundleStore, ServedBundle
 from geoblanket.tracking.motion_model import MotionModel
 
@@ -41,6 +44,8 @@ Prior = Literal["equal", "traffic"]
 
 _MOST_GUESSES = 400
 """Of a large city, this many places are tried as the best guess."""
+_MOST_REPLAYS, _TURN_S = 2, 15.0
+"""Replays at once, and seconds that another one waits for its turn."""
 _NIGHT_S = 8 * 3600
 _LIMITS = (
     "Several periods, and several reports on the road, add up: see the figures above. Nothing in the bundle limits how "
@@ -107,6 +112,7 @@ class Explorer:
             split=split,
         )
         self._began = threading.Event()
+        self._turns = threading.BoundedSemaphore(_MOST_REPLAYS)
 
     @property
     def bundles(self) -> dict[str, ExploredBundle]:
@@ -191,6 +197,22 @@ class Explorer:
     def graph(self) -> RoadGraph | None:
         """The roads."""
         return self._graph
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Hold one of a few turns to replay something, since tracking takes seconds of a processor.
+
+        Raises
+        ------
+        Refused
+            If no turn comes soon.
+        """
+        if not self._turns.acquire(timeout=_TURN_S):
+            raise Refused(OVERLOADED)
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def overview(self) -> dict[str, Any]:
         """Return all that the page shows before anything is asked, as JSON values.
