@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -400,7 +400,9 @@ def plain_model(bundle: Bundle) -> MotionModel:
     x, y = (part.ravel() for part in np.meshgrid(axis, axis))
     lat, lon = plane.degrees(x, y)
     places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
-    return MotionModel.by_distance(places_e7, interval_s=interval_s)
+    # A grid point stands for a square: the root mean square distance from its middle.
+    spread_m = side_m / across / 6**0.5
+    return replace(MotionModel.by_distance(places_e7, interval_s=interval_s), spread_m=spread_m)
 
 
 def _whole(values: npt.ArrayLike, name: str) -> Ints:
