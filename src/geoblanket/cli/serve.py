@@ -58,6 +58,23 @@ def serve(
             show_default="no replays",
         ),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Motion model for the page's tracker, from `geoblanket model`. With it the service also receives "
+            "released reports, made with the first bundle, and tells where their vehicles are.",
+            show_default="for the page, from the roads and training walks; no reports are received",
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A plan from `geoblanket plan --json`: the page shows what other intervals would give.",
+            show_default="not shown",
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -69,15 +86,6 @@ def serve(
     ] = None,
     key: KeyOption = None,
     counter: CounterOption = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also receive released reports, made with the first bundle, and tell where their vehicles are, by "
-            "this motion model, from `geoblanket model`.",
-            show_default="none are received",
-        ),
-    ] = None,
     access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = True,
 ) -> None:
     """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
@@ -110,7 +118,7 @@ def serve(
     least = read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     store = BundleStore(files, trust=trust, policy=least)
-    explorer = Explorer(store, roads=roads, walks=walks)
+    explorer = Explorer(store, roads=roads, walks=walks, model=model, plan=plan)
     limits = Limits()
     tracking = None if model is None else _open_receiver(store, limits, model)
     if not local:

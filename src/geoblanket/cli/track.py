@@ -10,10 +10,10 @@ import typer
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle.storage import Bundle
     from geoblanket.tracking.motion_model import MotionModel
     from geoblanket.tracking.table import TrackSummary
     from geoblanket.tracking.tracker import Tracker
+    from geoblanket.tracking.truth import Accuracy
 
 __all__ = ["track"]
 
@@ -52,6 +52,18 @@ def track(
         int,
         typer.Option(min=1, help="With --stream: MiB for beliefs; vehicles silent for longest are forgotten first."),
     ] = 1024,
+    full_memory: Annotated[
+        bool,
+        typer.Option(
+            "--full-memory", help="With an anchor: a model of order 2 or 3 as such, at some ten times the time."
+        ),
+    ] = False,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TRACES", help="With a table: true locations, to say how far off reports and estimates are."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Estimate where vehicles are from what they released, each with a circle that holds it at 90 %.
@@ -63,8 +75,8 @@ def track(
 
     if stream == (released is not None):
         raise ParameterError("Give either a table of reports or --stream.")
-    if stream and (out is not None or smooth):
-        raise ParameterError("--out and --smooth are for tables. Leave them out with --stream.")
+    if stream and (out is not None or smooth or truth is not None):
+        raise ParameterError("--out, --smooth and --truth are for tables. Leave them out with --stream.")
     if not stream and out is None:
         raise ParameterError("A table needs --out.")
     if out is not None:
@@ -77,11 +89,27 @@ def track(
 
         with progress_bars() as progress:
             summary = track_table(
-                released, out, bundle=bundle, model=learned, smoothed=smooth, ahead_s=ahead, progress=progress
+                released,
+                out,
+                bundle=bundle,
+                model=learned,
+                smoothed=smooth,
+                ahead_s=ahead,
+                full_memory=full_memory,
+                progress=progress,
             )
-        _tell(summary, out, json=json)
+        accuracy = None
+        if truth is not None:
+            from geoblanket.tracking.truth import compare_with_truth
+
+            accuracy = compare_with_truth(out, truth)
+        _tell(summary, accuracy, out, json=json)
         return
-    _stream(bundle, learned, ahead, late=late, memory_bytes=memory * _MIB)
+    from geoblanket.tracking.tracker import Tracker
+
+    _stream(
+        Tracker(bundle, learned, late_slots=late, memory_bytes=memory * _MIB, full_memory=full_memory), ahead_s=ahead
+    )
 
 
 def _model(file: Path | None) -> MotionModel | None:
@@ -92,9 +120,9 @@ def _model(file: Path | None) -> MotionModel | None:
     return MotionModel.load(file)
 
 
-def _tell(summary: TrackSummary, out: Path, *, json: bool) -> None:
+def _tell(summary: TrackSummary, accuracy: Accuracy | None, out: Path, *, json: bool) -> None:
     if json:
-        print_json(summary.as_dict())
+        print_json(summary.as_dict() | ({} if accuracy is None else {"accuracy": accuracy.as_dict()}))
     else:
         used = "earlier and later" if summary.smoothed else "up to its own"
         rows = [
@@ -107,18 +135,28 @@ def _tell(summary: TrackSummary, out: Path, *, json: bool) -> None:
             ("circle that holds 90 %, median", f"{summary.median_radius_m:,.0f} m"),
         ]
         print_table("Estimates", rows)
+        if accuracy is not None:
+            _tell_accuracy(accuracy)
     say(f"Motion model {summary.model}.")
     say(f"Estimates written to {out}. They cost no privacy: whoever has the reports can make them.")
 
 
-def _stream(bundle: Bundle, model: MotionModel | None, ahead_s: float, *, late: int, memory_bytes: int) -> None:
+def _tell_accuracy(accuracy: Accuracy) -> None:
+    rows = [
+        ("without any report", f"{accuracy.without_reports_m:,.0f} m"),
+        ("the reports themselves", f"{accuracy.reports_m:,.0f} m"),
+        ("estimates", f"{accuracy.tracked_m:,.0f} m"),
+        ("circles that hold the vehicle", f"{accuracy.within_radius:.0%}"),
+    ]
+    print_table(f"How far off, on average ({accuracy.compared:,} reports)", rows)
+
+
+def _stream(tracker: Tracker, *, ahead_s: float) -> None:
     import json
     import sys
 
     from geoblanket.tracking.stream import answers
-    from geoblanket.tracking.tracker import Tracker
 
-    tracker = Tracker(bundle, model, late_slots=late, memory_bytes=memory_bytes)
     said = 0
     for some in answers(tracker, sys.stdin.buffer, ahead=tracker.slots_in(ahead_s)):
         sys.stdout.write("".join(f"{json.dumps(answer)}\n" for answer in some))

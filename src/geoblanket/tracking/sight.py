@@ -7,7 +7,7 @@ point is enough here: nothing is promised by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from geoblanket.release.regimes import Regimes
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.tracking.motion_model import MotionModel, Singles
 
-__all__ = ["LaplaceSight", "LatticeSight", "Reports", "Sight", "ZoneSight", "sight_of"]
+__all__ = ["LaplaceSight", "LatticeSight", "Reports", "ShiftedSight", "Sight", "ZoneSight", "sight_of"]
 
 _MOST_MISSING_M: Final = 1.0
 """Places of a bundle and of a model that are nearer than this are the same."""
@@ -64,6 +64,14 @@ class Sight(Protocol):
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, each up to a factor, shape (N, B)."""
+
+
+@runtime_checkable
+class ShiftedSight(Sight, Protocol):
+    """What a recipient knows of a mechanism whose reports share a secret shift."""
+
+    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
+        """Return how probable reports are from each place and each shift, metres east and north, shape (P, S, B)."""
 
 
 class LatticeSight:

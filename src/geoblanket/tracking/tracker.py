@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -113,6 +113,9 @@ class Tracker:
         For beliefs; if there are more vehicles than fit, those that were silent for longest are forgotten.
     shift_step_m
         With an anchor: how finely its shifts are told apart, metres.
+    full_memory
+        With an anchor: use the whole memory of the model. Place and shift can only be told together, so that a belief
+        takes some hundred times the memory and time; by default the model is used as one of order 1.
 
     Raises
     ------
@@ -137,10 +140,11 @@ class Tracker:
         late_slots: int = 0,
         memory_bytes: int = _MEMORY_BYTES,
         shift_step_m: float | None = None,
+        full_memory: bool = False,
     ) -> None:
         if late_slots < 0:
             raise ParameterError(f"A report may be 0 or more slots late. Got {late_slots} instead.")
-        model = plain_model(bundle) if model is None else model
+        model = usable_model(bundle, model, full_memory=full_memory)
         self.filter = BeliefFilter.of(bundle, model, shift_step_m=shift_step_m)
         self.kind: Kind = "place" if bundle.lattice is None else "cell"
         """What is reported."""
@@ -388,6 +392,14 @@ def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:
     return slots
 
 
+def usable_model(bundle: Bundle, model: MotionModel | None, *, full_memory: bool = False) -> MotionModel:
+    """Return the model to track with: the plain one where none is given, and with an anchor one of order 1."""
+    if model is None:
+        return plain_model(bundle)
+    anchored = bundle.lattice is not None and bundle.lattice.anchor is not None
+    return model.of_order_1() if anchored and model.memory > 1 and not full_memory else model
+
+
 def plain_model(bundle: Bundle) -> MotionModel:
     """Return the model that needs nothing but a bundle: moves by distance between its places, or over its frame."""
     interval_s = bundle.needed_clock().interval_s
@@ -400,7 +412,9 @@ def plain_model(bundle: Bundle) -> MotionModel:
     x, y = (part.ravel() for part in np.meshgrid(axis, axis))
     lat, lon = plane.degrees(x, y)
     places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
-    return MotionModel.by_distance(places_e7, interval_s=interval_s)
+    # A grid point stands for a square: the root mean square distance from its middle.
+    spread_m = side_m / across / 6**0.5
+    return replace(MotionModel.by_distance(places_e7, interval_s=interval_s), spread_m=spread_m)
 
 
 def _whole(values: npt.ArrayLike, name: str) -> Ints:
