@@ -17,7 +17,7 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import LatticeSight, Reports, Sight, sight_of
+from geoblanket.tracking.sight import LaplaceSight, LatticeSight, Reports, Sight, sight_of
 
 __all__ = ["BeliefFilter", "Shifts", "shifts_of"]
 
@@ -87,9 +87,9 @@ class BeliefFilter:
         self.steps_per_slot = model.steps_in(sight.interval_s)
         self.interval_ms = round(sight.interval_s * 1000)
         self._shifts = _NO_SHIFT if shifts is None else shifts
-        self._shifted = sight if shifts is not None and isinstance(sight, LatticeSight) else None
+        self._shifted = sight if shifts is not None and isinstance(sight, LatticeSight | LaplaceSight) else None
         if shifts is not None and self._shifted is None:
-            raise MismatchError("Only the reports of a lattice have an anchor.")
+            raise MismatchError("Only reports of a lattice, or with planar Laplace noise, have an anchor.")
         self._start: Singles = model.start[:, None] * self._shifts.chances
 
     @classmethod

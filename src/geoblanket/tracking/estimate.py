@@ -58,9 +58,14 @@ class Estimator:
 
     def estimates(self, places: Singles) -> Estimates:
         """Return the estimates of beliefs over places, shape (P, B)."""
-        points = self._medians(places) if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
-        lat, lon = self._model.to_degrees(points.astype(np.float64))
+        points = self.points(places)
+        lat, lon = self._model.to_degrees(points)
         return Estimates(lat, lon, self.radii_m(places, points))
+
+    def points(self, places: Singles) -> Floats:
+        """Return the points of least expected loss in the model's plane, metres, shape (B, 2)."""
+        points = self._medians(places) if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
+        return points.astype(np.float64)
 
     def _medians(self, places: Singles) -> Floats:
         """Return the points of least expected distance in the plane, metres, shape (B, 2)."""
