@@ -18,6 +18,7 @@ from geoblanket.cli.demo import demo
 from geoblanket.cli.lattice import lattice
 from geoblanket.cli.match import match
 from geoblanket.cli.perturb import perturb
+from geoblanket.cli.plan import plan
 from geoblanket.cli.report import report
 from geoblanket.cli.serve import serve
 from geoblanket.errors import GeoblanketError
@@ -25,8 +26,8 @@ from geoblanket.errors import GeoblanketError
 __all__ = ["app", "main"]
 
 _ORDER = (
-    "demo", "city", "traces", "roads", "match", "blanket", "build", "lattice", "verify", "show", "report", "perturb",
-    "ledger", "evaluate", "serve",
+    "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
+    "perturb", "ledger", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -53,6 +54,7 @@ app.add_typer(roads.app, name="roads")
 app.command()(match)
 app.add_typer(blanket.app, name="blanket")
 app.command(cls=ConfiguredCommand)(build)
+app.command()(plan)
 app.command()(lattice)
 app.command()(verify)
 app.command()(show)

@@ -60,9 +60,7 @@ def rest_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrip
         return _errors([point - truth])
     reports = max(int(HOUR_S // schedule.interval_s), 1)
     shape = (count, reports)
-    noise = laplace_m(
-        LATTICE_SHARE * schedule.epsilon, rng.gamma(2.0, 1.0, shape), rng.uniform(0, 2 * np.pi, shape)
-    )
+    noise = laplace_m(LATTICE_SHARE * schedule.epsilon, rng.gamma(2.0, 1.0, shape), rng.uniform(0, 2 * np.pi, shape))
     points = truth[:, None] + noise
     if schedule.anchor_epsilon is not None:
         radius, angle = rng.gamma(2.0, 1.0, (count, 1)), rng.uniform(0, 2 * np.pi, (count, 1))
@@ -82,10 +80,11 @@ def _beside(model: MotionModel, rng: np.random.Generator, count: int) -> Floats:
     """Return how far from its place each vehicle rests, metres: at most half of the distance between places."""
     if model.place_count < 2:
         return np.zeros((count, 2))
-    apart_m, _ = KDTree(model.xy_m).query(model.xy_m, k=2)
-    radius = float(np.median(apart_m[:, 1])) / 2 * np.sqrt(rng.random(count))
+    apart_m = np.asarray(KDTree(model.xy_m).query(model.xy_m, k=[2])[0])
+    radius = float(np.median(apart_m)) / 2 * np.sqrt(rng.random(count))
     angle = rng.uniform(0, 2 * np.pi, count)
-    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    beside: Floats = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    return beside
 
 
 def _pictured(points: Floats, epsilon: float) -> tuple[Floats, Floats]:
@@ -126,5 +125,3 @@ def _errors(tries: list[Floats]) -> RestErrors:
         within={radius: max(float((error <= radius).mean()) for error in errors) for radius in RADII_M},
         vehicles=len(best),
     )
-
-

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Indices, Ints
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
@@ -17,7 +17,7 @@ from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.tracking.learning import learn_motion
-from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.road_trips import drive
 
 __all__ = ["JudgedTrips", "Judges", "judges_of_model", "judges_of_roads"]
@@ -176,6 +176,6 @@ def _check_places(place: Indices, places: Places, path: str | Path) -> None:
         raise InputError("has places that the roads do not have", path=path, hint="Match the traces again")
 
 
-def _whole(chances: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    shares = chances.astype(np.float64)
-    return shares / shares.sum()
+def _whole(chances: Singles) -> Floats:
+    shares: Floats = chances.astype(np.float64) / chances.sum(dtype=np.float64)
+    return shares

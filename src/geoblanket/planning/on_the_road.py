@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array
 
 from geoblanket._arrays import ArrayTable, Bools, Floats, Ints
 from geoblanket.planning.judged_trips import JudgedTrips
@@ -124,14 +125,13 @@ def tick_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrip
     if schedule is None or schedule.anchor_epsilon is None:
         return _followed(schedule, model, reported)
     parts = [
-        _followed(schedule, nearby, reported.of_trips(some))
-        for nearby, some in _neighbourhoods(model, reported, schedule)
+        _followed(schedule, nearby, reported.where(some)) for nearby, some in _neighbourhoods(model, reported, schedule)
     ]
     return TickErrors.joined(parts)
 
 
 @dataclass(frozen=True, eq=False)
-class _Reported:
+class _Reported(ArrayTable):
     """Trips as they were reported, from their first report on."""
 
     trip: Ints
@@ -153,8 +153,8 @@ class _Reported:
         first, begins = np.floor(rng.random(count) * every).astype(np.int64), rng.random(count)
         shift_radius = rng.gamma(2.0, 1.0, (count, _LONGEST_PERIODS))
         shift_angle = rng.uniform(0, 2 * np.pi, (count, _LONGEST_PERIODS))
-        trip = np.repeat(np.arange(count), trips.lengths)
-        step = np.arange(steps) - trips.starts[trip]
+        trip = np.repeat(np.arange(count, dtype=np.int64), trips.lengths)
+        step: Ints = np.arange(steps, dtype=np.int64) - trips.starts[trip]
         xy_m = model.xy_m[trips.place]
         slot = step
         if schedule is not None:
@@ -167,14 +167,9 @@ class _Reported:
             xy_m = xy_m + laplace_m(schedule.anchor_epsilon, shift_radius, shift_angle)[trip, period]
         reported_lat, reported_lon = model.to_degrees(xy_m)
         kept = step >= first[trip]
-        age = (step - first[trip]) % every if schedule is not None else np.zeros(steps, np.int64)
+        age = (step - first[trip]) % every
         lat, lon = model.lat[trips.place], model.lon[trips.place]
-        columns = (trip, slot, age, lat, lon, reported_lat, reported_lon)
-        return cls(*(column[kept] for column in columns))
-
-    def of_trips(self, some: Bools | Ints) -> _Reported:
-        columns = (self.trip, self.slot, self.age, self.lat, self.lon, self.reported_lat, self.reported_lon)
-        return _Reported(*(column[some] for column in columns))
+        return cls(trip, slot, age, lat, lon, reported_lat, reported_lon).where(kept)
 
     @property
     def starts(self) -> Ints:
@@ -202,7 +197,7 @@ def _followed(schedule: Schedule | None, model: MotionModel, reported: _Reported
 
 
 def _shifts(schedule: Schedule) -> Shifts | None:
-    """Return the shifts of an anchor that are told apart: coarser than a tracker's, as far as it makes no difference."""
+    """Return the shifts of an anchor that are told apart: coarser than a tracker's, where it makes no difference."""
     if schedule.anchor_epsilon is None:
         return None
     scale_m = 1000 / schedule.anchor_epsilon
@@ -243,12 +238,10 @@ def _neighbourhoods(
 def _part(model: MotionModel, near: Bools) -> MotionModel:
     """Return a model of order 1 of some places: moves that lead elsewhere are left out."""
     kept = np.flatnonzero(near)
-    moves = model.moves[kept][:, kept].tocsr()
-    stuck = np.flatnonzero(np.asarray(moves.sum(axis=1)).ravel() <= 0)
-    if len(stuck):
-        moves = moves.tolil()
-        moves[stuck, stuck] = 1.0
-        moves = moves.tocsr()
+    inside = csr_array(model.moves[kept][:, kept])
+    stuck = np.asarray(inside.sum(axis=1)).ravel() <= 0
+    moves = csr_array(inside + diags_array(stuck.astype(np.float32)))
+    moves.eliminate_zeros()
     moves.data /= np.repeat(np.asarray(moves.sum(axis=1)).ravel(), np.diff(moves.indptr))
     start = model.start[kept] + np.float32(1e-9)
     return MotionModel(

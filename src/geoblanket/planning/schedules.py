@@ -55,9 +55,14 @@ class Budgets:
                     "instead."
                 )
 
+    def given(self) -> dict[str, float]:
+        """Return the limits that are set, by name."""
+        limits = {"night": self.night, "hour": self.hour, "report": self.report}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
     def times(self, factor: float) -> Budgets:
         """Return all limits, so many times as large."""
-        return Budgets(*(None if value is None else value * factor for value in (self.night, self.hour, self.report)))
+        return Budgets(**{name: limit * factor for name, limit in self.given().items()})
 
 
 @dataclass(frozen=True)

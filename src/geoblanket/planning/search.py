@@ -16,14 +16,14 @@ import numpy as np
 
 from geoblanket._progress import Progress, silent
 from geoblanket._workers import count_workers, run_tasks
-from geoblanket.errors import ParameterError
+from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.planning.at_rest import RestErrors, rest_errors
-from geoblanket.planning.judged_trips import Judges, JudgedTrips
+from geoblanket.planning.judged_trips import JudgedTrips, Judges
 from geoblanket.planning.on_the_road import RoadErrors, TickErrors, cells_of, tick_errors
 from geoblanket.planning.schedules import DAY_S, HOUR_S, LARGEST_EPSILON, Budgets, Schedule, affordable
 from geoblanket.tracking.motion_model import MotionModel
 
-__all__ = ["GRID_EPSILONS", "Plan", "Rated", "UnmetPlanError", "make_plan"]
+__all__ = ["GRID_EPSILONS", "Plan", "Rated", "make_plan"]
 
 GRID_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
 """Of the table that every plan has: ε of a report, by how often."""
@@ -40,25 +40,6 @@ _TELLS_SOMETHING: Final = 0.9
 """Of the error without any report: with more, reports are not worth their cost."""
 _LARGEST_FACTOR: Final = 2.0**12
 _FACTOR_STEP: Final = 1.1
-
-
-class UnmetPlanError(ParameterError):
-    """No schedule within the budgets does what is needed.
-
-    Parameters
-    ----------
-    message
-        What is needed and what there is, as sentences.
-    least
-        The least budgets that would do, all enlarged alike; None if none would.
-    """
-
-    def __init__(self, message: str, least: Budgets | None) -> None:
-        self.least = least
-        super().__init__(message)
-
-    def __reduce__(self) -> tuple[type[UnmetPlanError], tuple[str, Budgets | None]]:
-        return type(self), (str(self), self.least)
 
 
 @dataclass(frozen=True)
@@ -136,7 +117,8 @@ def make_plan(
         raise ParameterError(f"The error that is small enough must be above 0 m. Got {need_m} instead.")
     if trips < 1:
         raise ParameterError(f"A plan is judged by 1 trip or more. Got {trips} instead.")
-    search = _Search(judges, DAY_S if private_day else HOUR_S, trips, seed, workers, progress)
+    period_s = DAY_S if private_day else HOUR_S
+    search = _Search(judges, period_s=period_s, trips=trips, seed=seed, workers=workers, progress=progress)
     blind = search.rate_all([None], search.model, search.trips)[0]
     enough_m = _TELLS_SOMETHING * blind.error_m if need_m is None else min(need_m, _TELLS_SOMETHING * blind.error_m)
     used, candidates = budgets, search.candidates(budgets)
@@ -167,7 +149,7 @@ def make_plan(
 
 class _Search:
     def __init__(
-        self, judges: Judges, period_s: int, trips: int, seed: int, workers: int | None, progress: Progress
+        self, judges: Judges, *, period_s: int, trips: int, seed: int, workers: int | None, progress: Progress
     ) -> None:
         self.model, self.first_order = judges.model, judges.model.of_order_1()
         self.trips = judges.trips.some(trips, seed=seed)
@@ -263,9 +245,7 @@ class _Search:
     def grid(self) -> list[Rated]:
         """Judge ε by interval, by the order of the motion model."""
         intervals_s = [
-            steps * self.model.interval_s
-            for steps in _GRID_STEPS
-            if steps * self.model.interval_s in self.intervals_s
+            steps * self.model.interval_s for steps in _GRID_STEPS if steps * self.model.interval_s in self.intervals_s
         ]
         schedules = [Schedule(epsilon, interval_s) for epsilon in GRID_EPSILONS for interval_s in intervals_s]
         return [Rated(*pair) for pair in zip(schedules, self.rate_all(schedules, self.model, self.trips), strict=True)]
@@ -304,10 +284,11 @@ class _Search:
             if candidates and candidates[0].road.error_m <= enough_m:
                 low = factor / 2
                 factor, _ = self._between(budgets, low, factor, candidates, enough_m)
-                least = Budgets(*(None if limit is None else _two_digits(limit * factor) for limit in _limits(budgets)))
-                pairs = zip(("--night", "--hour", "--report"), _limits(least), strict=True)
-                would_do = " ".join(f"{name} {limit:g}" for name, limit in pairs if limit is not None)
-                return UnmetPlanError(f"{start} The least budgets that would do, all enlarged alike: {would_do}.", least)
+                least = {name: _two_digits(limit * factor) for name, limit in budgets.given().items()}
+                would_do = " ".join(f"--{name} {limit:g}" for name, limit in least.items())
+                return UnmetPlanError(
+                    f"{start} The least budgets that would do, all enlarged alike: {would_do}.", least
+                )
             if candidates and candidates[0].schedule.epsilon >= LARGEST_EPSILON:
                 break
         return UnmetPlanError(
@@ -340,10 +321,6 @@ class _Search:
 def _ticks_of(task: tuple[Schedule | None, MotionModel, JudgedTrips, int]) -> TickErrors:
     schedule, model, trips, seed = task
     return tick_errors(schedule, model, trips, seed=seed)
-
-
-def _limits(budgets: Budgets) -> tuple[float | None, float | None, float | None]:
-    return budgets.night, budgets.hour, budgets.report
 
 
 def _two_digits(limit: float) -> float:
