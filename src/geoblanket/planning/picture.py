@@ -37,10 +37,10 @@ def _draw_budgets(axes: Axes, plan: Plan) -> None:
         line = [rated for rated in plan.grid if rated.schedule.interval_s == interval_s]
         hour, error = [rated.schedule.hour for rated in line], [rated.road.error_m / 1000 for rated in line]
         axes.plot(hour, error, "o-", color=colour, markersize=4, linewidth=1.4, label=every(interval_s))
-        axes.annotate(
-            f"ε = {line[0].schedule.epsilon:g}", (hour[0], error[0]), (4, 3), textcoords="offset points", fontsize=6.5,
-            color=colour,
-        )  # fmt: skip
+        for rated, x, y in zip(line, hour, error, strict=True):
+            axes.annotate(
+                f"{rated.schedule.epsilon:g}", (x, y), (3, 3), textcoords="offset points", fontsize=6.5, color=colour
+            )
     blind = plan.no_report_road.error_m / 1000
     axes.axhline(blind, color=FAINT, linestyle=DASHED, linewidth=1)
     axes.annotate(
@@ -48,9 +48,13 @@ def _draw_budgets(axes: Axes, plan: Plan) -> None:
         ha="right", fontsize=7.5, color=INK,
     )  # fmt: skip
     schedule, error_m = plan.recommended.schedule, plan.recommended.road.error_m / 1000
+    if plan.without_anchor is not None:
+        bare = plan.without_anchor.road.error_m / 1000
+        axes.plot([schedule.hour] * 2, [bare, error_m], color=_CHOSEN, linewidth=1, linestyle=":", zorder=4)
+    name = f"the plan: {every(schedule.interval_s)}, ε = {schedule.epsilon:g}"
     axes.plot(
         [schedule.hour], [error_m], "*", color=_CHOSEN, markersize=15, markeredgecolor="white", zorder=5,
-        label="the plan" if schedule.anchor_epsilon is None else "the plan, with its anchor", linestyle="none",
+        label=name if schedule.anchor_epsilon is None else f"{name} and an anchor", linestyle="none",
     )  # fmt: skip
     axes.set_xscale("log")
     ticks = np.array([10, 30, 100, 300, 1000])
@@ -60,7 +64,10 @@ def _draw_budgets(axes: Axes, plan: Plan) -> None:
     axes.set_xlabel("an hour on the road costs, ε per km", fontsize=8.5, color=INK)
     axes.set_ylabel("mean error on the road, km", fontsize=8.5, color=INK)
     axes.set_title("What an hour buys, by the time between reports", loc="left", fontsize=9.5, color=INK)
-    axes.legend(frameon=False, fontsize=7.5, loc="lower left")
+    axes.legend(
+        frameon=False, fontsize=7.5, loc="upper right", bbox_to_anchor=(1, 0.88),
+        title="a report every …, numbers: its ε", title_fontsize=7.5, alignment="left",
+    )  # fmt: skip
 
 
 def _draw_shares(axes: Axes, plan: Plan) -> None:
@@ -87,4 +94,4 @@ def _draw_shares(axes: Axes, plan: Plan) -> None:
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel("% of the time", fontsize=8.5, color=INK)
     axes.set_title("How often a recipient is within", loc="left", fontsize=9.5, color=INK)
-    axes.legend(frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(0, 0.97))
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)

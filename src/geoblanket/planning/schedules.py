@@ -61,8 +61,8 @@ class Budgets:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def times(self, factor: float) -> Budgets:
-        """Return all limits, so many times as large."""
-        return Budgets(**{name: limit * factor for name, limit in self.given().items()})
+        """Return all limits, so many times as large, up to the largest that there is."""
+        return Budgets(**{name: min(limit * factor, _LARGEST_BUDGET) for name, limit in self.given().items()})
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,22 @@ class Schedule:
     @property
     def hour(self) -> float:
         """What an hour on the road costs at most."""
-        return self._reports(HOUR_S) * self.epsilon
+        return _exact(self._reports(HOUR_S) * self.epsilon)
 
     @property
     def night(self) -> float:
         """What the whole periods of 8 hours at one place cost at most."""
         reports = self._reports(NIGHT_S) * self.epsilon
         if self.anchor_epsilon is None:
-            return reports
-        return min(reports, periods_of_night(self.anchor_period_s) * self.anchor_epsilon)
+            return _exact(reports)
+        return _exact(min(reports, periods_of_night(self.anchor_period_s) * self.anchor_epsilon))
 
     @property
     def anchors_of_hour(self) -> float:
         """What the anchors cost that the reports of any hour can touch; 0 without an anchor."""
         if self.anchor_epsilon is None:
             return 0.0
-        return (math.ceil(HOUR_S / self.anchor_period_s) + 1) * self.anchor_epsilon
+        return _exact((math.ceil(HOUR_S / self.anchor_period_s) + 1) * self.anchor_epsilon)
 
     def within(self, budgets: Budgets) -> bool:
         """Return whether nothing costs more than it may."""
@@ -136,6 +136,11 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Seq
         epsilon = _down(min(limits))
         if epsilon >= _LEAST_EPSILON:
             yield Schedule(epsilon, interval_s)
+
+
+def _exact(cost: float) -> float:
+    """Return a cost in whole millionths, as ledgers count: 6 times 0.7 is 4.2."""
+    return round(cost, 6)
 
 
 def _down(epsilon: float) -> float:

@@ -38,7 +38,7 @@ _CHUNKS: Final = 4
 _S_PER_CELL: Final = 4e-8
 _TELLS_SOMETHING: Final = 0.9
 """Of the error without any report: with more, reports are not worth their cost."""
-_LARGEST_FACTOR: Final = 2.0**12
+_LARGEST_FACTOR: Final = 2.0**40
 _FACTOR_STEP: Final = 1.1
 
 
@@ -289,13 +289,18 @@ class _Search:
                 return UnmetPlanError(
                     f"{start} The least budgets that would do, all enlarged alike: {would_do}.", least
                 )
-            if candidates and candidates[0].schedule.epsilon >= LARGEST_EPSILON:
+            if candidates and self._is_largest(candidates[0].schedule):
                 break
         return UnmetPlanError(
             f"{start} No larger budget would do either, for devices take at most ε = {LARGEST_EPSILON:g} per km. Take "
             "places that are nearer to one another, or a larger error.",
             None,
         )
+
+    def _is_largest(self, schedule: Schedule) -> bool:
+        """Return whether no budget allows more than a schedule has."""
+        epsilons = (schedule.epsilon, schedule.anchor_epsilon or LARGEST_EPSILON)
+        return min(epsilons) >= LARGEST_EPSILON and schedule.interval_s == self.intervals_s[0]
 
     def _between(
         self, budgets: Budgets, low: float, high: float, found: list[Rated], enough_m: float

@@ -63,8 +63,8 @@ def _about_the_anchor(plan: Plan) -> list[str]:
     if day is not None:
         sentences.append(
             f"If nobody knows where the vehicle is during the day, an anchor of a day (--private-day) with "
-            f"ε₀ = {day.schedule.anchor_epsilon:g} per km gives {_metres(day.road.error_m)} on the road for the same "
-            "cost of a night."
+            f"ε₀ = {day.schedule.anchor_epsilon:g} per km gives {_metres(day.road.error_m)} on the road, and a "
+            f"night costs {day.schedule.night:g}."
         )
     return sentences
 
