@@ -23,7 +23,7 @@ from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["RestErrors", "rest_errors"]
 
-_MOST_VEHICLES: Final = 1000
+_MOST_VEHICLES: Final = 500
 _MOST_CELLS: Final = 5e7
 _HALF_WIDTH: Final = 6
 _STEP: Final = 0.8
@@ -65,15 +65,13 @@ def rest_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrip
     if schedule.anchor_epsilon is not None:
         radius, angle = rng.gamma(2.0, 1.0, (count, 1)), rng.uniform(0, 2 * np.pi, (count, 1))
         points = points + laplace_m(schedule.anchor_epsilon, radius, angle)
-    by_place, anywhere = np.empty((count, 2)), np.empty((count, 2))
-    estimator = Estimator(model)
+    places, anywhere = np.empty((model.place_count, count), np.float32), np.empty((count, 2))
     for vehicle in range(count):
         grid, belief = _pictured(points[vehicle], LATTICE_SHARE * schedule.epsilon)
         anywhere[vehicle] = belief @ grid
         logs = prior + _from_places(schedule, model.xy_m, points[vehicle], grid, belief)
-        places = np.exp(logs - logs.max()).astype(np.float32)
-        by_place[vehicle] = estimator.points(places[:, None])[0]
-    return _errors([by_place - truth, anywhere - truth])
+        places[:, vehicle] = np.exp(logs - logs.max())
+    return _errors([Estimator(model).points(places) - truth, anywhere - truth])
 
 
 def _beside(model: MotionModel, rng: np.random.Generator, count: int) -> Floats:

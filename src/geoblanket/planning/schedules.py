@@ -30,6 +30,7 @@ _LEAST_EPSILON: Final = 0.01
 """Per kilometre: a report would be off by 200 km."""
 _LARGEST_BUDGET: Final = 1e6
 _DIGITS: Final = 2
+_SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Budgets:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not is_number or not 0 < value <= _LARGEST_BUDGET):
                 raise ParameterError(
-                    f"What a {name} may cost must be above 0 and at most {_LARGEST_BUDGET:,.0f} per km. Got {value} "
-                    "instead."
+                    f"What {_SPOKEN[name]} may cost must be above 0 and at most {_LARGEST_BUDGET:,.0f} per km. Got "
+                    f"{value} instead."
                 )
 
     def given(self) -> dict[str, float]:
