@@ -108,8 +108,8 @@ def _print_tables(made: Plan) -> None:
     from geoblanket.planning.words import every, radius_in_words
 
     print_table(
-        "Within the budgets, tracked by the present place alone",
-        [_candidate(rated) for rated in made.candidates],
+        "The best within the budgets, tracked by the present place alone",
+        [_candidate(rated) for rated in made.candidates[:6]],
         header=("anchor", "ε", "every", "error on the road", "a report", "an hour", "a night"),
     )
     chosen, bare = made.recommended, made.without_anchor
