@@ -37,10 +37,6 @@ def _draw_budgets(axes: Axes, plan: Plan) -> None:
         line = [rated for rated in plan.grid if rated.schedule.interval_s == interval_s]
         hour, error = [rated.schedule.hour for rated in line], [rated.road.error_m / 1000 for rated in line]
         axes.plot(hour, error, "o-", color=colour, markersize=4, linewidth=1.4, label=every(interval_s))
-        for rated, x, y in zip(line, hour, error, strict=True):
-            axes.annotate(
-                f"{rated.schedule.epsilon:g}", (x, y), (3, 3), textcoords="offset points", fontsize=6.5, color=colour
-            )
     blind = plan.no_report_road.error_m / 1000
     axes.axhline(blind, color=FAINT, linestyle=DASHED, linewidth=1)
     axes.annotate(
@@ -66,8 +62,12 @@ def _draw_budgets(axes: Axes, plan: Plan) -> None:
     axes.set_title("What an hour buys, by the time between reports", loc="left", fontsize=9.5, color=INK)
     axes.legend(
         frameon=False, fontsize=7.5, loc="upper right", bbox_to_anchor=(1, 0.88),
-        title="a report every …, numbers: its ε", title_fontsize=7.5, alignment="left",
+        title=f"a report every …, ε = {_listed(plan)} from left to right", title_fontsize=7.5, alignment="left",
     )  # fmt: skip
+
+
+def _listed(plan: Plan) -> str:
+    return ", ".join(f"{epsilon:g}" for epsilon in sorted({rated.schedule.epsilon for rated in plan.grid}))
 
 
 def _draw_shares(axes: Axes, plan: Plan) -> None:
