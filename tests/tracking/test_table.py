@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from geoblanket.release.bulk import perturb_walks
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
 from geoblanket.tracking import released as released_module
 from geoblanket.tracking import table as table_module
+from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedTable
 from geoblanket.tracking.table import TRACKED_CELLS_SCHEMA, TRACKED_SCHEMA, track_table
 from geoblanket.tracking.tracker import Tracker
@@ -61,6 +63,32 @@ def test_it_says_how_it_was_made(city: Bundle, tmp_path: Path) -> None:
     about = pl.read_parquet_metadata(tmp_path / "tracked.parquet")["geoblanket"]
     for part in ('"kind": "tracked cells"', city.sha256, model.identity, '"ahead_s": 60', '"smoothed": false'):
         assert part in about
+
+
+def test_the_model_that_was_given_is_named_where_an_anchor_leaves_it_no_memory(
+    anchored: Bundle, tmp_path: Path
+) -> None:
+    plain = near_model()
+    pairs = plain.moves.tocoo()
+    states = np.column_stack([pairs.coords[1], pairs.coords[0]]).astype(np.int32)
+    number = {tuple(state): index for index, state in enumerate(states.tolist())}
+    later = [np.flatnonzero(plain.moves[[now]].toarray()[0]) for now in range(plain.place_count)]
+    lengths = [len(later[now]) for now, _ in states.tolist()]
+    model = MotionModel(
+        places_e7=plain.places_e7,
+        places_identity="",
+        interval_s=30.0,
+        states=states,
+        start=np.full(len(states), 1 / len(states), np.float32),
+        offsets=np.cumsum([0, *lengths]),
+        targets=np.array([number[int(after), now] for now, _ in states.tolist() for after in later[now]], np.int32),
+        chances=np.repeat(1 / np.array(lengths), lengths).astype(np.float32),
+    )
+    path = save_cells(tmp_path / "released.parquet", anchored, [("a", SLOT, 4000), ("a", SLOT + 1, 4001)])
+    for full_memory, order in ((False, 1), (True, 2)):
+        track_table(path, tmp_path / "tracked.parquet", bundle=anchored, model=model, full_memory=full_memory)
+        about = json.loads(pl.read_parquet_metadata(tmp_path / "tracked.parquet")["geoblanket"])
+        assert (about["model"], about["order"]) == (model.identity, order)
 
 
 def test_zones_keep_their_columns(tmp_path: Path) -> None:

@@ -141,12 +141,13 @@ def track_table(
     table = ReleasedTable(released, bundle)
     if Path(out).exists() and Path(out).samefile(released):
         raise ParameterError(f"{released} is both read and written. Choose another name for the result.")
-    model = usable_model(bundle, model, full_memory=full_memory)
-    run = _Run(table, BeliefFilter.of(bundle, model), smoothed=smoothed, ahead_s=ahead_s, progress=progress)
+    used = usable_model(bundle, model, full_memory=full_memory)
+    run = _Run(table, BeliefFilter.of(bundle, used), smoothed=smoothed, ahead_s=ahead_s, progress=progress)
     described = {
         "bundle": bundle.sha256,
-        "model": model.identity,
-        "learned": model.in_words(),
+        "model": (used if model is None else model).identity,  # that of the file, of whose memory not all may be used
+        "order": used.memory,
+        "learned": used.in_words(),
         "smoothed": smoothed,
         "ahead_s": ahead_s,
         "interval_s": run.interval_s,
