@@ -19,6 +19,7 @@ from geoblanket.cli.lattice import lattice
 from geoblanket.cli.match import match
 from geoblanket.cli.model import model
 from geoblanket.cli.perturb import perturb
+from geoblanket.cli.plan import plan
 from geoblanket.cli.report import report
 from geoblanket.cli.serve import serve
 from geoblanket.cli.track import track
@@ -27,8 +28,8 @@ from geoblanket.errors import GeoblanketError
 __all__ = ["app", "main"]
 
 _ORDER = (
-    "demo", "city", "traces", "roads", "match", "blanket", "build", "lattice", "verify", "show", "report", "perturb",
-    "ledger", "model", "track", "evaluate", "serve",
+    "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
+    "perturb", "ledger", "model", "track", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -55,6 +56,7 @@ app.add_typer(roads.app, name="roads")
 app.command()(match)
 app.add_typer(blanket.app, name="blanket")
 app.command(cls=ConfiguredCommand)(build)
+app.command()(plan)
 app.command()(lattice)
 app.command()(verify)
 app.command()(show)

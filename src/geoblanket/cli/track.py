@@ -10,7 +10,6 @@ import typer
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle.storage import Bundle
     from geoblanket.tracking.motion_model import MotionModel
     from geoblanket.tracking.table import TrackSummary
     from geoblanket.tracking.tracker import Tracker
@@ -53,6 +52,12 @@ def track(
         int,
         typer.Option(min=1, help="With --stream: MiB for beliefs; vehicles silent for longest are forgotten first."),
     ] = 1024,
+    full_memory: Annotated[
+        bool,
+        typer.Option(
+            "--full-memory", help="With an anchor: a model of order 2 or 3 as such, at some ten times the time."
+        ),
+    ] = False,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -84,7 +89,14 @@ def track(
 
         with progress_bars() as progress:
             summary = track_table(
-                released, out, bundle=bundle, model=learned, smoothed=smooth, ahead_s=ahead, progress=progress
+                released,
+                out,
+                bundle=bundle,
+                model=learned,
+                smoothed=smooth,
+                ahead_s=ahead,
+                full_memory=full_memory,
+                progress=progress,
             )
         accuracy = None
         if truth is not None:
@@ -93,7 +105,11 @@ def track(
             accuracy = compare_with_truth(out, truth)
         _tell(summary, accuracy, out, json=json)
         return
-    _stream(bundle, learned, ahead, late=late, memory_bytes=memory * _MIB)
+    from geoblanket.tracking.tracker import Tracker
+
+    _stream(
+        Tracker(bundle, learned, late_slots=late, memory_bytes=memory * _MIB, full_memory=full_memory), ahead_s=ahead
+    )
 
 
 def _model(file: Path | None) -> MotionModel | None:
@@ -135,14 +151,12 @@ def _tell_accuracy(accuracy: Accuracy) -> None:
     print_table(f"How far off, on average ({accuracy.compared:,} reports)", rows)
 
 
-def _stream(bundle: Bundle, model: MotionModel | None, ahead_s: float, *, late: int, memory_bytes: int) -> None:
+def _stream(tracker: Tracker, *, ahead_s: float) -> None:
     import json
     import sys
 
     from geoblanket.tracking.stream import answers
-    from geoblanket.tracking.tracker import Tracker
 
-    tracker = Tracker(bundle, model, late_slots=late, memory_bytes=memory_bytes)
     said = 0
     for some in answers(tracker, sys.stdin.buffer, ahead=tracker.slots_in(ahead_s)):
         sys.stdout.write("".join(f"{json.dumps(answer)}\n" for answer in some))

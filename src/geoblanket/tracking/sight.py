@@ -241,17 +241,25 @@ class LaplaceSight:
         if not 0 < epsilon < np.inf:
             raise ParameterError(f"ε must be more than 0 per km. Got {epsilon} instead.")
         self.interval_s = interval_s
-        self._points = model.to_plane(lat, lon)
+        self._points = model.to_plane(lat, lon).astype(np.float32)
         self.outputs = len(self._points)
-        self._xy_m, self._present, self._rate = model.xy_m, model.present, epsilon / 1000
-        self._spread = model.spread_m
+        self._xy_m, self._present = model.xy_m.astype(np.float32), model.present
+        self._rate, self._spread = np.float32(epsilon / 1000), np.float32(model.spread_m)
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, shape (N, B)."""
-        apart = self._xy_m[:, None] - self._points[reports.output]
-        logs = -self._rate * np.sqrt((apart**2).sum(axis=-1) + self._spread**2)
-        by_place: Singles = np.exp(logs - logs.max(axis=0)).astype(np.float32)
-        likelihood: Singles = by_place[self._present]
+        likelihood: Singles = self.of_shifts(reports.output, np.zeros((1, 2)))[:, 0][self._present]
+        return likelihood
+
+    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
+        """Return how probable reports are from each place and each shift, metres east and north, shape (P, S, B)."""
+        (x, y), shifts = self._points[output].T, shifts_m.astype(np.float32)
+        east = (self._xy_m[:, 0, None] + shifts[:, 0])[:, :, None] - x
+        north = (self._xy_m[:, 1, None] + shifts[:, 1])[:, :, None] - y
+        logs = np.sqrt(east**2 + north**2 + self._spread**2)
+        logs -= logs.min(axis=(0, 1))
+        logs *= -self._rate
+        likelihood: Singles = np.exp(logs)
         return likelihood
 
 

@@ -31,7 +31,7 @@ from geoblanket.tracking.estimate import Estimator
 from geoblanket.tracking.following import Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
-from geoblanket.tracking.tracker import plain_model, slots_ahead
+from geoblanket.tracking.tracker import slots_ahead, usable_model
 
 __all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "TrackSummary", "track_table"]
 
@@ -95,6 +95,7 @@ def track_table(
     model: MotionModel | None = None,
     smoothed: bool = False,
     ahead_s: float = 0.0,
+    full_memory: bool = False,
     progress: Progress = silent,
 ) -> TrackSummary:
     """Estimate where the vehicle was at each report of a table, and write the table, wholly or not at all.
@@ -116,6 +117,8 @@ def track_table(
         Whether an estimate also uses the reports after it: for trips that are over.
     ahead_s
         Estimate where the vehicle is so many seconds after each report; a whole number of intervals.
+    full_memory
+        With an anchor: use the whole memory of the model, as `Tracker` says.
 
     Raises
     ------
@@ -138,7 +141,7 @@ def track_table(
     table = ReleasedTable(released, bundle)
     if Path(out).exists() and Path(out).samefile(released):
         raise ParameterError(f"{released} is both read and written. Choose another name for the result.")
-    model = plain_model(bundle) if model is None else model
+    model = usable_model(bundle, model, full_memory=full_memory)
     run = _Run(table, BeliefFilter.of(bundle, model), smoothed=smoothed, ahead_s=ahead_s, progress=progress)
     described = {
         "bundle": bundle.sha256,

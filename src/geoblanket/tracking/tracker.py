@@ -113,6 +113,9 @@ class Tracker:
         For beliefs; if there are more vehicles than fit, those that were silent for longest are forgotten.
     shift_step_m
         With an anchor: how finely its shifts are told apart, metres.
+    full_memory
+        With an anchor: use the whole memory of the model. Place and shift can only be told together, so that a belief
+        takes some hundred times the memory and time; by default the model is used as one of order 1.
 
     Raises
     ------
@@ -137,10 +140,11 @@ class Tracker:
         late_slots: int = 0,
         memory_bytes: int = _MEMORY_BYTES,
         shift_step_m: float | None = None,
+        full_memory: bool = False,
     ) -> None:
         if late_slots < 0:
             raise ParameterError(f"A report may be 0 or more slots late. Got {late_slots} instead.")
-        model = plain_model(bundle) if model is None else model
+        model = usable_model(bundle, model, full_memory=full_memory)
         self.filter = BeliefFilter.of(bundle, model, shift_step_m=shift_step_m)
         self.kind: Kind = "place" if bundle.lattice is None else "cell"
         """What is reported."""
@@ -386,6 +390,14 @@ def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:
             f"({interval_s:g} s). Got {seconds:g} instead."
         )
     return slots
+
+
+def usable_model(bundle: Bundle, model: MotionModel | None, *, full_memory: bool = False) -> MotionModel:
+    """Return the model to track with: the plain one where none is given, and with an anchor one of order 1."""
+    if model is None:
+        return plain_model(bundle)
+    anchored = bundle.lattice is not None and bundle.lattice.anchor is not None
+    return model.of_order_1() if anchored and model.memory > 1 and not full_memory else model
 
 
 def plain_model(bundle: Bundle) -> MotionModel:
