@@ -55,7 +55,7 @@ def serve(
             metavar="FILE",
             help="Walks that the bundles were built from: the page replays some that were held out. They are true "
             "paths of vehicles, so only on an address that no other machine can reach.",
-            show_default="no replays",
+            show_default="only parked cars and made-up drives are replayed",
         ),
     ] = None,
     model: Annotated[

@@ -42,24 +42,22 @@ def replay_way(explored: ExploredLattice, way: Way, model: MotionModel | None) -
     if anchor is not None:
         period = (slots * round(explored.interval_s * 1000)) // (anchor.period_s * 1000)
     true = points(way.lat, way.lon)
-    used, independent = _reported(explored, way, model, period, anchored=False)
     return {
         "times": [datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds") for time in way.time_s.tolist()],
         "moves": way.moves,
         "true": true,
         "lines": way.lines if way.lines is not None else [true[max(at - 1, 0) : at + 1] for at in range(len(true))],
         "periods": (np.cumsum(np.diff(period, prepend=period[0]) > 0) + 1).tolist(),
-        "model": model_facts(used),
         "without": _without(explored, way, model),
-        "anchored": None if anchor is None else _reported(explored, way, model, period, anchored=True)[1],
-        "independent": independent,
+        "anchored": None if anchor is None else _reported(explored, way, model, period, anchored=True),
+        "independent": _reported(explored, way, model, period, anchored=False),
     }
 
 
 def _reported(
     explored: ExploredLattice, way: Way, model: MotionModel | None, period: Ints, *, anchored: bool
-) -> tuple[MotionModel, dict[str, Any]]:
-    """Draw reports and track them; return the tracker's motion model too."""
+) -> dict[str, Any]:
+    """Draw reports and track them."""
     lattice, plane = explored.lattice, explored.lattice.spec.plane
     shifts = {number: explored.new_shift() if anchored else (0, 0) for number in np.unique(period).tolist()}
     east, north = np.array([shifts[number] for number in period.tolist()]).T
@@ -70,7 +68,8 @@ def _reported(
     beliefs = lattice_filter(lattice, model, interval_s=interval_s, anchored=anchored)
     lat, lon = lattice.centers(cells)
     x, y = plane.units(way.lat, way.lon)
-    return beliefs.model, {
+    return {
+        "model": model_facts(beliefs.model),
         "reports": points(lat, lon),
         "shifted": points(*plane.degrees((x + east) % plane.side, (y + north) % plane.side)),
         "error_m": np.round(haversine_m(way.lat, way.lon, lat, lon), 1).tolist(),

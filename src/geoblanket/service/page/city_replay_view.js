@@ -113,8 +113,8 @@ export class CityReplayView {
 
   /** Show the trip up to a report. */
   show(now) {
-    const { moves, lines, model } = this.replay;
-    const { reports, tracked, shifted } = this.drawn;
+    const { moves, lines } = this.replay;
+    const { model, reports, tracked, shifted } = this.drawn;
     const past = (points, from = 0) => points.slice(from, now + 1);
     const tail = Math.max(0, now + 1 - TAIL);
     // A parked car's reports all matter, those of a trip only while it is near.
