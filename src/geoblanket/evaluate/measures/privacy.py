@@ -9,18 +9,14 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.attacker import Cases, attack_report, zone_distance_km
-from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
+from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, Measure
 from geoblanket.evaluate.measures.composition import compose
 from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.measures.leakage import posterior_leakage, same_past
-from geoblanket.evaluate.measures.mobility_model import MobilityModel
-from geoblanket.evaluate.measures.tracking import track_over_time
-from geoblanket.evaluate.measures.values import HeldOut, Value
-from geoblanket.evaluate.variants import Varied, variant_of
+from geoblanket.evaluate.measures.values import Value, by_reports
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["PrivacyMeter"]
@@ -33,9 +29,6 @@ class PrivacyMeter:
     """Measures the privacy of mechanisms of one zone."""
 
     data: ZoneData
-    model: MobilityModel
-    """What the tracking attacker knows of how vehicles move."""
-    seed: int
 
     def values(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> Iterator[Value]:
         """Yield what is spent, what leaks, and what attackers make of one report.
@@ -49,11 +42,9 @@ class PrivacyMeter:
             How many reports in a row the composed cost is for, the usual number first.
         """
         yield Value(Measure.EPSILON_EFFECTIVE, effective_epsilon(mechanism).epsilon, _PER_KM)
-        for count, part in _counts(reports):
+        for count, part in by_reports(reports):
             cost = compose(mechanism.epsilon, rows.history_weights, reports=count)
             yield Value(Measure.COMPOSED_EPSILON, cost.per_trajectory, _PER_KM, part=part)
-            if not part:
-                yield Value(Measure.EPSILON_PER_LOCATION, cost.per_location, _PER_KM)
         leakage = posterior_leakage(
             mechanism.probabilities,
             rows.prior,
@@ -110,25 +101,3 @@ class PrivacyMeter:
             yield Value(attack.success, inference.success, "")
             yield Value(attack.blind_error, inference.prior_error_km, "km")
             yield Value(attack.blind_success, inference.prior_success, "")
-
-    def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> dict[HeldOut, VehicleLosses]:
-        """Return how well an attacker tracks held-out vehicles over several reports in a row."""
-        by_count = track_over_time(
-            mechanism.probabilities, rows, self.data.steps, self.model, lengths=reports, seed=self.seed
-        )
-        result: dict[HeldOut, VehicleLosses] = {}
-        for count, part in _counts(reports):
-            attacker, blind = by_count[count].smoothed, by_count[count].prior
-            result |= {
-                HeldOut(TRACKING.error, "km", part): attacker.error_km,
-                HeldOut(TRACKING.success, "", part): attacker.success,
-                HeldOut(TRACKING.blind_error, "km", part): blind.error_km,
-                HeldOut(TRACKING.blind_success, "", part): blind.success,
-            }
-        return result
-
-
-def _counts(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Yield numbers of reports, and how results tell them from the first, the usual one."""
-    for number, count in enumerate(reports):
-        yield count, "" if number == 0 else variant_of(Varied.REPORTS, count)
