@@ -45,13 +45,15 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones, partition_zones
 from geoblanket.tracking.learning import learn_motion
-from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.motion_model import MotionModel, Singles
 
 __all__ = ["CityData", "CityFiles", "ZoneData"]
 
 _HOURS = 24
 _ORDER = 2
 """Of the motion model: where vehicles go depends on their last two places."""
+_UNSEEN = 0.1
+"""Steps that each place is taken to have seen besides those that it has, as in the prior of rows."""
 _MOST_PLACES_TRACKED = 2000
 """Of more places, the table of what it costs to take any for any other takes too long."""
 
@@ -247,8 +249,18 @@ class CityData:
             if len(self.places) <= _MOST_PLACES_TRACKED:
                 everywhere = np.arange(len(self.places), dtype=np.int32)
                 table = self._loss(loss_case)(everywhere, everywhere).values
-            self._trackers[loss_case] = WalkTracker(self.motion, self.steps, table, self._delay)
+            self._trackers[loss_case] = WalkTracker(self.motion, self.steps, table, self._delay, self._usual())
         return self._trackers[loss_case]
+
+    def _usual(self) -> Singles:
+        """Return how probable each state is at any time: places as they were seen, pasts as the model has them."""
+        motion = self.motion
+        seen = np.bincount(self.counts.histories[:, 0], self.counts.count, len(self.places)) + _UNSEEN
+        usual = motion.usual.astype(np.float64) + np.finfo(np.float32).tiny
+        of_place = np.bincount(motion.present, usual, len(self.places))
+        chances = usual * (seen / np.maximum(of_place, np.finfo(np.float32).tiny))[motion.present]
+        result: Singles = (chances / chances.sum()).astype(np.float32)
+        return result
 
     def _loss(self, case: LossCase) -> PlaceLoss:
         if case == "straight line":

@@ -12,7 +12,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.attacker import Cases, attack_report, zone_distance_km
-from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, Measure
+from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, AttackMeasures, Measure
 from geoblanket.evaluate.measures.composition import compose
 from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.measures.leakage import posterior_leakage, same_past
@@ -54,10 +54,11 @@ class PrivacyMeter:
         )
         yield Value(Measure.LEAKAGE_MAX, leakage.maximum, _PER_KM)
         yield Value(Measure.LEAKAGE_EXPECTED, leakage.expected, _PER_KM)
-        yield from self._attacks(mechanism.probabilities, rows)
+        yield from self._attack(INFERENCE, mechanism.probabilities, rows, known_past=0)
+        yield from self._attack(CONTEXT_INFERENCE, mechanism.probabilities, rows, known_past=1)
 
     def of_one_report(self, reports: Floats, rows: ZoneRows, *, epsilon_effective: float) -> Iterator[Value]:
-        """Yield what one report spends, and what the same attackers make of it.
+        """Yield what one report spends, and what the context-free attacker makes of it.
 
         Parameters
         ----------
@@ -67,7 +68,7 @@ class PrivacyMeter:
             What they spend, per kilometre.
         """
         yield Value(Measure.EPSILON_EFFECTIVE, epsilon_effective, _PER_KM)
-        yield from self._attacks(reports, rows)
+        yield from self._attack(INFERENCE, reports, rows, known_past=0)
 
     def crossing(self) -> Iterator[Value]:
         """Yield what zones give away by themselves where a vehicle comes into this one from another.
@@ -92,12 +93,10 @@ class PrivacyMeter:
             error += float((apart @ weight).min())
         yield Value(Measure.CROSSING_ERROR, error / int(counts.count.sum()), "km")
 
-    def _attacks(self, reports: Floats, rows: ZoneRows) -> Iterator[Value]:
-        distance_km = zone_distance_km(rows)
-        for attack, known_past in ((INFERENCE, 0), (CONTEXT_INFERENCE, 1)):
-            cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
-            inference = attack_report(reports, cases, distance_km)
-            yield Value(attack.error, inference.error_km, "km")
-            yield Value(attack.success, inference.success, "")
-            yield Value(attack.blind_error, inference.prior_error_km, "km")
-            yield Value(attack.blind_success, inference.prior_success, "")
+    def _attack(self, attack: AttackMeasures, reports: Floats, rows: ZoneRows, *, known_past: int) -> Iterator[Value]:
+        cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
+        inference = attack_report(reports, cases, zone_distance_km(rows))
+        yield Value(attack.error, inference.error_km, "km")
+        yield Value(attack.success, inference.success, "")
+        yield Value(attack.blind_error, inference.prior_error_km, "km")
+        yield Value(attack.blind_success, inference.prior_success, "")

@@ -11,7 +11,7 @@ confidence intervals come from whole vehicles (`build.held_out.measure`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -59,6 +59,8 @@ class WalkTracker:
         only errors are wanted.
     delay
         How many steps later the service uses a report.
+    usual
+        How probable each state is at any time, for single reports, shape (N,); None: as where nothing is known.
     judged
         Of which steps guesses are judged, shape (n,); None: of all.
 
@@ -79,6 +81,7 @@ class WalkTracker:
     steps: Steps
     loss: Floats | None = None
     delay: int = 1
+    usual: Singles | None = None
     judged: Bools | None = None
 
     @property
@@ -104,7 +107,8 @@ class WalkTracker:
     def single(self, sight: Sight, outputs: Ints) -> Tracked:
         """Guess the place of each report from it alone; steps without a report are left out."""
         sent, whose = np.unique(outputs, return_inverse=True)
-        guesses = _Guesses(self, BeliefFilter(self.motion, sight), count=len(sent))
+        motion = self.motion if self.usual is None else replace(self.motion, start=self.usual)
+        guesses = _Guesses(self, BeliefFilter(motion, sight), count=len(sent))
         # Nothing tells equal reports apart, so one guess for all of them is enough.
         follow(guesses.filter, Sequences(np.arange(len(sent)), sent, np.arange(len(sent))), guesses.take)
         return guesses.held_against_truth(whose, outputs != NO_REPORT)
