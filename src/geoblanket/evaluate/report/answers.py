@@ -51,7 +51,9 @@ def which_answers(panel: Panel, equal_cost: Panel | None) -> Iterator[str]:
                 yield f"Tracked, at equal cost per location, {against(compared, context, plain, measure)}"
         at_cost = None if compared is None else overall(compared, context, plain, measure)
         yield _choice(label_of(context), label_of(plain), overall(panel, context, plain, measure), at_cost)
-        if (told := at_equal_error((panel, compared), context, plain)) is not None:
+        # Other experiments may look at other zones.
+        same = compared if compared is not None and compared.experiment == panel.experiment else None
+        if (told := at_equal_error((panel, same), context, plain)) is not None:
             yield told
     chosen = recommended(panel)
     for rival in _IN_USE:
