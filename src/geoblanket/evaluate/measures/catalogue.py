@@ -78,6 +78,7 @@ class Measure(StrEnum):
     SINGLE_ERROR = "single_error", "error by one report", "best guess by one report: error, km"
     TRACKED_LOSS = "tracked_loss", "loss, tracked", "loss, tracked"
     TRACKED_ERROR = "tracked_error", "error, tracked", "by all reports so far: error, km"
+    TRACKED_ERROR_PRIOR = "tracked_error_prior", "", "by the zones alone: error, km"
     TRACKED_SUCCESS = "tracked_success", "", "", _percent
     EPSILON_EFFECTIVE = "epsilon_effective", "", "ε spent", _three_digits, _largest
     EPSILON_PER_LOCATION = "epsilon_per_location", "", "cost per location", _three_digits, _largest

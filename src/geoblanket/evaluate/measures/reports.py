@@ -28,7 +28,15 @@ _RowsOfStates = csr_array[Any, tuple[int, int]]
 
 @dataclass(frozen=True, eq=False)
 class ZoneReports:
-    """Reports from the steps in one zone; made by `draw_reports`."""
+    """Reports from the steps in one zone; made by `draw_reports`.
+
+    Examples
+    --------
+    With the `drawn` in the example of `draw_reports`:
+
+    >>> drawn.chances.shape[1] > int(drawn.sent.max())
+    True
+    """
 
     states: Ints
     """The states of the motion model whose present place is in the zone, shape (n,)."""
@@ -101,8 +109,8 @@ def draw_reports(
     >>> motion = MotionModel.by_distance(places.coordinates_e7, interval_s=30.0)
     >>> steps = collect_steps("walks.parquet", places, largest=1)
     >>> truth = (rows.histories[:, :1] == rows.zone).astype(float)
-    >>> reports = draw_reports(truth, rows, steps, motion, counts)
-    >>> len(reports.sent) == sum(place in rows.zone for place in steps.histories[:, 0])
+    >>> drawn = draw_reports(truth, rows, steps, motion, counts)
+    >>> len(drawn.sent) == sum(place in rows.zone for place in steps.histories[:, 0])
     True
     """
     table = np.asarray(probabilities, np.float64)
@@ -130,6 +138,14 @@ class RowSight:
     ----------
     zones
         Reports are numbered through all of them: those of a zone start at its number in `first`.
+
+    Examples
+    --------
+    With the `motion` and `drawn` in the example of `draw_reports`:
+
+    >>> from geoblanket.evaluate import RowSight
+    >>> RowSight(motion, [drawn]).outputs == drawn.chances.shape[1]
+    True
     """
 
     def __init__(self, motion: MotionModel, zones: Sequence[ZoneReports]) -> None:

@@ -33,7 +33,19 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, eq=False)
 class Tracked:
-    """How well vehicles are tracked, summed over the steps of each. `build.held_out.measure` computes means."""
+    """How well vehicles are tracked, summed over the steps of each. `build.held_out.measure` computes means.
+
+    Examples
+    --------
+    With the `motion`, `steps`, `rows` and `drawn` in the example of `draw_reports`:
+
+    >>> import numpy as np
+    >>> from geoblanket.build.held_out import measure
+    >>> from geoblanket.evaluate import RowSight, WalkTracker
+    >>> tracker = WalkTracker(motion, steps.where(np.isin(steps.histories[:, 0], rows.zone)))
+    >>> measure(tracker.single(RowSight(motion, [drawn]), drawn.sent).success).loss
+    1.0
+    """
 
     error_km: VehicleLosses
     """Distance of the best guess from the true place, kilometres."""
@@ -66,14 +78,14 @@ class WalkTracker:
 
     Examples
     --------
-    With the `motion`, `steps`, `rows` and `reports` in the example of `draw_reports`:
+    With the `motion`, `steps`, `rows` and `drawn` in the example of `draw_reports`:
 
     >>> from geoblanket.build.held_out import measure
     >>> from geoblanket.evaluate import RowSight, WalkTracker
     >>> import numpy as np
     >>> here = steps.where(np.isin(steps.histories[:, 0], rows.zone))
     >>> tracker = WalkTracker(motion, here)
-    >>> round(measure(tracker.tracked(RowSight(motion, [reports]), reports.sent).error_km).loss, 6)
+    >>> round(measure(tracker.tracked(RowSight(motion, [drawn]), drawn.sent).error_km).loss, 6)
     0.0
     """
 

@@ -105,5 +105,5 @@ class Story:
 
 
 def _first(value: Any) -> Any:
-    """Return the usual number of reports, which comes first."""
-    return value[0] if isinstance(value, list) and value else value
+    """Return the usual number of reports, which comes first, if there is one."""
+    return next(iter(value), None) if isinstance(value, list) else value

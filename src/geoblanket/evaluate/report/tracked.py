@@ -50,9 +50,16 @@ def tracked_table(panel: Panel, *, equal_cost: bool = False) -> Table:
         ),
         rows,
         f"{panel.city.title()}, {where}, {same}. Loss: of the service, when it uses a report. Error: of the best guess "
-        "of where the vehicle is, which an attacker makes as well. Tracked: by all reports of the walk so far. With 95 "
-        "% intervals over vehicles; a question mark: it cannot be decided which is lower.",
+        "of where the vehicle is, which an attacker makes as well. Tracked: by all reports of the walk so far"
+        f"{_blind(panel)}. With 95 % intervals over vehicles; a question mark: it cannot be decided which is lower.",
     )  # fmt: skip
+
+
+def _blind(panel: Panel) -> str:
+    """Return how far off the tracker is without reports, if known."""
+    known = "the zones alone" if "max_places" in panel.setting else "no report at all"
+    values = panel.first_series(panel.methods, Measure.TRACKED_ERROR_PRIOR)
+    return f"; by {known}, it is {values[0][1].value:.3f} km off" if values else ""
 
 
 def hour_table(panel: HourPanel) -> Table:
