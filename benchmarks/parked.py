@@ -21,19 +21,19 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.sparse import csr_array
 from scipy.stats import norm
 
 from benchmarks._measure import machine, show
 from geoblanket import RoadGraph, choose_places
-from geoblanket._arrays import Floats, Ints
-from geoblanket._geodesy import haversine_m, local_metres
+from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._geodesy import haversine_m
 from geoblanket.mechanism.baselines.peaks import peaks
 from geoblanket.mechanism.baselines.samplers import CoarseLocation, FloatLaplace, Reporter, Sampler, TableSampler
 from geoblanket.mechanism.lattice.anchor import make_anchor
@@ -41,8 +41,17 @@ from geoblanket.mechanism.lattice.kernel import slope
 from geoblanket.mechanism.lattice.lattice import NO_SHIFT, Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mechanism.problem import Problem
+from geoblanket.mobility.splitting import Split, split_walks
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.tracking.belief import BeliefFilter, Shifts, shifts_of
+from geoblanket.tracking.estimate import Estimator
+from geoblanket.tracking.following import Sequences, follow
+from geoblanket.tracking.learning import learn_motion
+from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.sight import LaplaceSight, LatticeSight, Reports, Sight
 
-HELD_OUT = 0.2
+SPLIT = Split(held_out=0.2, seed=1)
+INTERVAL_S = 30
 EVERY_TRIP = 8
 EVERY_TRIP_COMPARED = 3
 PARKED = 1500
@@ -53,9 +62,7 @@ LEAST_OF_AN_HOUR = 45
 MOST_HOURS = 60
 PART_OF_AN_HOUR = 15
 DRAWS_OF_AN_HOUR = 3
-SHIFT_STEP_KM = 0.2
-LONGEST_SHIFT_KM = 3.0
-RARE_MOVE = 2e-4
+SHIFT_STEP_M = 200.0
 PATHS = 1000
 """Of the drifting offset of a phone, drawn to see how probable its reports of several hours are."""
 
@@ -70,80 +77,56 @@ Places = Floats
 class World:
     """Places, how vehicles move between them, and trips that nobody learned from."""
 
-    lat: Floats
-    lon: Floats
-    prior: Floats
-    """How probable each place is at any time."""
-    starts: Floats
-    """How probable it is that a trip starts there."""
-    moves: Floats
+    model: MotionModel
+    """Of order 1, from the vehicles that are not held out."""
     trips: list[Ints]
-    hours: list[list[Ints]]
-    """Trips of one vehicle between two full hours."""
+    """Places of held-out trips, a step every 30 s."""
+    hours: list[tuple[Ints, Ints]]
+    """Slots of 30 s and places of the held-out vehicles, each between two full hours."""
+
+    @cached_property
+    def starts(self) -> Floats:
+        """How probable it is that a trip starts at each place."""
+        starts: Floats = np.asarray(self.model.to_places @ self.model.start, np.float64)
+        return starts
 
     @cached_property
     def xy_km(self) -> Places:
         """The places in the plane."""
-        return self.plane(self.lat, self.lon)
-
-    @cached_property
-    def distance_km(self) -> Floats:
-        """Between places."""
-        return haversine_m(self.lat[:, None], self.lon[:, None], self.lat, self.lon) / 1000
+        xy_km: Places = self.model.xy_m / 1000
+        return xy_km
 
     def plane(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> Places:
         """Return coordinates in the plane."""
-        x, y = local_metres(lat, lon, origin_lat=float(self.lat.mean()), origin_lon=float(self.lon.mean()))
-        return np.stack([x, y], axis=-1) / 1000
-
-    def guess(self, belief: Floats) -> int:
-        """Return the place of least expected distance."""
-        return int(np.argmin(belief @ self.distance_km))
+        return self.model.to_plane(lat, lon) / 1000
 
     def point(self, belief: Floats) -> Places:
-        """Return the point of least expected distance, which need not be a place (Weiszfeld's iteration)."""
-        place = self.xy_km[self.guess(belief)]
-        point = belief @ self.xy_km / belief.sum()
-        for _ in range(60):
-            pull = belief / np.maximum(away_km(self.xy_km, point), 1e-4)
-            point = pull @ self.xy_km / pull.sum()
-        return min((place, point), key=lambda guess: float(belief @ away_km(self.xy_km, guess)))
+        """Return the point of least expected distance, which need not be a place."""
+        estimates = Estimator(self.model).estimates((belief[:, None] / belief.sum()).astype(np.float32))
+        point: Places = self.plane(estimates.lat, estimates.lon)[0]
+        return point
 
 
 def load(roads: str, walks: str) -> World:
     """Return the world of a city."""
-    places = choose_places(RoadGraph.load(roads), spacing_m=250)
-    count = len(places)
-    table = pl.read_parquet(walks)
-    vehicles = table["vehicle"].unique().sort().to_numpy()
-    held = list(np.random.default_rng(1).choice(vehicles, round(len(vehicles) * HELD_OUT), replace=False))
-    train, unseen = table.filter(~pl.col("vehicle").is_in(held)), table.filter(pl.col("vehicle").is_in(held))
-    place, walk, step = (train[name].to_numpy() for name in ("place", "walk", "step"))
-    follows = (walk[1:] == walk[:-1]) & (step[1:] == step[:-1] + 1)
-    prior = np.bincount(place, minlength=count) + 0.5
-    starts = np.bincount(place[np.concatenate([[True], walk[1:] != walk[:-1]])], minlength=count) + 0.05
-    moves = np.zeros((count, count))
-    np.add.at(moves, (place[:-1][follows], place[1:][follows]), 1)
-    distance = haversine_m(places.lat[:, None], places.lon[:, None], places.lat, places.lon) / 1000
-    near = np.exp(-distance / 0.25) * prior**0.5
-    moves += 2 * near / near.sum(axis=1, keepdims=True)
-    return World(
-        places.lat,
-        places.lon,
-        prior / prior.sum(),
-        starts / starts.sum(),
-        moves / moves.sum(axis=1, keepdims=True),
-        [trip["place"].to_numpy() for _, trip in unseen.group_by("walk", maintain_order=True)],
-        list(_hours(unseen)),
-    )
+    table, about = scan_walks(walks)
+    graph = RoadGraph.load(roads)
+    places = choose_places(graph, spacing_m=about["spacing_m"])
+    model = learn_motion(graph, places, walks=walks, part="train", split=SPLIT, order=1)
+    parts = split_walks(table, path=walks, part="held_out", split=SPLIT)
+    unseen = table.filter(pl.col("walk").is_in(parts.walks[parts.chosen])).collect()
+    trips = [trip["place"].to_numpy() for _, trip in unseen.group_by("walk", maintain_order=True)]
+    return World(model, trips, list(_hours(unseen)))
 
 
-def _hours(walks: pl.DataFrame) -> Iterator[list[Ints]]:
-    """Yield the trips of each vehicle and hour with enough reports."""
-    in_hours = walks.with_columns(pl.col("time").dt.truncate("1h").alias("hour"))
-    for _, part in in_hours.group_by("vehicle", "hour", maintain_order=True):
+def _hours(walks: pl.DataFrame) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the slots and places of each vehicle and hour with enough reports."""
+    slots = walks.with_columns(
+        slot=pl.col("time").dt.epoch("s") // INTERVAL_S, hour=pl.col("time").dt.truncate("1h")
+    ).unique(["vehicle", "slot"], keep="first", maintain_order=True)
+    for _, part in slots.sort("vehicle", "slot").group_by("vehicle", "hour", maintain_order=True):
         if part.height >= LEAST_OF_AN_HOUR:
-            yield [trip["place"].to_numpy() for _, trip in part.group_by("walk", maintain_order=True)]
+            yield part["slot"].to_numpy(), part["place"].to_numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +140,11 @@ class Way:
     """Of a report: how sharp the attacker's picture of place plus shift becomes."""
     log_density: Callable[[Places, Places], Floats]
     """How probable a report is from points, the logarithm, up to a constant."""
+    seen: Callable[[MotionModel, Floats, Floats], tuple[Sight, Ints]]
+    """What a tracker with a motion model knows of reports, degrees, and their numbers."""
     shift_log_density: Callable[[Places], Floats] | None = None
-
-    def shifts(self) -> tuple[Places, Floats]:
-        """Return the shifts that a tracker thinks of, and their probabilities."""
-        if self.shift_log_density is None:
-            return np.zeros((1, 2)), np.ones(1)
-        axis = np.arange(-LONGEST_SHIFT_KM, LONGEST_SHIFT_KM + 1e-9, SHIFT_STEP_KM)
-        shifts = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-        weights = np.exp(self.shift_log_density(shifts))
-        order = np.argsort(-weights)
-        order = order[: np.searchsorted(np.cumsum(weights[order]) / weights.sum(), 0.999) + 1]
-        return shifts[order], weights[order] / weights[order].sum()
+    shifts: Shifts | None = None
+    """Those that a tracker thinks of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,19 +184,35 @@ def away_km(points: Places, point: Places) -> Floats:
 
 def on_lattice(world: World, anchor: float | None, epsilon: float) -> Way:
     """Return reports of a lattice, with or without an anchor."""
-    area = Area(world.lat.min(), world.lon.min(), world.lat.max(), world.lon.max())
-    spec = spec_over(area, epsilon=epsilon)
+    lat, lon = world.model.lat, world.model.lon
+    spec = spec_over(Area(lat.min(), lon.min(), lat.max(), lon.max()), epsilon=epsilon)
     chosen = None if anchor is None else make_anchor(spec.plane, epsilon_micro=round(anchor * 1e6), period_s=3600)
     lattice = Lattice.verified(spec, chosen)
     rate = float(slope(spec.rate)) * 10**6 / spec.plane.unit_mm
     floor = np.log(spec.floor / int(spec.window.weights(0, 0).max()))
+
+    def seen(model: MotionModel, lat: Floats, lon: Floats) -> tuple[Sight, Ints]:
+        east, north = spec.plane.units(lat, lon)
+        cells = north // spec.cell_units * spec.cells_across + east // spec.cell_units
+        return LatticeSight(lattice, model, interval_s=INTERVAL_S), cells
+
     return Way(
         name=f"lattice, ε = {epsilon:g}, " + ("no anchor" if anchor is None else f"anchor ε₀ = {anchor:g}"),
         cost_at_rest=f"{epsilon * REPORTS_AT_REST if anchor is None else anchor:g}",
         sampler=LatticeSampler(lattice),
         epsilon=epsilon,
         log_density=lambda report, points: np.maximum(-rate * away_km(points, report), floor),
+        seen=seen,
         shift_log_density=None if anchor is None else lambda shifts: -anchor * away_km(shifts, np.zeros(2)),
+        shifts=None if chosen is None else shifts_of(chosen, spec.plane.unit_mm / 1000),
+    )
+
+
+def _at_points(epsilon: float) -> Callable[[MotionModel, Floats, Floats], tuple[Sight, Ints]]:
+    """Return what is known of reports whose probability falls like e^(−ε·d)."""
+    return lambda model, lat, lon: (
+        LaplaceSight(lat, lon, model, epsilon=epsilon, interval_s=INTERVAL_S),
+        np.arange(len(lat)),
     )
 
 
@@ -232,12 +224,14 @@ def by_laplace(epsilon: float) -> Way:
         FloatLaplace(epsilon),
         epsilon,
         lambda report, points: -epsilon * away_km(points, report),
+        _at_points(epsilon),
     )
 
 
 def by_peaks(world: World, epsilon: float) -> Way:
     """Return peaks over all places."""
-    distance_mm = np.floor(world.distance_km * 1e6).astype(np.int64)
+    lat, lon = world.model.lat, world.model.lon
+    distance_mm = np.floor(haversine_m(lat[:, None], lon[:, None], lat, lon) * 1000).astype(np.int64)
     count = len(distance_mm)
     problem = Problem.in_millimetres(
         loss=np.zeros((count, count)), prior=np.full(count, 1 / count), distance_mm=distance_mm, epsilon=epsilon
@@ -247,99 +241,81 @@ def by_peaks(world: World, epsilon: float) -> Way:
     return Way(
         f"peaks between places, ε = {epsilon:g}",
         f"{epsilon * REPORTS_AT_REST:g}, between places",
-        TableSampler(world.lat, world.lon, made.mechanism.probabilities, made.promise),
+        TableSampler(lat, lon, made.mechanism.probabilities, made.promise),
         epsilon,
         lambda report, points: -epsilon * away_km(points, report),
+        _at_points(epsilon),
     )
+
+
+class PhoneSight:
+    """What is known of the reports of a phone, numbered as they are given: its grid, and the offset's distribution."""
+
+    def __init__(self, phone: CoarseLocation, model: MotionModel, lat: Floats, lon: Floats) -> None:
+        self.interval_s, self.outputs = INTERVAL_S, len(lat)
+        self._reports, self._places, self._half_m = model.to_plane(lat, lon), model.xy_m, phone.accuracy_m / 2
+
+    def likelihood(self, reports: Reports) -> Singles:
+        """Return how probable each report is from each place without an offset, shape (P, B)."""
+        return self.of_shifts(reports.output, np.zeros((1, 2)))[:, 0]
+
+    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
+        """Return how probable reports are from each place and each offset, shape (P, S, B)."""
+        apart = np.abs((self._places[:, None] + shifts_m)[:, :, None] - self._reports[output])
+        # An offset of the attacker's grid stands for all within half a step.
+        inside = np.clip((self._half_m + SHIFT_STEP_M / 2 - apart) / SHIFT_STEP_M, 0.0, 1.0).prod(axis=-1)
+        likelihood: Singles = (inside + 1e-9).astype(np.float32)
+        return likelihood
 
 
 def by_phone() -> Way:
     """Return Android's coarse location."""
     phone = CoarseLocation()
-    half, deviation = phone.accuracy_m / 2000, phone.deviation_m / 1000
-
-    def log_density(report: Places, points: Places) -> Floats:
-        # A shift of the attacker's grid stands for all within half a step.
-        inside = np.clip((half + SHIFT_STEP_KM / 2 - np.abs(points - report)) / SHIFT_STEP_KM, 0.0, 1.0)
-        density: Floats = np.log(inside.prod(axis=-1) + 1e-9)
-        return density
-
+    axis = np.arange(-4 * phone.deviation_m, 4 * phone.deviation_m + 1, SHIFT_STEP_M)
+    offsets = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    chances = np.exp(-(offsets**2).sum(axis=-1) / (2 * phone.deviation_m**2))
     return Way(
         "a phone's coarse location (Android)",
         "no promise",
         phone,
-        1 / deviation,
-        log_density,
-        lambda shifts: -(shifts**2).sum(axis=-1) / (2 * deviation**2),
+        1000 / phone.deviation_m,
+        lambda _report, points: np.zeros(len(points)),
+        lambda model, lat, lon: (PhoneSight(phone, model, lat, lon), np.arange(len(lat))),
+        shifts=Shifts(offsets, (chances / chances.sum()).astype(np.float32), None),
     )
-
-
-class Tracker:
-    """A joint belief over place and shift, of order 1."""
-
-    def __init__(self, world: World, way: Way) -> None:
-        self._world, self._way = world, way
-        shifts, self._weights = way.shifts()
-        # Single precision: beliefs are normalised after each report, and it takes half the time.
-        self._at = world.xy_km[:, None] + shifts
-        moves = np.where(world.moves > RARE_MOVE, world.moves, 0.0)
-        self._moves = csr_array((moves / moves.sum(axis=1, keepdims=True)).T.astype(np.float32))
-
-    def begin(self) -> None:
-        """Forget everything: a new vehicle, or a new anchor."""
-        self._belief = np.outer(self._world.starts, self._weights).astype(np.float32)
-
-    def new_trip(self) -> None:
-        """Forget the place, and keep what is known of the shift."""
-        self._belief = np.outer(self._world.starts, self._belief.sum(axis=0)).astype(np.float32)
-
-    def move(self) -> None:
-        """Let a step pass."""
-        self._belief = self._moves @ self._belief
-
-    def see(self, report: Places) -> int:
-        """Take a report into account; return the best guess."""
-        logs = self._way.log_density(report, self._at)
-        self._belief *= np.exp(logs - logs.max()).astype(np.float32)
-        self._belief /= self._belief.sum()
-        return self._world.guess(self._belief.sum(axis=1, dtype=np.float64))
 
 
 def moving(world: World, way: Way, every: int) -> Floats:
     """Return the mean tracked error and the number of reports of each of some trips, shape (trips, 2)."""
-    rng, tracker = np.random.default_rng(0), Tracker(world, way)
-    rows = []
-    for trip in [trip for trip in world.trips if len(trip) >= 5][::every]:
-        tracker.begin()
-        rows.append((np.mean(_followed(world, way.sampler.begin(rng), tracker, trip)), len(trip)))
-    return np.array(rows)
+    trips = [trip for trip in world.trips if len(trip) >= 5][::every]
+    errors = tracked(world, way, [(np.arange(len(trip)), trip) for trip in trips])
+    return np.array([(error.mean(), len(error)) for error in errors])
 
 
 def taxi_hours(world: World, way: Way, count: int) -> list[Floats]:
     """Return the errors of all reports of some whole hours of taxis, in the order of time."""
-    rng, tracker = np.random.default_rng(0), Tracker(world, way)
     chosen = np.random.default_rng(5).permutation(len(world.hours))[:count]
-    errors = []
-    for trips in (world.hours[hour] for hour in chosen):
-        reporter = way.sampler.begin(rng)
-        tracker.begin()
-        found: list[float] = []
-        for number, trip in enumerate(trips):
-            if number:
-                tracker.new_trip()
-            found += _followed(world, reporter, tracker, trip)
-        errors.append(np.array(found))
-    return errors
+    return tracked(world, way, [world.hours[hour] for hour in chosen])
 
 
-def _followed(world: World, reporter: Reporter, tracker: Tracker, trip: Ints) -> list[float]:
-    reports = world.plane(*reporter.report(world.lat[trip], world.lon[trip]))
-    errors = []
-    for step, (place, report) in enumerate(zip(trip, reports, strict=True)):
-        if step:
-            tracker.move()
-        errors.append(float(world.distance_km[place, tracker.see(report)]))
-    return errors
+def tracked(world: World, way: Way, sequences: Sequence[tuple[Ints, Ints]]) -> list[Floats]:
+    """Return the tracked errors of sequences of slots and places, an anchor for each sequence, kilometres."""
+    rng, model = np.random.default_rng(0), world.model
+    slot, place = (np.concatenate(parts) for parts in zip(*sequences, strict=True))
+    starts = np.cumsum([0, *(len(slots) for slots, _ in sequences)])
+    reports = [way.sampler.begin(rng).report(model.lat[places], model.lon[places]) for _, places in sequences]
+    sight, output = way.seen(model, *(np.concatenate(parts) for parts in zip(*reports, strict=True)))
+    shifts = None if way.shifts is None else replace(way.shifts, period_ms=None)
+    beliefs, estimator = BeliefFilter(model, sight, shifts), Estimator(model)
+    errors_km = np.empty(len(slot))
+
+    def seen(positions: Positions, belief: Singles) -> None:
+        estimates = estimator.estimates(beliefs.places(belief))
+        truth = place[positions]
+        errors_km[positions] = haversine_m(estimates.lat, estimates.lon, model.lat[truth], model.lon[truth]) / 1000
+
+    follow(beliefs, Sequences(slot, output, starts[:-1]), seen)
+    return [errors_km[first:last] for first, last in pairwise(starts.tolist())]
 
 
 @dataclass(frozen=True)
@@ -361,7 +337,7 @@ def parked(world: World, way: Way, *, count: int, periods: int) -> Found:
     starts = rng.permutation(np.array([trip[0] for trip in world.trips]))[:count]
     by_place, anywhere = [], []
     for place in starts:
-        lat, lon = np.full(REPORTS_AT_REST, world.lat[place]), np.full(REPORTS_AT_REST, world.lon[place])
+        lat, lon = (np.full(REPORTS_AT_REST, axis[place]) for axis in (world.model.lat, world.model.lon))
         reporter = way.sampler.begin(rng)
         reports = []
         for period in range(periods):
@@ -465,8 +441,9 @@ def main(arguments: Sequence[str]) -> None:
     settings = [NO_ANCHOR, (None, 4.0), (8.0, 4.0), ANCHOR, (4.0, 8.0), (2.0, 4.0), (2.0, 2.0)]
     lattices = {setting: on_lattice(world, *setting) for setting in settings}
     ways = [*lattices.values(), by_peaks(world, 2.0), by_laplace(2.0), by_phone()]
-    print(f"{machine()}; {len(world.lat)} places; lattices and peaks made in {time.perf_counter() - started:.0f} s")
-    blind = world.distance_km[[trip[0] for trip in world.trips], world.guess(world.starts)].mean()
+    places = world.model.place_count
+    print(f"{machine()}; {places} places; lattices and peaks made in {time.perf_counter() - started:.0f} s")
+    blind = away_km(world.xy_km[[trip[0] for trip in world.trips]], world.point(world.starts)).mean()
     print(f"Without any report the attacker is {blind:.3f} km off a parked vehicle.")
     rows, on_the_move, at_rest = [], {}, {}
     for way in ways:

@@ -17,16 +17,18 @@ from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.lattice import lattice
 from geoblanket.cli.match import match
+from geoblanket.cli.model import model
 from geoblanket.cli.perturb import perturb
 from geoblanket.cli.report import report
 from geoblanket.cli.serve import serve
+from geoblanket.cli.track import track
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
 
 _ORDER = (
     "demo", "city", "traces", "roads", "match", "blanket", "build", "lattice", "verify", "show", "report", "perturb",
-    "ledger", "evaluate", "serve",
+    "ledger", "model", "track", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -59,6 +61,8 @@ app.command()(show)
 app.command()(report)
 app.command()(perturb)
 app.add_typer(ledger.app, name="ledger")
+app.command()(model)
+app.command()(track)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)
 

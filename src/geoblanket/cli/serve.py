@@ -15,6 +15,7 @@ from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.service.limits import Limits
+    from geoblanket.service.receiver import Receiver
     from geoblanket.service.report import ReportDesk
     from geoblanket.service.store import BundleStore
 
@@ -68,6 +69,15 @@ def serve(
     ] = None,
     key: KeyOption = None,
     counter: CounterOption = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also receive released reports, made with the first bundle, and tell where their vehicles are, by "
+            "this motion model, from `geoblanket model`.",
+            show_default="none are received",
+        ),
+    ] = None,
     access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = True,
 ) -> None:
     """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
@@ -101,17 +111,23 @@ def serve(
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     store = BundleStore(files, trust=trust, policy=least)
     explorer = Explorer(store, roads=roads, walks=walks)
+    limits = Limits()
+    tracking = None if model is None else _open_receiver(store, limits, model)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
-    limits = Limits()
     hosts = names | LOOPBACK_NAMES if local or names else None
     with listen(host, port) as listener:
         desk = None if ledger is None else _open_desk(store, limits, ledger, key, counter, policy=least)
-        app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
+        app = create_app(store, desk=desk, tracking=tracking, explorer=explorer, limits=limits, hosts=hosts)
         configure_logs(access=access_log)
         address, number, *_ = listener.getsockname()
         shown = f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
-        what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
+        parts = (
+            f"{len(store.bundles)} bundle(s)",
+            "" if desk is None else "this vehicle's reports",
+            "" if tracking is None else "where vehicles are that report to it",
+        )
+        what = " and ".join(filter(None, parts))
         ready = partial(say, f"Serving {what} on {shown} (Ctrl-C stops).")
         serve_app(app, listener, limits=limits, on_ready=ready)
     say("Stopped.")
@@ -131,3 +147,10 @@ def _open_desk(
     return ReportDesk(
         lambda: Device.open(bundle, ledger=ledger, device_key=sealed_by, counter=counter, policy=policy), limits=limits
     )
+
+
+def _open_receiver(store: BundleStore, limits: Limits, model: Path) -> Receiver:
+    from geoblanket.service.receiver import Receiver
+    from geoblanket.tracking.motion_model import MotionModel
+
+    return Receiver(store.bundles[0].bundle, MotionModel.load(model), limits=limits)

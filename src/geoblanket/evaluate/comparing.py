@@ -21,7 +21,7 @@ from geoblanket.evaluate.measures.privacy import PrivacyMeter
 from geoblanket.evaluate.measures.reports import ZoneReports, draw_reports
 from geoblanket.evaluate.measures.utility import held_out_losses
 from geoblanket.evaluate.measures.values import HeldOut, Value
-from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
+from geoblanket.evaluate.methods import METHODS, FirstStage, Made, Method, Task, make
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.mechanism.costs import times_counted
@@ -209,13 +209,29 @@ class _Comparison:
         if optimal and key in self._optimal:
             return self._optimal[key]
         reset_peak_memory()
-        task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km, self.setting.city_wide)
+        task = Task(
+            problem,
+            rows,
+            self.task.gap,
+            self.task.time_limit_s,
+            self.setting.near_km,
+            self.setting.city_wide,
+            self._first_stage(method, rows, problem),
+        )
         made, memory_mb = make(method, task), memory_since_reset_mb()
         if optimal:
             if method.uses_past:
                 made = self._at_least_context_free(made, rows, problem)
             self._optimal[key] = made, memory_mb
         return made, memory_mb
+
+    def _first_stage(self, method: Method, rows: ZoneRows, problem: Problem) -> FirstStage | None:
+        if method.stages is None:
+            return None
+        first, best = (METHODS[key] for key in method.stages)
+        coarse = self.problems.rows(first.rows, self.setting)
+        reduced = self.problems.problem(coarse, epsilon=problem.epsilon, eta_km=problem.eta_km)
+        return FirstStage(self._made(first, coarse, reduced)[0], coarse, self._made(best, rows, problem)[0])
 
     def _at_least_context_free(self, made: Made, rows: ZoneRows, problem: Problem) -> Made:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""
@@ -232,6 +248,8 @@ class _Comparison:
         loss = mechanism.expected_loss(problem)
         yield Value(Measure.VERIFIED, 1.0, "")
         yield Value(Measure.DESIGN_LOSS, loss, unit)
+        if made.first_stage_loss is not None:
+            yield Value(Measure.FIRST_STAGE_LOSS, made.first_stage_loss, unit)
         if made.lower_bound is not None:
             yield Value(Measure.LOWER_BOUND, made.lower_bound, unit)
             yield Value(Measure.GAP, max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")

@@ -37,8 +37,8 @@ _Task = TypeVar("_Task")
 
 _SECONDS_PER_TASK = 10.0
 _GROUPS = (
-    ("lp_cmdp", "lp_true_mb"),
-    ("lp_markov1",),
+    ("lp_cmdp", "lp_true_mb", "lp_cmdp_refined", "lp_cmdp_split"),
+    ("lp_markov1", "lp_markov1_refined", "lp_markov1_split"),
     tuple(key for key, method in METHODS.items() if not method.uses_past),
 )
 """Methods that are one task: those whose rows may be the same, and those that are quick."""

@@ -158,6 +158,17 @@ def _order(methods: Mapping[str, Measures]) -> _Problems:
             yield method, f"its loss {measures[Measure.DESIGN_LOSS]:.6g} is below the least possible, {bound:.6g}"
 
 
+def _second_stage(methods: Mapping[str, Measures]) -> _Problems:
+    for method, measures in methods.items():
+        loss, first = measures.get(Measure.DESIGN_LOSS, 0.0), measures.get(Measure.FIRST_STAGE_LOSS)
+        if first is None:
+            continue
+        if loss > first * (1 + _TOLERANCE):
+            yield method, f"its loss {loss:.6g} is above that of its first stage on the same rows, {first:.6g}"
+        if measures.get(Measure.LOWER_BOUND, 0.0) > loss * (1 + _TOLERANCE):
+            yield method, f"its loss {loss:.6g} is below the least possible, {measures[Measure.LOWER_BOUND]:.6g}"
+
+
 def _held_out(methods: Mapping[str, Measures]) -> _Problems:
     for method, measures in methods.items():
         # Not at equal cost, where LP has the larger ε, nor for single hours and speeds, which have no own mechanisms.
@@ -200,6 +211,7 @@ CHECKS: dict[str, Callable[[Mapping[str, Measures]], _Problems]] = {
     "no loss below that without privacy": _above_no_privacy,
     "context never costs more": _context_helps,
     "LP ≤ ConstOPT ≤ ExpMech, remapping never costs": _order,
+    "a second stage never costs more than the first, nor less than possible": _second_stage,
     "not worse than LP on held-out walks": _held_out,
     "all reports tell no less than one": _tracked,
 }

@@ -7,8 +7,10 @@ places, fall back on places near by.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array, diags_array, vstack
 
 from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m
@@ -18,6 +20,9 @@ __all__ = ["Distributions", "backed_off", "near_places"]
 
 Distributions = csr_array[np.float64, tuple[int, int]]
 """Sparse rows over all places that sum to 1."""
+
+_CELLS: Final = 1 << 22
+"""Pairs of places at a time."""
 
 
 def backed_off(counts: Distributions, fallback: Distributions) -> Distributions:
@@ -43,6 +48,11 @@ def near_places(places: Places, of: Indices, *, reach_m: float, typical_m: float
         The probability falls by a factor e over this distance, metres.
     """
     lat, lon = places.lat, places.lon
-    distance = haversine_m(lat[of][:, None], lon[of][:, None], lat, lon)
-    weight: Floats = np.where(distance <= reach_m, np.exp(-distance / typical_m), 0.0)
-    return csr_array(weight / weight.sum(axis=1, keepdims=True))
+    parts = []
+    size = max(1, _CELLS // max(1, len(places)))
+    for start in range(0, max(len(of), 1), size):
+        some = of[start : start + size]
+        distance = haversine_m(lat[some][:, None], lon[some][:, None], lat, lon)
+        weight: Floats = np.where(distance <= reach_m, np.exp(-distance / typical_m), 0.0)
+        parts.append(csr_array(weight / weight.sum(axis=1, keepdims=True)))
+    return csr_array(vstack(parts, format="csr"))

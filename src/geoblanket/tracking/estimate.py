@@ -7,7 +7,7 @@ iteration). For another loss it is the place of least expected loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ _SHARE_WITHIN: Final = 0.9
 _BIN_M: Final = 20.0
 _BINS: Final = 5000
 _MASS_KEPT: Final = 0.999
+_MASS_LEFT_OUT: Final = 1e-4
+"""Of a belief, at most, in places that are too improbable to be looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,7 @@ class Estimates:
     """Degrees, shape (B,)."""
     lon: Floats
     radius_m: Floats
-    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres, rounded up to 20."""
+    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres."""
 
     def __len__(self) -> int:
         return len(self.lat)
@@ -58,32 +60,15 @@ class Estimator:
 
     def estimates(self, places: Singles) -> Estimates:
         """Return the estimates of beliefs over places, shape (P, B)."""
-        points = self._medians(places) if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
-        lat, lon = self._model.to_degrees(points.astype(np.float64))
-        return Estimates(lat, lon, self.radii_m(places, points))
-
-    def _medians(self, places: Singles) -> Floats:
-        """Return the points of least expected distance in the plane, metres, shape (B, 2)."""
-        total = places.sum(axis=0)
-        x, y = (self._x @ places) / total, (self._y @ places) / total
-        for _ in range(_ITERATIONS):
-            pull = places / np.sqrt(
-                (self._x[:, None] - x) ** 2 + (self._y[:, None] - y) ** 2 + np.float32(_SMOOTHING_M**2)
-            )
-            total = pull.sum(axis=0)
-            x, y = (self._x @ pull) / total, (self._y @ pull) / total
-        return np.stack([x, y], axis=-1).astype(np.float64)
+        likely = _Likely.of(places, self._x, self._y)
+        points = likely.medians() if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
+        lat, lon = self._model.to_degrees(points)
+        # A place stands for points around it, so that the vehicle can be off it.
+        return Estimates(lat, lon, np.hypot(likely.radii_m(points), self._model.spread_m))
 
     def radii_m(self, places: Singles, points: Floats) -> Floats:
         """Return the radii of circles around points that hold 90 % of beliefs, metres, shape (B,)."""
-        columns = places.shape[1]
-        x, y = points.astype(np.float32).T
-        distance = np.sqrt((self._x[:, None] - x) ** 2 + (self._y[:, None] - y) ** 2)
-        bins = np.minimum(distance * np.float32(1 / _BIN_M), _BINS - 1).astype(np.int64)
-        bins += np.arange(columns) * _BINS
-        held = np.bincount(bins.ravel(), places.ravel(), columns * _BINS).reshape(columns, _BINS).cumsum(axis=1)
-        radii: Floats = ((held < _SHARE_WITHIN * held[:, -1:]).sum(axis=1) + 1) * _BIN_M
-        return radii
+        return _Likely.of(places, self._x, self._y).radii_m(points)
 
     def within(self, places: Singles, lat: npt.ArrayLike, lon: npt.ArrayLike, radius_m: float) -> Floats:
         """Return the probability that each vehicle is within so many metres of a point (degrees), shape (B,)."""
@@ -97,6 +82,50 @@ class Estimator:
         order = np.argsort(-places, axis=0, kind="stable")[:count]
         chances = np.take_along_axis(places, order, axis=0) / places.sum(axis=0)
         return order, chances.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Likely:
+    """The places that matter in each of some beliefs, belief after belief: a small part of a large city."""
+
+    column: Ints
+    starts: Ints
+    """Where the places of each belief start, shape (B,)."""
+    chance: Singles
+    x: Singles
+    y: Singles
+
+    @classmethod
+    def of(cls, places: Singles, x: Singles, y: Singles) -> _Likely:
+        beliefs = np.ascontiguousarray(places.T)
+        least = beliefs.sum(axis=1, keepdims=True) * np.float32(_MASS_LEFT_OUT / len(places))
+        column, place = np.nonzero(beliefs >= least)
+        starts = np.searchsorted(column, np.arange(len(beliefs)))
+        return cls(column, starts, beliefs[column, place], x[place], y[place])
+
+    def medians(self) -> Floats:
+        """Return the points of least expected distance in the plane, metres, shape (B, 2)."""
+        x, y = self._centers(self.chance)
+        for _ in range(_ITERATIONS):
+            east, north = self.x - x[self.column], self.y - y[self.column]
+            x, y = self._centers(self.chance * (east * east + north * north + np.float32(_SMOOTHING_M**2)) ** -0.5)
+        return np.stack([x, y], axis=-1).astype(np.float64)
+
+    def _centers(self, weights: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        total = np.add.reduceat(weights, self.starts)
+        x, y = (np.add.reduceat(weights * axis, self.starts) / total for axis in (self.x, self.y))
+        return x, y
+
+    def radii_m(self, points: Floats) -> Floats:
+        """Return the radii of circles around points that hold 90 % of beliefs, metres, shape (B,)."""
+        x, y = points.astype(np.float32).T
+        distance = np.hypot(self.x - x[self.column], self.y - y[self.column])
+        ring = np.minimum(distance * np.float32(1 / _BIN_M), _BINS - 1).astype(np.int64)
+        rings = int(ring.max(initial=0)) + 1
+        held = np.bincount(self.column * rings + ring, self.chance, len(points) * rings).reshape(-1, rings)
+        held = held.cumsum(axis=1)
+        radii: Floats = ((held < _SHARE_WITHIN * held[:, -1:]).sum(axis=1) + 1) * _BIN_M
+        return radii
 
 
 def _best_places(places: Singles, loss: PlaceLoss) -> Ints:

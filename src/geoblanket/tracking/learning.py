@@ -11,23 +11,23 @@ seen c times and followed by k different places trusts itself by c / (c + k). Fr
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts, count_histories
-from geoblanket.mobility.next_places import backed_off, near_places
+from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.mobility.splitting import Part, Split
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
-from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel
+from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles
 from geoblanket.tracking.road_trips import count_steps, drive
 
 __all__ = ["DEFAULT_INTERVAL_S", "Lengths", "learn_motion", "model_of_counts"]
@@ -43,7 +43,7 @@ _RARE_MOVE: Final = 2e-4
 _RARE_HISTORY: Final = 5
 """A state of three places is made where its history was seen so often; otherwise the last two stand for it."""
 _UNSEEN: Final = 0.5
-"""Share of a place in what is seen on average that it has without being seen."""
+"""How often each place counts as seen besides."""
 
 
 def learn_motion(
@@ -102,7 +102,9 @@ def learn_motion(
         "from": "roads" if counts is None else "roads and walks",
         "order": "by blanket" if callable(order) else str(order),
     }
-    return model_of_counts(places, driven, counts, order=order, interval_s=interval_s, learned=learned)
+    _, off_m = places.nearest(graph.lat, graph.lon)
+    model = model_of_counts(places, driven, counts, order=order, interval_s=interval_s, learned=learned)
+    return replace(model, spread_m=float(np.sqrt(np.mean(off_m**2))))
 
 
 def model_of_counts(
@@ -116,22 +118,23 @@ def model_of_counts(
 ) -> MotionModel:
     """Return the model of histories that were counted on trips driven over the roads, and on walks if there are any."""
     evidence = [driven] if walked is None else [driven, walked]
-    first = _by_present(places, evidence, interval_s)
-    chain = _Chain(first, evidence, order)
+    moves = _Moves.of(_by_present(places, evidence, interval_s))
+    lengths = order(moves.targets, moves.sources) if callable(order) else order
+    chain = _Chain.of(moves, np.broadcast_to(np.minimum(lengths, LONGEST_MEMORY), moves.targets.shape), evidence)
     return MotionModel(
         places_e7=places.coordinates_e7,
         places_identity=places.identity,
         interval_s=interval_s,
         states=chain.states,
-        start=chain.start(_starts(evidence, len(places)), _visits(evidence, len(places))),
-        offsets=chain.offsets,
-        targets=chain.targets,
-        chances=chain.chances.astype(np.float32),
+        start=chain.start(*_shares_of_places(evidence[-1], len(places))),
+        offsets=chain.rows.offsets,
+        targets=chain.entered(),
+        chances=chain.rows.chances.astype(np.float32),
         learned=learned,
     )
 
 
-def _by_present(places: Places, evidence: list[HistoryCounts], interval_s: float) -> csr_array[Any, tuple[int, int]]:
+def _by_present(places: Places, evidence: list[HistoryCounts], interval_s: float) -> Distributions:
     """Return where vehicles go from each place, whatever was before, without rare moves; shape (P, P)."""
     count = len(places)
     moves = near_places(
@@ -153,199 +156,182 @@ def _by_present(places: Places, evidence: list[HistoryCounts], interval_s: float
     return moves
 
 
-class _Chain:
-    """States and their moves: each state has a move to every place that its present place leads to."""
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """Moves from place to place: all that there are, whatever else a state remembers."""
 
-    def __init__(
-        self, first: csr_array[Any, tuple[int, int]], evidence: list[HistoryCounts], order: int | Lengths
-    ) -> None:
-        self._first, self._evidence = first, evidence
-        self._count = first.shape[0]
-        self._degree = np.diff(first.indptr).astype(np.int64)
-        before = np.repeat(np.arange(self._count, dtype=np.int32), self._degree)
-        now = first.indices.astype(np.int32)
-        lengths = np.minimum(order(now, before) if callable(order) else order, LONGEST_MEMORY)
-        self._lengths: Ints = np.broadcast_to(np.asarray(lengths, np.int64), now.shape)
-        """The order at each pair of places that follow one another, in the order of the moves of `first`."""
-        # Where some pair needs no memory the place alone is a state; the first place of a trip is not, since a pair
-        # is never far: it is drawn from the pairs that lead there.
-        alone = np.unique(now[self._lengths == 1])
-        pairs = np.flatnonzero(self._lengths >= 2)
-        triples = self._triples()
-        self.states: Indices = np.full((len(alone) + len(pairs) + len(triples), self._memory(triples)), -1, np.int32)
-        self.states[: len(alone), 0] = alone
-        second = slice(len(alone), len(alone) + len(pairs))
-        if len(pairs):
-            self.states[second, 0], self.states[second, 1] = now[pairs], before[pairs]
-        if len(triples):
-            self.states[second.stop :] = triples
-        # State numbers of a place alone, of a pair (by its position in `first`) and of triples.
-        self._of_alone = np.full(self._count, -1, np.int64)
-        self._of_alone[alone] = np.arange(len(alone))
-        self._of_pair = np.where(self._lengths >= 2, 0, self._of_alone[now])
-        self._of_pair[pairs] = np.arange(second.start, second.stop)
-        self._triple_keys = self._key(self._pair(triples[:, 1], triples[:, 0]), triples[:, 2])
-        order_of_keys = np.argsort(self._triple_keys)
-        self._triple_keys, self._of_triple = self._triple_keys[order_of_keys], second.stop + order_of_keys
-        self.offsets, self.targets, self.chances = self._moves()
+    places: int
+    offsets: Ints
+    sources: Indices
+    targets: Indices
+    chances: Floats
+    keys: Ints
+    """Source and target in one number, ascending."""
 
-    def _memory(self, triples: Indices) -> int:
-        return 3 if len(triples) else 1 + int((self._lengths >= 2).any())
+    @classmethod
+    def of(cls, matrix: Distributions) -> _Moves:
+        places = matrix.shape[0]
+        offsets = matrix.indptr.astype(np.int64)
+        sources = np.repeat(np.arange(places, dtype=np.int32), np.diff(offsets))
+        keys = sources.astype(np.int64) * places + matrix.indices
+        return cls(places, offsets, sources, matrix.indices.astype(np.int32), matrix.data, keys)
 
-    def _triples(self) -> Indices:
-        """Return the histories of three places that were seen often enough, where the order is 3; shape (n, 3)."""
-        histories, counts = [], []
-        for seen in self._evidence:
-            if seen.largest >= 2:
-                known = seen.depth >= 2
-                histories.append(seen.histories[known, :3])
-                counts.append(seen.count[known])
-        if not histories or not (self._lengths >= 3).any():
-            return np.empty((0, 3), np.int32)
-        unique, which = np.unique(np.concatenate(histories), axis=0, return_inverse=True)
-        often = unique[np.bincount(which.ravel(), np.concatenate(counts)) >= _RARE_HISTORY]
-        last, earlier = self._pair(often[:, 1], often[:, 0]), self._pair(often[:, 2], often[:, 1])
-        exist = (last >= 0) & (earlier >= 0)
-        often, last, earlier = often[exist], last[exist], earlier[exist]
-        # A state of three places is only entered from one of two or three.
-        kept: Indices = often[(self._lengths[last] >= 3) & (self._lengths[earlier] >= 2)]
-        return kept
+    def number(self, sources: Indices, targets: Indices) -> Ints:
+        """Return the numbers of moves, −1 where there is none."""
+        return _found(self.keys, sources.astype(np.int64) * self.places + targets)
 
-    def _pair(self, before: Indices, now: Indices) -> Ints:
-        """Return the position in `first` of pairs of places, −1 where no move leads from the one to the other."""
-        keys = np.repeat(np.arange(self._count, dtype=np.int64), self._degree) * self._count + self._first.indices
-        asked = before.astype(np.int64) * self._count + now
-        position = np.searchsorted(keys, asked).clip(max=len(keys) - 1)
-        return np.where(keys[position] == asked, position, -1)
 
-    def _key(self, pair: Ints, place: Indices) -> Ints:
-        key: Ints = pair * self._count + place
-        return key
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Where states lead: each has every move of its present place, with probabilities of its own."""
 
-    def _moves(self) -> tuple[Ints, Indices, Floats]:
-        present = self.states[:, 0].astype(np.int64)
-        degree = self._degree[present]
+    offsets: Ints
+    state: Ints
+    """Of each entry."""
+    move: Ints
+    """Of each entry, its number."""
+    chances: Floats
+
+    @classmethod
+    def of(cls, moves: _Moves, present: Indices) -> _Rows:
+        """Return rows of states with these present places, as if nothing else mattered."""
+        degree = np.diff(moves.offsets)[present]
         offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
-        source = np.repeat(np.arange(len(self.states)), degree)
-        move = self._first.indptr[present][source] + np.arange(len(source)) - offsets[source]
-        chances = self._first.data[move].astype(np.float64)
-        for places in (2, 3):
-            for counts in self._evidence:
-                chances = self._mixed(chances, offsets, source, counts, places)
-        return offsets, self._entered(source, move), chances
+        state = np.repeat(np.arange(len(present)), degree)
+        move = moves.offsets[present][state] + np.arange(len(state)) - offsets[state]
+        return cls(offsets, state, move, moves.chances[move])
 
-    def _mixed(self, chances: Floats, offsets: Ints, source: Ints, counts: HistoryCounts, places: int) -> Floats:
-        """Mix the moves of states that have at least so many places with what was counted for these."""
-        if counts.largest < places - 1 or self.states.shape[1] < places:
-            return chances
-        known = counts.depth >= places - 1
-        histories, later, count = counts.histories[known], counts.next_place[known], counts.count[known]
-        numbers = self._states_of(histories, places)
-        own = np.flatnonzero((self.states[:, places - 1] >= 0) & self._shortest(places))
-        # A state of three places learns from pairs through the pair that it extends.
-        parts = [(own, own)]
-        if places == 2 and self.states.shape[1] == 3:
-            longer = np.flatnonzero(self.states[:, 2] >= 0)
-            parts.append((longer, self._of_pair[self._pair(self.states[longer, 1], self.states[longer, 0])]))
-        result = chances.copy()
-        table, totals, kinds = self._counted(numbers, later, count)
-        for states, like in parts:
-            chosen = np.zeros(len(self.states), bool)
-            chosen[states] = True
-            alike = np.arange(len(self.states))
-            alike[states] = like
-            rows = np.flatnonzero(chosen[source])
-            state = alike[source[rows]]
-            asked = state * self._count + self._first.indices[self._move_place(rows, source, offsets)]
-            position = np.searchsorted(table[0], asked).clip(max=max(len(table[0]) - 1, 0))
-            found = table[1][position] * (table[0][position] == asked) if len(table[0]) else np.zeros(len(rows))
-            total, kind = totals[state], kinds[state]
-            both = np.maximum(total + kind, 1.0)
-            result[rows] = np.where(total > 0, (found + kind * chances[rows]) / both, chances[rows])
-        sums = np.add.reduceat(result, offsets[:-1])
-        normalised: Floats = result / sums[source]
-        return normalised
+    def with_chances(self, chances: Floats) -> _Rows:
+        return _Rows(self.offsets, self.state, self.move, chances)
 
-    def _move_place(self, rows: Ints, source: Ints, offsets: Ints) -> Ints:
-        present = self.states[:, 0].astype(np.int64)
-        move: Ints = self._first.indptr[present][source[rows]] + rows - offsets[source[rows]]
-        return move
+    def of_states(self, states: Ints) -> Floats:
+        """Return the chances of some states, one after the other."""
+        degree = np.diff(self.offsets)[states]
+        first = np.repeat(self.offsets[states] - np.cumsum(degree) + degree, degree)
+        chances: Floats = self.chances[first + np.arange(len(first))]
+        return chances
 
-    def _shortest(self, places: int) -> Bools:
-        """Return which states have exactly so many places."""
-        exactly: Bools = (self.states >= 0).sum(axis=1) == places
-        return exactly
-
-    def _states_of(self, histories: Indices, places: int) -> Ints:
-        """Return the state of exactly so many places that each history is in, −1 for none."""
-        pair = self._pair(histories[:, 1], histories[:, 0])
-        if places == 2:
-            return np.where((pair >= 0) & (self._lengths[pair] >= 2), self._of_pair[pair], -1)
-        return self._triple(pair, histories[:, 2])
-
-    def _triple(self, pair: Ints, third: Indices) -> Ints:
-        if not len(self._triple_keys):
-            return np.full(len(pair), -1, np.int64)
-        asked = self._key(pair, third)
-        position = np.searchsorted(self._triple_keys, asked).clip(max=len(self._triple_keys) - 1)
-        return np.where((pair >= 0) & (self._triple_keys[position] == asked), self._of_triple[position], -1)
-
-    def _counted(self, states: Ints, later: Indices, count: Ints) -> tuple[tuple[Ints, Floats], Floats, Floats]:
-        """Return how often each state was followed by each place, and how often and by how many in all.
-
-        Places that the state's present place does not lead to are left out.
-        """
-        good = states >= 0
-        states, later, count = states[good], later[good], count[good]
-        reached = self._pair(self.states[states, 0], later) >= 0
-        keys, which = np.unique(states[reached] * self._count + later[reached], return_inverse=True)
-        sums = np.bincount(which, count[reached], len(keys)).astype(np.float64)
-        of_keys = keys // self._count
-        size = len(self.states)
-        return (
-            (keys, sums),
-            np.bincount(of_keys, sums, size).astype(np.float64),
-            np.bincount(of_keys, minlength=size).astype(np.float64),
+    def mixed(self, moves: _Moves, states: Ints, later: Indices, count: Ints) -> _Rows:
+        """Mix the rows with counts of states (−1: none of these) and the places after them."""
+        size = len(self.offsets) - 1
+        known = np.flatnonzero(states >= 0)
+        entries = _found(
+            self.state * moves.places + moves.targets[self.move], states[known] * moves.places + later[known]
+        )
+        seen = np.bincount(entries[entries >= 0], count[known][entries >= 0], len(self.chances))
+        total = np.bincount(self.state, seen, size)
+        kinds = np.bincount(self.state, seen > 0, size)
+        trust = 1 / np.maximum(total + kinds, 1)
+        return self.with_chances(
+            np.where(total[self.state] > 0, (seen + kinds[self.state] * self.chances) * trust[self.state], self.chances)
         )
 
-    def _entered(self, source: Ints, move: Ints) -> Indices:
-        """Return the state after each move: the longest for the new history that there is."""
-        target = self._of_pair[move]
-        if self.states.shape[1] == 3:
-            # (next, present, before): only where the state before the move knows its earlier place.
-            before = self.states[source, 1]
-            knows = (before >= 0) & (self._lengths[move] >= 3)
-            longer = self._triple(move[knows], before[knows])
-            target[knows] = np.where(longer >= 0, longer, target[knows])
-        return target.astype(np.int32)
 
-    def start(self, starts: Floats, visits: Floats) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Return the belief over states where a vehicle's trip starts by these shares of places.
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """States of one place, of two, then of three, and where each leads."""
 
-        What came before is as usual: earlier places by how often they are visited, and lead there.
+    moves: _Moves
+    of_move: Ints
+    """The state, of one place or two, that each move leads to."""
+    triple_keys: Ints
+    """A move and the place before it in one number, ascending, of each state of three places."""
+    states: Indices
+    rows: _Rows
+    lengths: Ints
+
+    @classmethod
+    def of(cls, moves: _Moves, lengths: Ints, evidence: list[HistoryCounts]) -> _Chain:
+        """Make the chain whose order is given for each move.
+
+        A place alone is a state where some move that leads there needs no memory.
         """
-        before = np.repeat(np.arange(self._count), self._degree)
-        flow = visits[before] * self._first.data
-        into = np.bincount(self._first.indices, flow, self._count)
-        share = flow / into[self._first.indices]
-        belief = np.bincount(self._of_pair, share * starts[self._first.indices], len(self.states))
-        result: np.ndarray[Any, np.dtype[np.float32]] = (belief / belief.sum()).astype(np.float32)
+        alone, pairs = np.unique(moves.targets[lengths == 1]), np.flatnonzero(lengths >= 2)
+        triple_keys = _triple_keys(moves, lengths, evidence)
+        move, third = np.divmod(triple_keys, moves.places)
+        of_move = np.searchsorted(alone, moves.targets)
+        of_move[pairs] = len(alone) + np.arange(len(pairs))
+        memory = 3 if len(triple_keys) else 2 if len(pairs) else 1
+        states = np.full((len(alone) + len(pairs) + len(triple_keys), memory), -1, np.int32)
+        states[: len(alone), 0] = alone
+        if memory > 1:
+            last = np.concatenate([pairs, move])
+            states[len(alone) :, :2] = np.column_stack([moves.targets[last], moves.sources[last]])
+        if memory > 2:
+            states[len(alone) + len(pairs) :, 2] = third
+        by_pair, by_triple = (_Rows.of(moves, moves.targets[some]) for some in (pairs, move))
+        pair_of_move = np.full(len(lengths), -1, np.int64)
+        pair_of_move[pairs] = np.arange(len(pairs))
+        for counts in evidence:
+            known = counts.where(counts.depth >= 1)
+            pair = moves.number(known.histories[:, 1], known.histories[:, 0])
+            by_pair = by_pair.mixed(moves, np.where(pair >= 0, pair_of_move[pair], -1), known.next_place, known.count)
+        by_triple = by_triple.with_chances(by_pair.of_states(pair_of_move[move]))
+        for counts in evidence if memory > 2 else ():
+            known = counts.where(counts.depth >= 2)
+            triple = _found(triple_keys, _triple_key(moves, known.histories))
+            by_triple = by_triple.mixed(moves, triple, known.next_place, known.count)
+        rows = _Rows.of(moves, states[:, 0])
+        own = slice(rows.offsets[len(alone)], None)
+        rows.chances[own] = np.concatenate([by_pair.chances, by_triple.chances])
+        return cls(moves, of_move, triple_keys, states, rows, lengths)
+
+    def entered(self) -> Indices:
+        """Return the state after each move of a state: the longest for the new history that there is."""
+        rows = self.rows
+        entered = self.of_move[rows.move]
+        if self.states.shape[1] > 2:
+            # The next place, the present one and the one before: only where the state still knows the latter.
+            before = self.states[rows.state, 1].astype(np.int64)
+            longer = _found(self.triple_keys, np.where(before >= 0, rows.move * self.moves.places + before, -1))
+            first = len(self.states) - len(self.triple_keys)
+            entered = np.where(longer >= 0, first + longer, entered)
+        return entered.astype(np.int32)
+
+    def start(self, starts: Floats, visits: Floats) -> Singles:
+        """Return the belief over states where trips start by these shares of places.
+
+        What came before is as usual: places by how often they are visited, and lead there.
+        """
+        flow = visits[self.moves.sources] * self.moves.chances
+        into = np.bincount(self.moves.targets, flow, self.moves.places)
+        share = flow / into[self.moves.targets] * starts[self.moves.targets]
+        belief = np.bincount(self.of_move, share, len(self.states))
+        result: Singles = (belief / belief.sum()).astype(np.float32)
         return result
 
 
-def _starts(evidence: list[HistoryCounts], places: int) -> Floats:
-    """Return how often trips start at each place, as shares."""
-    counts = evidence[-1]
-    return _shares(np.bincount(counts.histories[:, 0], np.where(counts.depth == 0, counts.count, 0), places))
+def _triple_key(moves: _Moves, histories: Indices) -> Ints:
+    """Return a move and the place before it in one number, for histories of three places; −1 without such a move."""
+    move = moves.number(histories[:, 1], histories[:, 0])
+    return np.where(move >= 0, move * moves.places + histories[:, 2], -1)
 
 
-def _visits(evidence: list[HistoryCounts], places: int) -> Floats:
-    """Return how often vehicles are at each place, as shares."""
-    counts = evidence[-1]
-    return _shares(np.bincount(counts.histories[:, 0], counts.count, places))
+def _triple_keys(moves: _Moves, lengths: Ints, evidence: list[HistoryCounts]) -> Ints:
+    """Return the keys of histories of three places that were seen often enough, where the order is 3, ascending."""
+    if not (lengths >= 3).any():
+        return np.empty(0, np.int64)
+    known = HistoryCounts.joined([counts.where(counts.depth >= 2) for counts in evidence])
+    keys, which = np.unique(_triple_key(moves, known.histories), return_inverse=True)
+    keys = keys[(np.bincount(which, known.count) >= _RARE_HISTORY) & (keys >= 0)]
+    move, third = np.divmod(keys, moves.places)
+    # It is entered from a state that knows the place before, so the earlier move has an order of 2 at least.
+    earlier = moves.number(third, moves.sources[move])
+    kept: Ints = keys[(lengths[move] >= 3) & (earlier >= 0) & (lengths[earlier] >= 2)]
+    return kept
 
 
-def _shares(seen: npt.NDArray[Any]) -> Floats:
-    total = max(float(seen.sum()), 1.0)
-    shares: Floats = seen / total + _UNSEEN / len(seen) * min(1.0, len(seen) / total + 0.1)
-    return shares / float(shares.sum())
+def _found(ascending: Ints, asked: Ints) -> Ints:
+    """Return where each number is among ascending ones, −1 where it is not."""
+    if not len(ascending):
+        return np.full(len(asked), -1, np.int64)
+    position = np.searchsorted(ascending, asked).clip(max=len(ascending) - 1)
+    return np.where(ascending[position] == asked, position, -1)
+
+
+def _shares_of_places(counts: HistoryCounts, places: int) -> tuple[Floats, Floats]:
+    """Return where trips start, and where vehicles are at any time; no place has no share."""
+    at_start = np.where(counts.depth == 0, counts.count, 0)
+    seen = [np.bincount(counts.histories[:, 0], weights, places) for weights in (at_start, counts.count)]
+    starts, visits = ((part + _UNSEEN) / (part + _UNSEEN).sum() for part in seen)
+    return starts, visits

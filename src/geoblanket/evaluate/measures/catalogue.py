@@ -66,6 +66,7 @@ class Measure(StrEnum):
     VERIFIED = "verified"
     PLACES = "places"
     DESIGN_LOSS = "design_loss"
+    FIRST_STAGE_LOSS = "first_stage_loss"
     LOWER_BOUND = "lower_bound"
     LP_LOSS_ON_ROWS = "lp_loss_on_rows"
     NO_PRIVACY_LOSS = "no_privacy_loss"

@@ -44,7 +44,9 @@ def primary(panel: Panel) -> str | None:
 def best_plain(panel: Panel) -> str | None:
     """Return the best method without context: LP, unless others are surely lower; then the one with the most wins."""
     plain = [
-        method for method in panel.methods if method not in _CONTEXT and panel.series(method, Measure.HELD_OUT_LOSS)
+        method
+        for method in panel.methods
+        if not (method in METHODS and METHODS[method].uses_past) and panel.series(method, Measure.HELD_OUT_LOSS)
     ]
     lower = [method for method in plain if method != "lp" and overall(panel, method, "lp") is Relation.LOWER]
     if "lp" in plain and not lower:

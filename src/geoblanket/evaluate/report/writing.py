@@ -17,6 +17,7 @@ from geoblanket.evaluate.report.answers import attack_answers, cost_answers, whi
 from geoblanket.evaluate.report.chosen_figures import caption, make_figures, sweep_name
 from geoblanket.evaluate.report.figures import SWEEPS
 from geoblanket.evaluate.report.panels import Panel
+from geoblanket.evaluate.report.second_stage import add_second_stages
 from geoblanket.evaluate.report.sections import SOUND, add_parameters, add_sanity, sweep_sentences
 from geoblanket.evaluate.report.story import PAPER_METHODS, Story
 from geoblanket.evaluate.report.tables import (
@@ -88,6 +89,7 @@ def write_report(
             page.subheading(city.title())
             page.bullets(lines)
     _add_measurements(page, story, folder)
+    add_second_stages(page, results)
     more: dict[str, Any] = {}
     for add_chapter in chapters:
         more |= add_chapter(page, story)
