@@ -130,7 +130,7 @@ MAKERS = (
     "optimise",
     "Device",
     "Fleet",
-    "track",
+    "draw_reports",
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {

@@ -15,7 +15,6 @@ from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.city_data import ZoneData
-from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.evaluate.methods import RowsKind
 from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.loss.known_loss import KnownLoss
@@ -43,11 +42,6 @@ class ZoneProblems:
         within = [reach.of(place) for place in data.members.tolist()]
         later = np.concatenate([*within, data.counts.next_place, data.steps.next_place])
         return KnownLoss.of(data.loss, later, data.members)
-
-    @cached_property
-    def model(self) -> MobilityModel:
-        """What an attacker knows of how vehicles move in the zone."""
-        return MobilityModel.from_counts(next(iter(self._rows.values())), self.data.counts)
 
     def has(self, kind: RowsKind) -> bool:
         """Whether it is known what of the past decides."""
