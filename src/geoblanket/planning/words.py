@@ -46,7 +46,7 @@ def _about_the_anchor(plan: Plan) -> list[str]:
     if schedule.anchor_period_s >= DAY_S:
         sentences.append(
             "An anchor of a day holds only against those who know nothing about the rest of that day. Others learn the "
-            "shift from reports whose place they know."
+            "shift from reports whose place they know. A night in which midnight in UTC falls costs twice as much."
         )
     else:
         sentences.append(
