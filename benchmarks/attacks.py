@@ -1,10 +1,9 @@
 """The attacks and the privacy measures: time and memory, against a plain loop and against hmmlearn.
 
-Run `python -m benchmarks.attacks`. Vehicles move on a grid of places 400 m apart, all of it one zone, so that nobody
-leaves and all solve the same chain. The attacker sees 20 reports of each of 2,000 vehicles. Where states are pairs of
-places the peers do a slice, and their time for all is worked out from that. Times are those of the processor, on one
-thread, so that other work on the machine does not count; they leave imports and the making of models out. Each line is
-a process of its own.
+Run `python -m benchmarks.attacks`. Vehicles move on a grid of places 400 m apart. The attacker sees 20 reports of each
+of 2,000 vehicles. Where states are pairs of places the peers do a slice, and their time for all is worked out from
+that. Times are those of the processor, on one thread, so that other work on the machine does not count; they leave
+imports and the making of models out. Each line is a process of its own.
 """
 
 from __future__ import annotations
@@ -12,19 +11,21 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from benchmarks._measure import measure, show
-from geoblanket._arrays import Floats, Ints
-from geoblanket.build.rows import ZoneRows, make_rows
-from geoblanket.evaluate.measures.mobility_model import MobilityModel
+from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.roads.places import Places
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.following import Sequences, smooth
+from geoblanket.tracking.learning import model_of_counts
+from geoblanket.tracking.motion_model import Singles
+from geoblanket.tracking.sight import Reports
 
 PITCH_M = 400.0
 SEQUENCES = 2_000
@@ -36,26 +37,33 @@ COMPARED = 10
 EPSILON = 2.0
 
 
-def made(place_count: int, memory: int) -> tuple[ZoneRows, MobilityModel, Floats, Ints]:
-    """Return rows, the mobility model, emissions of an exponential mechanism and reports, shape (T, B)."""
-    from geoblanket.evaluate import MobilityModel, zone_distance_km
+def made(place_count: int, memory: int) -> tuple[BeliefFilter, Floats, Ints]:
+    """Return the filter, emissions of an exponential mechanism by state, and reports, shape (T, B)."""
+    from geoblanket.evaluate.measures.tracking import place_distance_km
 
     places, walks = wandering(place_count)
-    zone = np.arange(place_count, dtype=np.int32)
-    counts = counted(walks)
-    rows = make_rows(places, zone, counts, reach_m=1_000.0, context="none")
-    model = never_leaving(MobilityModel.from_counts(rows, counts, memory=memory))
-    weight = np.exp(-EPSILON * zone_distance_km(rows))
+    model = model_of_counts(places, counted(walks), None, order=1 + memory, interval_s=30.0, learned={})
+    weight = np.exp(-EPSILON * place_distance_km(model))
     emissions = (weight / weight.sum(axis=1, keepdims=True))[model.present]
     reports = np.random.default_rng(1).integers(0, place_count, (REPORTS, SEQUENCES))
-    return rows, model, emissions, reports
+    return BeliefFilter(model, Emissions(emissions.astype(np.float32))), emissions, reports
 
 
-def never_leaving(model: MobilityModel) -> MobilityModel:
-    """Return the model with transitions that sum to 1, as hmmlearn wants them, though rare ones are left out."""
-    scale = 1 / model.backward(np.ones((len(model), 1)))
-    own = model.own * scale if isinstance(model.own, np.ndarray) else csr_array(model.own.multiply(scale))
-    return replace(model, own=own, leave=csr_array(model.leave.multiply(scale)))
+@dataclass(frozen=True, eq=False)
+class Emissions:
+    """How probable reports are from each state: a `Sight`."""
+
+    table: Singles
+    interval_s: float = 30.0
+
+    @property
+    def outputs(self) -> int:
+        """How many there are."""
+        return int(self.table.shape[1])
+
+    def likelihood(self, reports: Reports) -> Singles:
+        """Return how probable each report is from each state."""
+        return self.table[:, reports.output]
 
 
 def wandering(place_count: int) -> tuple[Places, Ints]:
@@ -84,33 +92,38 @@ def counted(walks: Ints) -> HistoryCounts:
 
 
 def ours(place_count: int, memory: int) -> tuple[float, int, Floats]:
-    """Return the seconds of all sequences, the states, and the last posterior of the first sequences."""
-    from geoblanket.evaluate.measures.forward_backward import place_posteriors
+    """Return the seconds of all sequences, the states, and the posteriors of the first sequences."""
+    beliefs, _, reports = made(place_count, memory)
+    posteriors = np.empty((SEQUENCES * REPORTS, place_count), np.float32)
 
-    _, model, emissions, reports = made(place_count, memory)
+    def take(positions: Positions, smoothed: Singles) -> None:
+        posteriors[positions] = beliefs.places(smoothed).T
+
+    slots = np.arange(SEQUENCES * REPORTS)
     start = time.process_time()
-    found = place_posteriors(model, emissions, reports)
-    return time.process_time() - start, len(model), found.smoothed[:, :, :COMPARED]
+    smooth(beliefs, Sequences(slots, reports.T.ravel(), slots[::REPORTS]), take)
+    seconds = time.process_time() - start
+    shown = posteriors.reshape(SEQUENCES, REPORTS, place_count).transpose(1, 2, 0)[:, :, :COMPARED]
+    return seconds, len(beliefs.model), shown.astype(np.float64)
 
 
-def transitions(model: MobilityModel) -> Floats:
-    """Return the whole matrix."""
-    own = model.own if isinstance(model.own, np.ndarray) else model.own.toarray()
-    table: Floats = own + (model.leave @ model.back).toarray()
-    return table
+def transitions(beliefs: BeliefFilter) -> Floats:
+    """Return the whole matrix, with the little chance of being anywhere."""
+    identity = np.eye(len(beliefs.model), dtype=np.float32)[:, None]
+    return beliefs.predicted_back(identity, 1)[:, 0].astype(np.float64)
 
 
-def slice_of(model: MobilityModel) -> int:
+def slice_of(states: int) -> int:
     """Return how many sequences a peer does."""
-    return max(COMPARED, min(SEQUENCES, PEER_WORK // len(model) ** 2))
+    return max(COMPARED, min(SEQUENCES, PEER_WORK // states**2))
 
 
 def by_a_loop(place_count: int, memory: int) -> tuple[float, int, Floats]:
     """Return the same of one sequence after the other, in NumPy, with the whole matrix."""
-    _, model, emissions, reports = made(place_count, memory)
-    table = transitions(model)
+    beliefs, emissions, reports = made(place_count, memory)
+    model, table = beliefs.model, transitions(beliefs)
     to_places = model.to_places.toarray()
-    done = slice_of(model)
+    done = slice_of(len(model))
     posteriors = np.empty((REPORTS, place_count, done))
     start = time.process_time()
     for sequence in range(done):
@@ -131,10 +144,13 @@ def by_hmmlearn(place_count: int, memory: int) -> tuple[float, int, Floats]:
     """Return the same by hmmlearn, whose forward–backward is C++."""
     from hmmlearn.hmm import CategoricalHMM
 
-    _, model, emissions, reports = made(place_count, memory)
+    beliefs, emissions, reports = made(place_count, memory)
+    model, table = beliefs.model, transitions(beliefs)
     peer = CategoricalHMM(n_components=len(model), n_features=place_count, implementation="scaling")
-    peer.startprob_, peer.transmat_, peer.emissionprob_ = model.start, transitions(model), emissions
-    done = slice_of(model)
+    start_chance = model.start.astype(np.float64)
+    peer.startprob_, peer.emissionprob_ = start_chance / start_chance.sum(), emissions
+    peer.transmat_ = table / table.sum(axis=1, keepdims=True)
+    done = slice_of(len(model))
     start = time.process_time()
     states = peer.predict_proba(reports[:, :done].T.reshape(-1, 1), lengths=np.full(done, REPORTS))
     posteriors = (states @ model.to_places.T.toarray()).reshape(done, REPORTS, place_count).transpose(1, 2, 0)

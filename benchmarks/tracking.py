@@ -159,7 +159,7 @@ def single(known: Known, model: MotionModel, lattice: Lattice, cells: Ints) -> F
     errors = np.empty(len(cells))
     for positions in np.array_split(np.arange(len(cells)), len(cells) // 500 + 1):
         none = np.zeros(len(positions), np.int64)
-        likelihood = sight.likelihood(Reports(cells[positions], none, none > 0))
+        likelihood = sight.likelihood(Reports(cells[positions], none, none))
         errors[positions] = _off(known, model, model.usual[:, None] * likelihood, positions)
     return errors
 

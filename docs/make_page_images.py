@@ -26,7 +26,7 @@ def run(*arguments: str | Path) -> None:
 
 
 def build_bundles(folder: Path) -> list[Path]:
-    """Make a synthetic city, and a bundle for each of some ε and history weights."""
+    """Make a synthetic city, a bundle for each of some ε and history weights, and a lattice."""
     roads, traces, walks = folder / "city.roads", folder / "traces.parquet", folder / "walks.parquet"
     run("city", "--out", folder / "city", "--formats", "porto")
     run("roads", "import", folder / "city" / "roads.osm.pbf", "--out", roads)
@@ -40,6 +40,8 @@ def build_bundles(folder: Path) -> list[Path]:
             privacy = ["--epsilon", epsilon, "--history-weights", weight, "--context", "markov:1"]
             size = ["--loss", "straight", "--max-places", "45", "--max-rows", "150", "--gap", "0.05"]
             run("build", *inputs, *privacy, *size)
+    made.append(folder / "lattice.bundle")
+    run("lattice", "--roads", roads, "--epsilon", "4", "--out", made[-1])
     return made
 
 
@@ -84,8 +86,14 @@ def take_pictures(browser: Browser, address: str) -> None:
     page.locator("#epsilon-b").fill("3")
     save(page, "page-compare.png")
     page = opened(browser, address, "replay")
+    page.locator("#chart svg").wait_for()
     page.locator("#step").fill("24")
+    page.locator("#chart").scroll_into_view_if_needed()
     save(page, "page-replay.png")
+    page.locator("#kind-a").select_option("lattice")
+    page.locator("#way-chart svg").wait_for()
+    page.locator("#way-chart").scroll_into_view_if_needed()
+    save(page, "page-parked.png")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Renew docs/results.md and its figures: `.venv/bin/python docs/make_results.py FOLDER`.
+"""Renew docs/results.md and docs/results-tables.md: `.venv/bin/python docs/make_results.py FOLDER`.
 
 FOLDER holds the results of `geoblanket evaluate paper --data ../shared/data --out FOLDER`; without results there, that
-command is run first, and goes on where it was interrupted. Only figures and numbers about groups of vehicles come into
-the documentation, no traces.
+command is run first, and goes on where it was interrupted. With results of the experiment `tracked` alone, only the
+short page is renewed. Only figures and numbers about groups of vehicles come into the documentation, no traces.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 from PIL import Image
 
 from geoblanket.evaluate.experiment import shipped_experiments
+from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.report.chosen_figures import caption, sweep_name
 from geoblanket.evaluate.report.figures import SWEEPS
 from geoblanket.evaluate.report.sections import SOUND, sweep_sentences
 from geoblanket.evaluate.report.story import Story
 from geoblanket.evaluate.report.tables import Table, efficiency_table, gain_table, loss_table, privacy_table
+from geoblanket.evaluate.report.tracked import hour_table, tracked_table
 from geoblanket.evaluate.report.writing import answers, compared_with, write_report
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
@@ -58,7 +60,7 @@ def bullets(sentences: Sequence[str]) -> str:
 
 
 class Results:
-    """What the page tells, part by part."""
+    """What the pages tell, part by part."""
 
     def __init__(self, folder: Path) -> None:
         self.results, self.about = read_results(folder)
@@ -69,18 +71,44 @@ class Results:
         self.missing = [name for name in shipped_experiments() if name not in run]
         write_report(self.results, self.report, about=self.about, chapters=[paper_chapter(self.training)])
 
-    def parts(self) -> Iterator[str]:
-        """Yield the parts of the page in their order."""
+    @property
+    def has_tables(self) -> bool:
+        """Whether the paper's experiments were run, and not only the one of tracked vehicles."""
+        return "paper" in self.about["experiments"]
+
+    def short(self) -> Iterator[str]:
+        """Yield the parts of the short page in their order."""
+        for question, cities in answers(self.results, self.about).items():
+            yield f"## {question}\n"
+            for city, sentences in cities.items():
+                yield f"**{city.title()}**\n\n{bullets(sentences)}"
+        yield "## In zones, which are disclosed\n"
+        for panel in self.story.main:
+            equal_cost = self.story.equal_cost(panel.city)
+            yield captioned(tracked_table(panel))
+            if equal_cost is not None and equal_cost.has(Measure.TRACKED_ERROR):
+                yield captioned(tracked_table(equal_cost, equal_cost=True))
+        yield "## The whole city, no zone disclosed\n"
+        for panel in self.story.whole_city:
+            if panel.has(Measure.TRACKED_ERROR):
+                yield captioned(tracked_table(panel))
+        yield "## The same budget for an hour\n"
+        for hours in self.story.hours:
+            yield captioned(hour_table(hours))
+        yield f"## {SOUND}\n"
+        yield self._sanity()
+        yield self._run()
+        if self.about["notes"]:
+            yield f"Notes on single methods:\n\n{bullets(self.about['notes'])}"
+
+    def tables(self) -> Iterator[str]:
+        """Yield the parts of the page of all tables in their order."""
         if self.missing:
             zones = self.about["experiments"]["paper"]["zones"]
             yield (
                 f"> **Not everything was run for this page.** The main experiment looks at {zones or 'all'} of each "
                 f"city's zones, and these are missing: {', '.join(self.missing)}.\n"
             )
-        for question, cities in answers(self.results, self.about).items():
-            yield f"## {question}\n"
-            for city, sentences in cities.items():
-                yield f"**{city.title()}**\n\n{bullets(sentences)}"
         yield "## Loss against ε\n"
         yield from self.figures("loss", "gain", "loss-in-use")
         for panel in self.story.main:
@@ -152,16 +180,24 @@ class Results:
 
 
 def main(folder: Path) -> None:
-    """Run the evaluation, if it was not, and renew the page and its figures."""
+    """Run the evaluation, if it was not, and renew the pages and their figures."""
     if not (folder / "results.parquet").exists():
         geoblanket = Path(sys.executable).with_name("geoblanket")
         words = ["evaluate", "paper", "--data", DATA, "--out", folder, "--no-report"]
         resume = ["--resume"] if (folder / "unfinished").exists() else []
         subprocess.run([str(word) for word in (geoblanket, *words, *resume)], check=True)
-    page = DOCS / "results.md"
+    results = Results(folder)
+    renew("results.md", results.short())
+    if results.has_tables:
+        renew("results-tables.md", results.tables())
+
+
+def renew(name: str, parts: Iterator[str]) -> None:
+    """Replace what was made of a page before."""
+    page = DOCS / name
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    made = "\n".join(Results(folder).parts())
+    made = "\n".join(parts)
     page.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", encoding="utf-8")
 
 

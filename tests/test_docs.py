@@ -31,6 +31,7 @@ import geoblanket.build
 import geoblanket.evaluate
 import geoblanket.mechanism
 import geoblanket.release
+import geoblanket.tracking
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -109,6 +110,7 @@ PUBLIC: dict[str, Any] = {
         geoblanket.mechanism,
         geoblanket.build,
         geoblanket.release,
+        geoblanket.tracking,
         geoblanket.evaluate,
     )
     for name in module.__all__
@@ -122,12 +124,13 @@ MAKERS = (
     "discover",
     "train",
     "build_bundle",
+    "learn_motion",
     "make_rows",
     "Problem",
     "optimise",
     "Device",
     "Fleet",
-    "track",
+    "draw_reports",
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {

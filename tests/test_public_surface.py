@@ -9,7 +9,7 @@ import pytest
 
 import geoblanket
 
-NAMES = ("blanket", "build", "evaluate", "loss", "mechanism", "release")
+NAMES = ("blanket", "build", "evaluate", "loss", "mechanism", "release", "tracking")
 PACKAGES = ["geoblanket", *(f"geoblanket.{name}" for name in NAMES)]
 ROOT = Path(__file__).parents[1]
 
@@ -53,6 +53,7 @@ def test_public_surface_is_locked() -> None:
         "MechanismError",
         "MismatchError",
         "MissingExtraError",
+        "MotionModel",
         "OptimiseResult",
         "OutputError",
         "ParameterError",
@@ -63,6 +64,7 @@ def test_public_surface_is_locked() -> None:
         "RefusedError",
         "Report",
         "RoadGraph",
+        "Tracker",
         "Trust",
         "Zones",
         "__version__",
@@ -71,6 +73,7 @@ def test_public_surface_is_locked() -> None:
         "discover",
         "import_roads",
         "import_traces",
+        "learn_motion",
         "load_bundle",
         "load_predictor",
         "make_city",
@@ -85,6 +88,7 @@ def test_public_surface_is_locked() -> None:
         "scan_findings",
         "scan_traces",
         "scan_walks",
+        "track_table",
         "train",
         "verify",
     ]

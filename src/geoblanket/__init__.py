@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces
     from geoblanket.traces.table import scan_traces
+    from geoblanket.tracking.learning import learn_motion
+    from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.table import track_table
+    from geoblanket.tracking.tracker import Tracker
 
 __all__ = [
     "Budget",
@@ -78,6 +82,7 @@ __all__ = [
     "MechanismError",
     "MismatchError",
     "MissingExtraError",
+    "MotionModel",
     "OptimiseResult",
     "OutputError",
     "ParameterError",
@@ -88,6 +93,7 @@ __all__ = [
     "RefusedError",
     "Report",
     "RoadGraph",
+    "Tracker",
     "Trust",
     "Zones",
     "__version__",
@@ -96,6 +102,7 @@ __all__ = [
     "discover",
     "import_roads",
     "import_traces",
+    "learn_motion",
     "load_bundle",
     "load_predictor",
     "make_city",
@@ -110,6 +117,7 @@ __all__ = [
     "scan_findings",
     "scan_traces",
     "scan_walks",
+    "track_table",
     "train",
     "verify",
 ]
@@ -131,12 +139,14 @@ _HOME = {
     "Ledger": "geoblanket.release.ledger",
     "MapMatcher": "geoblanket.mobility.map_matcher",
     "Mechanism": "geoblanket.mechanism.mechanism",
+    "MotionModel": "geoblanket.tracking.motion_model",
     "OptimiseResult": "geoblanket.mechanism.solver.optimiser",
     "Places": "geoblanket.roads.places",
     "Predictor": "geoblanket.blanket.predictor",
     "Problem": "geoblanket.mechanism.problem",
     "Report": "geoblanket.release.device",
     "RoadGraph": "geoblanket.roads.graph",
+    "Tracker": "geoblanket.tracking.tracker",
     "Trust": "geoblanket.mechanism.bundle.trust",
     "Zones": "geoblanket.roads.zones",
     "build_bundle": "geoblanket.build.building",
@@ -144,6 +154,7 @@ _HOME = {
     "discover": "geoblanket.blanket.discovery",
     "import_roads": "geoblanket.roads.importer",
     "import_traces": "geoblanket.traces.importing",
+    "learn_motion": "geoblanket.tracking.learning",
     "load_bundle": "geoblanket.mechanism.bundle.storage",
     "load_predictor": "geoblanket.blanket.predictor_file",
     "make_city": "geoblanket.city.model",
@@ -158,6 +169,7 @@ _HOME = {
     "scan_findings": "geoblanket.blanket.findings",
     "scan_traces": "geoblanket.traces.table",
     "scan_walks": "geoblanket.mobility.walks",
+    "track_table": "geoblanket.tracking.table",
     "train": "geoblanket.blanket.training",
     "verify": "geoblanket.mechanism.verifier",
 }

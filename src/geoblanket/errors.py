@@ -5,7 +5,8 @@
     GeoblanketError
     ├── InputError        a file or table cannot be used: says which file, which row, and what to do
     ├── ParameterError    an option is out of range, or options contradict each other
-    │   └── UntestableError  a sample cannot decide a hypothesis: too few rows, a constant, or too rough
+    │   ├── UntestableError  a sample cannot decide a hypothesis: too few rows, a constant, or too rough
+    │   └── UnmetPlanError   no schedule within the budgets does what is needed: says which budgets would
     ├── MismatchError     two inputs do not belong together (walks on another road network, ...)
     ├── PolicyError       a bundle keeps its promise, and promises less than the device accepts
     ├── OutputError       a result cannot be written
@@ -23,7 +24,7 @@ end up in logs, and a true location in a log is a leak.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -42,6 +43,7 @@ __all__ = [
     "PolicyError",
     "RandomnessError",
     "RefusedError",
+    "UnmetPlanError",
     "UntestableError",
     "WorkerError",
 ]
@@ -133,6 +135,25 @@ class UntestableError(ParameterError):
 
     def __reduce__(self) -> tuple[type[UntestableError], tuple[str, str]]:
         return type(self), (str(self), self.reason)
+
+
+class UnmetPlanError(ParameterError):
+    """No schedule within the budgets does what is needed.
+
+    Parameters
+    ----------
+    message
+        What is needed, what there is and what would do, as sentences.
+    least
+        The least budgets that would do, all enlarged alike, ε per km by name; None if none would.
+    """
+
+    def __init__(self, message: str, least: Mapping[str, float] | None) -> None:
+        self.least = least
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[UnmetPlanError], tuple[str, Mapping[str, float] | None]]:
+        return type(self), (str(self), self.least)
 
 
 class MismatchError(GeoblanketError):

@@ -96,6 +96,7 @@ class City:
             number=0,
             regime=regime,
             context=Context.of(context),
+            further=0,
             members=np.array(self.zones[zone], np.int32),
             zone_of=self._zone_of(),
             places=self.places,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from geoblanket._arrays import Ints
+from geoblanket.build import refinement
 from geoblanket.build.refinement import coarse_rows, refine
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.errors import MismatchError, ParameterError
@@ -81,6 +82,21 @@ def test_means_are_kept(seed: int) -> None:
     assert worst < 1e-6
 
 
+def test_constraints_that_follow_from_others_are_left_out_and_kept_all_the_same() -> None:
+    """Rows on a line: neighbours are enough."""
+    size = 30
+    where = np.arange(size) * 0.1
+    apart = np.floor(np.abs(where[:, None] - where) * 1e6) / 1e6
+    rng = np.random.default_rng(0)
+    fine = Problem(rng.uniform(0, 1, (size, 3)), np.full(size, 1 / size), apart, epsilon=2.0, eta_km=5.0)
+    assert refinement._needed(fine).sum() == 2 * (size - 1)
+    one = Problem(np.ones((1, 3)), np.ones(1), np.zeros((1, 1)), epsilon=2.0, eta_km=5.0)
+    mechanism = Mechanism.from_probabilities([[0.2, 0.3, 0.5]], one)
+    rows = np.zeros(size, np.int64)
+    found = refine(mechanism, fine, rows)
+    assert found.loss == pytest.approx(least_loss(fine, kept=(mechanism, rows)), rel=1e-4)
+
+
 def test_improbable_rows_are_free_but_keep_the_promise() -> None:
     mechanism, fine, rows = a_split(1)
     prior = fine.prior.copy()
@@ -143,8 +159,9 @@ def test_what_does_not_fit_is_refused() -> None:
         refine(mechanism, Problem(fine.loss[:, :3], fine.prior, fine.distance_km, epsilon=1.5, eta_km=3.0), rows)
     with pytest.raises(MismatchError, match="ε and η differ"):
         refine(mechanism, Problem(fine.loss, fine.prior, fine.distance_km, epsilon=2.0, eta_km=3.0), rows)
-    many = Problem(np.ones((1500, 2)), np.full(1500, 1 / 1500), 1 - np.eye(1500), epsilon=1.5, eta_km=3.0)
     one = Problem(np.ones((1, 2)), np.ones(1), np.zeros((1, 1)), epsilon=1.5, eta_km=3.0)
     halves = Mechanism.from_probabilities([[0.5, 0.5]], one)
-    with pytest.raises(ParameterError, match="more than 2,000,000"):
-        refine(halves, many, np.zeros(1500, np.int64))
+    for size, words in ((1001, "at most 1,000 rows"), (600, "718,800 constraints, more than 500,000")):
+        many = Problem(np.ones((size, 2)), np.full(size, 1 / size), 1 - np.eye(size), epsilon=1.5, eta_km=3.0)
+        with pytest.raises(ParameterError, match=words):
+            refine(halves, many, np.zeros(size, np.int64))

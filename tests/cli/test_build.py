@@ -36,7 +36,17 @@ def test_help_and_defaults_are_those_of_the_configuration(monkeypatch: pytest.Mo
     monkeypatch.setenv("COLUMNS", "400")
     code, text, _, _ = run("build", "--help")
     assert code == 0
-    for name in ("epsilon", "history_weights", "context", "order", "gap", "time_limit_s", "max_rows", "time_zone"):
+    for name in (
+        "epsilon",
+        "history_weights",
+        "context",
+        "order",
+        "refine",
+        "gap",
+        "time_limit_s",
+        "max_rows",
+        "time_zone",
+    ):
         assert str(BuildConfig.model_fields[name].description) in text
     for default in ("(1.0,0.5,0.25)", "(blanket)", "(0.01)", "(900)", "(UTC)"):
         assert f"[default: {default}]" in text
@@ -79,6 +89,16 @@ def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
     assert "its record to" in talk
     assert "7.4 times for 1 km" in talk
     assert "discloses the zone" in talk
+
+
+def test_a_second_stage(world: tuple[Path, Path], tmp_path: Path) -> None:
+    code, result, talk, _ = run(
+        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--context", "none",
+        "--epsilon", 4, "--max-places", 10, "--gap", 0.2, "--loss", "straight", "--refine", 1, "--workers", 1,
+    )  # fmt: skip
+    assert code == 0, talk
+    assert "the second stage gains, in design" in result
+    assert "the same rows without a first stage" in result
 
 
 def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Path) -> None:

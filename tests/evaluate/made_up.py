@@ -105,3 +105,20 @@ def _rows(
         if other in losses and other != method and math.isfinite(losses[other]):
             share = 1 - losses[method] / losses[other]
             yield {**row(f"gain_over_{other}", share), "low": share - half, "high": share + half}
+
+
+def tracked(results: pl.DataFrame, losses: Mapping[str, float], *, uncertainty: float = 0.01) -> pl.DataFrame:
+    """Return results with those of vehicles that are tracked: losses at ε = 1, errors half of them, and costs."""
+    rows = []
+    for row in results.filter(measure="held_out_loss").iter_rows(named=True):
+        at_one = losses[row["method"]]
+        value = at_one * row["epsilon"] ** -0.25
+        for measure, amount in (("tracked_loss", value), ("tracked_error", value / 2), ("single_error", value)):
+            about = {"measure": measure, "value": amount, "unit": "km"}
+            rows.append({**row, **about, "low": amount * (1 - uncertainty), "high": amount * (1 + uncertainty)})
+        for other, loss in losses.items():
+            if other != row["method"]:
+                share, name = 1 - at_one / loss, f"tracked_loss_gain_over_{other}"
+                about = {"measure": name, "value": share, "unit": "", "low": share - uncertainty}
+                rows.append({**row, **about, "high": share + uncertainty})
+    return pl.concat([results, pl.DataFrame(rows, schema=RESULTS_SCHEMA)])

@@ -28,6 +28,11 @@ city_wide = true
 epsilon = [1, 4]
 methods = ["lattice", "peaks", "lp", "expmech", "expmech_remap"]
 [[vary]]
+city_wide = true
+epsilon = 4
+every = 3
+methods = ["peaks"]
+[[vary]]
 epsilon = [4]
 methods = ["lp", "expmech_remap"]
 """
@@ -85,6 +90,19 @@ def test_zones_give_away_where_a_vehicle_is(found: Evaluation) -> None:
     nothing = value(found.results, "inference_error_prior", method="lp", zone=WHOLE_CITY, epsilon=4.0)
     assert only_zone < 0.7 * nothing
     assert 0 < value(found.results, "crossing_share", method="lp", zone=ALL_ZONES, epsilon=4.0) < 1
+
+
+def test_a_tracker_errs_less_and_more_where_reports_are_fewer(found: Evaluation) -> None:
+    for method in ("lattice", "peaks", "lp", "expmech"):
+        for epsilon in (1.0, 4.0):
+            where = {"zone": WHOLE_CITY, "epsilon": epsilon, "method": method}
+            error, single = (value(found.results, name, **where) for name in ("tracked_error", "single_error"))
+            assert error < min(single, value(found.results, "tracked_error_prior", **where))
+    seldom = found.results.filter(variant="report every 3 steps", zone=WHOLE_CITY)
+    cost = seldom.filter(measure="epsilon_per_hour")["value"].item()
+    assert cost == pytest.approx(value(found.results, "epsilon_per_hour", method="peaks", epsilon=4.0) / 3)
+    often = value(found.results, "tracked_error", method="peaks", epsilon=4.0)
+    assert seldom.filter(measure="tracked_error")["value"].item() > often
 
 
 def test_the_error_at_a_crossing_against_a_loop(town: Town, found: Evaluation) -> None:

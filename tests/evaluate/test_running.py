@@ -141,6 +141,26 @@ def test_more_reports_cost_more_and_tell_more(found: Evaluation) -> None:
     assert four["tracking_success"] > four["tracking_success_prior"]
 
 
+def test_vehicles_are_tracked_through_all_zones(found: Evaluation) -> None:
+    zones = found.results.filter(pl.col("zone") >= 0)
+    assert not set(zones["measure"]) & {"tracked_error", "tracked_loss", "tracking_error"}
+    for epsilon in (2.0, 6.0):
+        rows = found.results.filter(epsilon=epsilon, zone=ALL_ZONES, loss_case="population", variant="")
+        values = {(row["method"], row["measure"]): row for row in rows.iter_rows(named=True)}
+        for method in ("lp_markov1", "lp", "expmech"):
+            tracked, single, blind = (
+                values[method, name]["value"] for name in ("tracked_error", "single_error", "tracking_error_prior")
+            )
+            assert tracked < single
+            assert values[method, "tracking_error"]["value"] < blind
+            assert values[method, "tracked_loss"]["low"] < values[method, "tracked_loss"]["value"]
+        ours, theirs = (values[method, "tracked_loss"]["value"] for method in ("lp_markov1", "lp"))
+        assert values["lp_markov1", "tracked_loss_gain_over_lp"]["value"] == pytest.approx(1 - ours / theirs)
+        assert values["lp_markov1", "epsilon_per_location"]["value"] == pytest.approx(2 * epsilon)
+        assert values["lp_markov1", "epsilon_per_hour"]["value"] == pytest.approx(120 * 2 * epsilon)
+        assert values["lp", "epsilon_per_hour"]["value"] == pytest.approx(120 * epsilon)
+
+
 def test_a_mechanism_that_does_not_exist_is_a_result(found: Evaluation) -> None:
     missing = found.results.filter(method="tight", measure="verified", value=0.0)
     exists = found.results.filter(method="tight", measure="verified", value=1.0)

@@ -10,6 +10,7 @@ from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.loss.straight_line import StraightLine
+from geoblanket.tracking.motion_model import MotionModel
 from tests.build.worlds import counted, grid, straight_on
 
 PLACES = grid(5, 4)
@@ -38,6 +39,7 @@ def problems(predicted: int | None = None) -> ZoneProblems:
         snapping_radius_m=50.0,
         share=1.0,
         zone_of=np.zeros(len(PLACES), np.int32),
+        motion=MotionModel.by_distance(PLACES.coordinates_e7, interval_s=30.0),
     )
     return ZoneProblems(data)
 

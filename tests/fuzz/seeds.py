@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import osmium
 import polars as pl
 
@@ -15,13 +17,16 @@ from geoblanket._tables import write_table
 from geoblanket.blanket.predictor import Predictor
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.build.config import example_config
-from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_lattice
 from geoblanket.mechanism.lattice.anchor import make_anchor
+from geoblanket.release.lattice_bulk import perturb_points
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import partition_zones, write_zones
 from geoblanket.traces.importing import import_traces
+from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.tracker import Tracker
 from tests.audit import hostile
 from tests.blanket.made_findings import ABOUT, learnable, make_findings
 from tests.blanket.test_predictor_file import small
@@ -63,6 +68,18 @@ class Seeds(Town):
     graph: RoadGraph
     places: Places
 
+    @cached_property
+    def lattice(self) -> Bundle:
+        return load_bundle(self.folder / "lattice.bundle")
+
+    @cached_property
+    def model(self) -> MotionModel:
+        return MotionModel.load(self.folder / "town.model")
+
+    @cached_property
+    def tracker(self) -> Tracker:
+        return Tracker(self.lattice, self.model)
+
     def read(self, name: str) -> bytes:
         """Return the content of a file of the folder."""
         return (self.folder / name).read_bytes()
@@ -84,7 +101,6 @@ def make_seeds(folder: Path) -> Seeds:
     about = ABOUT | {"regions": {"kind": "grid", **asdict(grid)}}
     write_table(make_findings(learnable, hours=3, speeds=3, regions=2), seeds.findings, kind="findings", about=about)
     write_zones(folder / "zones.parquet", graph, seeds.places, partition_zones(graph, seeds.places, max_places=8))
-    _without_compression(folder)
     predictor = small()
     origin = replace(predictor.origin, regions=json.dumps(about["regions"], sort_keys=True))
     save_predictor(Predictor(predictor.encoding, predictor.network, origin), folder / "town.blanket")
@@ -93,6 +109,8 @@ def make_seeds(folder: Path) -> Seeds:
     spec = small_spec(12)
     anchor = make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600)
     save_lattice(folder / "lattice.bundle", spec, anchor, version=1, interval_s=30)
+    _write_tracking(seeds)
+    _without_compression(folder)
     (folder / "histories.bundle").write_bytes(hostile.SOUND["unlisted in the middle, stated rightly"]())
     (folder / "build.toml").write_text(example_config().replace("# epsilon", "epsilon"), encoding="utf-8")
     shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"
@@ -105,11 +123,20 @@ def make_seeds(folder: Path) -> Seeds:
 
 def _without_compression(folder: Path) -> None:
     """Write the tables once more, so that mutations reach what a decompressor would refuse."""
-    for name in ("walks", "traces", "findings", "zones"):
+    for name in ("walks", "traces", "findings", "zones", "released"):
         path = folder / f"{name}.parquet"
         about = pl.read_parquet_metadata(path)["geoblanket"]
         plain = folder / f"{name}-plain.parquet"
         pl.read_parquet(path).write_parquet(plain, compression="uncompressed", metadata={"geoblanket": about})
+
+
+def _write_tracking(seeds: Seeds) -> None:
+    """A motion model of a few places in the frame of the lattice, and reports from there."""
+    plane = load_bundle(seeds.folder / "lattice.bundle").lattice.spec.plane  # type: ignore[union-attr]
+    lat, lon = plane.degrees(*(np.array([[1, 3, 5], [1, 2, 5]]) * plane.side // 6))
+    places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
+    MotionModel.by_distance(places_e7, interval_s=30).save(seeds.folder / "town.model")
+    perturb_points(seeds.traces, seeds.folder / "released.parquet", bundle=seeds.lattice)
 
 
 def _write_osm(folder: Path) -> None:

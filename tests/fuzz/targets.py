@@ -23,6 +23,10 @@ from geoblanket.roads.importer import import_roads
 from geoblanket.roads.zones import partition_zones, read_zones
 from geoblanket.traces.importing import TraceFormat, import_traces
 from geoblanket.traces.info import describe_traces
+from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.stream import read_report
+from geoblanket.tracking.table import track_table
+from geoblanket.tracking.tracker import Tracker
 from tests.audit.second_verifier import check, parse
 from tests.fuzz.mutations import (
     Mutation,
@@ -39,6 +43,10 @@ _MOST_CELLS_CHECKED = 5_000
 BODIES = (
     b'{"lat": 41.15, "lon": -8.61, "time": "2024-07-01T10:00:00Z", "request_id": "a\\u00e9"}',
     b'{"a": [1, 2.5, -3e5, true, null, {"b": "\\ud83d\\ude95"}]}',
+)
+LINES = (
+    b'{"vehicle": "taxi 7", "cell": 17, "slot": 57326400, "time": "2024-07-01T00:00:00Z", "stored": false}',
+    b'{"cell": 17, "time": 1719792000.5}',
 )
 
 
@@ -120,6 +128,25 @@ def _bundle(path: Path, _: Seeds) -> None:
     accepted(path)
 
 
+def _model(path: Path, seeds: Seeds) -> None:
+    model = MotionModel.load(path)
+    model.in_words()
+    # Whatever the numbers are, beliefs stay beliefs.
+    tracker = Tracker(seeds.lattice, model)
+    for slot in range(3):
+        tracked = tracker.see("a", slot, 5 + slot)
+        if not np.isfinite(tracked[:3]).all():
+            raise AssertionError("A model made a belief that is none.")
+
+
+def _released(path: Path, seeds: Seeds) -> None:
+    track_table(path, path.with_name("out.parquet"), bundle=seeds.lattice, model=seeds.model)
+
+
+def _line(path: Path, seeds: Seeds) -> None:
+    read_report(path.read_bytes(), seeds.tracker)
+
+
 def _roads(path: Path, _: Seeds) -> None:
     graph = RoadGraph.load(path)
     graph.lines()
@@ -153,6 +180,9 @@ TARGETS: dict[str, Target] = {
     "experiment": Target("toml", ("experiment.toml",), lambda path, _: read_experiment(str(path))),
     "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
     "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
+    "model": Target("model", ("town.model",), _model, _ARRAYS),
+    "released": Target("parquet", ("released.parquet", "released-plain.parquet"), _released),
+    "line": Target("json", (), _line, bodies=LINES),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
     "lattice": Target("bundle", ("lattice.bundle",), _lattice, _ARRAYS),
     "bundle": Target("bundle", ("located.bundle", "histories.bundle", "plain.bundle"), _bundle, _ARRAYS),

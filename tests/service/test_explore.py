@@ -24,8 +24,7 @@ from geoblanket.service.explore import PAGE_POLICY
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
 from geoblanket.service.explore_map import PlaceCells, roads_geojson
 from geoblanket.service.explore_replay import replay
-from geoblanket.service.explore_traffic import Tracker
-from geoblanket.service.explorer import Explorer
+from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.store import BundleStore
 from tests.blanket.worlds import square, wandering, write_world
 from tests.service.living import Live, live
@@ -164,81 +163,87 @@ def test_conclusions_follow_bayes_rule_and_keep_the_promise(
     assert regime.recipient_error_m(previous, prior) == pytest.approx(total)
 
 
-def test_a_tracker_sums_over_all_ways(explored: ExploredBundle, explorer: Explorer) -> None:
-    traffic, places = explorer.traffic, explorer.places
-    assert traffic is not None
-    assert places is not None
-    moves = traffic.next_place.toarray()
-    assert moves.sum(axis=1) == pytest.approx(1)
-    start, later = explored.view(0, "start"), explored.view(0, REGIME)
-    assert start is not None
-    assert later is not None
-    reports = [0, int(later.places[3]), int(later.places[5])]
-    tracker = Tracker(traffic, places)
-    for number, report in enumerate(reports):
-        tracker.see(later if number else start, report, follows=number > 0)
-
-    def chance(view: ZoneView, place: int, previous: int | None, report: int) -> float:
-        outlook = view.outlook(place, previous)
-        return float(outlook.probability[outlook.outputs == report][0])
-
-    zone = later.places.tolist()
-    expected = dict.fromkeys(zone, 0.0)
-    for first, second, third in product(zone, repeat=3):
-        expected[third] += (
-            traffic.share[first]
-            * chance(start, first, None, reports[0])
-            * moves[first, second]
-            * chance(later, second, first, reports[1])
-            * moves[second, third]
-            * chance(later, third, second, reports[2])
-        )
-    total = sum(expected.values())
-    assert tracker.belief[zone] == pytest.approx([probability / total for probability in expected.values()], abs=1e-5)
-    assert tracker.belief.sum() == pytest.approx(1)
-    tracker.wait()
-    assert tracker.belief == pytest.approx(sum(expected[place] / total * moves[place] for place in zone), abs=1e-5)
-    tracker.see_zone(later)
-    assert tracker.belief[later.places].sum() == pytest.approx(1)
-    assert tracker.guess()[0] in zone
+def test_figures_stand_beside_those_without_a_report(
+    site: Live, explored: ExploredBundle, explorer: Explorer, view: ZoneView
+) -> None:
+    assert explorer.traffic is not None
+    lat, lon = explored.bundle.places_e7.T / 1e7
+    between = haversine_m(lat[:, None], lon[:, None], lat, lon)
+    asked_of: list[tuple[Prior, int | None]] = [("equal", 6), ("traffic", 6), ("traffic", None)]
+    for prior, previous in asked_of:
+        anywhere = np.ones(len(lat)) / len(lat)
+        if prior == "traffic":
+            anywhere = explorer.traffic.share if previous is None else explorer.traffic.next_place.toarray()[previous]
+        here = explorer.prior(prior, view, previous)
+        guess = int((between @ anywhere).argmin())
+        asked = _question(explored, prior=prior, previous=previous, regime=REGIME if previous is not None else "start")
+        figures = site.client.post("/explore/outlook", json=asked).json()
+        assert figures["unreported_error_m"] == pytest.approx(between[guess, view.places] @ here, rel=1e-6)
+        alone = (between[np.ix_(view.places, view.places)] @ here).min()
+        assert figures["zone_error_m"] == pytest.approx(alone, rel=1e-6)
+        assert figures["recipient_error_m"] <= figures["zone_error_m"] <= figures["unreported_error_m"] * (1 + 1e-9)
 
 
 def test_a_replay_keeps_to_its_budget(explored: ExploredBundle, explorer: Explorer) -> None:
-    traffic, places = explorer.traffic, explorer.places
-    assert traffic is not None
+    places, model = explorer.places, explorer.motion.of(explored.bundle)
+    assert model is not None
     assert places is not None
     trip = max(explorer.trips.values(), key=lambda trip: len(trip.times))
     cost = explored.bundle.costs.other / 1e6
     budget = Budget(explored.bundle.costs.start / 1e6 + 4 * cost, 3600)
-    steps = replay(trip, explored, places, traffic, budget=budget)
-    assert [step.true for step in steps] == trip.places.tolist()
-    released = [step.released is not None for step in steps]
-    assert released == [True] * 5 + [False] * (len(steps) - 5)
-    assert [step.left for step in steps[:5]] == pytest.approx([4 * cost, 3 * cost, 2 * cost, cost, 0])
-    for step in steps[:5]:
-        assert step.released is not None
-        assert explored.zone[step.released] == explored.zone[step.true]
-        assert step.error_m == pytest.approx(_apart_m(explored, step.true, step.released))
-        assert step.guess_error_m == pytest.approx(_apart_m(explored, step.true, step.guess))
-    again = [replay(trip, explored, places, traffic, budget=budget) for _ in range(5)]
-    assert len({tuple(step.released for step in steps) for steps in again}) > 1
+    replayed = replay(trip, explored, places, model, budget=budget)
+    made = [place is not None for place in replayed.released]
+    assert made == [True] * 5 + [False] * (len(trip.times) - 5)
+    assert replayed.left[:5] == pytest.approx([4 * cost, 3 * cost, 2 * cost, cost, 0])
+    for true, place in zip(trip.places.tolist()[:5], replayed.released[:5], strict=True):
+        assert place is not None
+        assert explored.zone[place] == explored.zone[true]
+    # Without reports the tracker knows less and less.
+    assert replayed.tracked.radius_m[-1] > replayed.tracked.radius_m[4]
+    again = [replay(trip, explored, places, model, budget=budget) for _ in range(5)]
+    assert len({tuple(each.released) for each in again}) > 1
 
 
-def test_reports_help_a_recipient_who_follows(explorer: Explorer) -> None:
-    """On the whole of some trips, what is reported tells more than zones do, and not less at a larger ε."""
-    traffic, places = explorer.traffic, explorer.places
-    assert traffic is not None
+def test_the_service_answers_with_a_tracked_trip(site: Live, explored: ExploredBundle, explorer: Explorer) -> None:
+    trip = max(explorer.trips.values(), key=lambda trip: len(trip.times))
+    asked = {"bundle": explored.bundle.sha256, "trip": trip.number, "budget": 1000.0}
+    answer = site.client.post("/explore/replay", json=asked).json()
+    count = len(trip.times)
+    assert answer["true"] == trip.places.tolist()
+    for name in ("tracked", "zones", "without"):
+        assert [len(answer[name][part]) for part in ("at", "radius_m", "error_m")] == [count] * 3
+    lat, lon = explored.bundle.places_e7.T / 1e7
+    (first_lon, first_lat), first = answer["tracked"]["at"][0], answer["true"][0]
+    error = haversine_m(lat[first], lon[first], first_lat, first_lon)
+    assert answer["tracked"]["error_m"][0] == pytest.approx(float(error), abs=0.2)
+    assert len(answer["lines"]) == count
+    assert answer["model"]["from"] == "roads and walks"
+    for place, true, error_m in zip(answer["released"], answer["true"], answer["error_m"], strict=True):
+        assert (error_m is None) == (place is None)
+        assert error_m is None or error_m == pytest.approx(_apart_m(explored, true, place), abs=0.2)
+
+
+def test_reports_help_a_recipient_who_tracks(explorer: Explorer) -> None:
+    """On the whole of some trips, reports tell more than zones do, zones more than nothing, and a larger ε more yet."""
+    places = explorer.places
     assert places is not None
     errors = {}
     for explored in explorer.bundles.values():
-        budget = Budget(1e6, 3600)
-        steps = [
-            step
-            for trip in list(explorer.trips.values())[:12]
-            for step in replay(trip, explored, places, traffic, budget=budget)
-        ]
-        errors[explored.facts.epsilon_per_km[-1]] = np.mean([step.guess_error_m for step in steps])
-        assert errors[explored.facts.epsilon_per_km[-1]] < np.mean([step.zone_only_error_m for step in steps])
+        model = explorer.motion.of(explored.bundle)
+        assert model is not None
+        off: dict[str, list[float]] = {"tracked": [], "from_zones": [], "unreported": []}
+        held = []
+        for trip in list(explorer.trips.values())[:12]:
+            replayed = replay(trip, explored, places, model, budget=Budget(1e6, 3600))
+            lat, lon = places.lat[trip.places], places.lon[trip.places]
+            for name, some in off.items():
+                estimates = getattr(replayed, name)
+                some.extend(haversine_m(lat, lon, estimates.lat, estimates.lon).tolist())
+            held.extend((np.array(off["tracked"][-len(lat) :]) <= replayed.tracked.radius_m).tolist())
+        means = {name: float(np.mean(some)) for name, some in off.items()}
+        assert means["tracked"] < means["from_zones"] < means["unreported"]
+        assert 0.75 < np.mean(held) < 0.99
+        errors[explored.facts.epsilon_per_km[-1]] = means["tracked"]
     assert errors[4.0] < errors[2.0]
 
 

@@ -20,8 +20,9 @@ from geoblanket.mechanism.bundle.facts import AnchorFacts, BundleFacts, FrameFac
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
-from geoblanket.service.explore_anchor import Way, drive, parked, replay_way
+from geoblanket.service.explore_anchor import replay_way
 from geoblanket.service.explore_lattice import ExploredLattice, Spread
+from geoblanket.service.explore_ways import Way, drive, parked
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from tests.service.city_lattices import save_city
@@ -197,36 +198,81 @@ def test_a_conclusion_keeps_the_promise(site: Live, explored: ExploredLattice) -
 def test_a_parked_car_is_found_without_an_anchor_only(explored: ExploredLattice) -> None:
     way = parked(*HERE, hours=1, interval_s=30)
     found: dict[str, list[float]] = {"anchored": [], "independent": []}
-    for _ in range(25):
-        replayed = replay_way(explored, way)
+    held = []
+    for _ in range(6):
+        replayed = replay_way(explored, way, None)
         for name, errors in found.items():
-            errors.append(replayed[name]["guess_error_m"][-1])
+            tracked = replayed[name]["tracked"]
+            errors.append(tracked["error_m"][-1])
+            held.append(tracked["error_m"][-1] <= tracked["radius_m"][-1])
     assert np.mean(found["independent"]) < 80
-    assert np.mean(found["anchored"]) > 200
+    assert np.mean(found["anchored"]) > 120  # 500 m on average
+    assert np.mean(held) > 0.4
     assert (replayed["periods"][0], replayed["periods"][-1], len(replayed["true"])) == (1, 1, 120)
+    assert replayed["independent"]["model"]["from"] == "parked"
+    # The frame is 9 km wide, and its middle the best guess: on average, wherever this car stands.
+    assert replayed["without"]["typical"]
+    assert replayed["without"]["error_m"] == pytest.approx([382.6 * 9] * 120, rel=0.03)
+
+
+def test_a_parked_car_without_an_anchor_is_where_its_reports_are_most_probable(explorer: Explorer) -> None:
+    """Against the sum of distances to all reports, whose least value is the likeliest point by planar Laplace noise."""
+    explored = list(explorer.lattices.values())[1]
+    assert explored.lattice.anchor is None
+    replayed = replay_way(explored, parked(*HERE, hours=1, interval_s=30), None)["independent"]
+    lon, lat = np.array(replayed["reports"]).T
+
+    def away(at: list[float]) -> float:
+        return float(haversine_m(at[1], at[0], lat, lon).sum())
+
+    estimate, radius_m = replayed["tracked"]["at"][-1], replayed["tracked"]["radius_m"][-1]
+    steps = [(east, north) for east in (-3e-3, 0, 3e-3) for north in (-3e-3, 0, 3e-3) if east or north]
+    assert all(away(estimate) < away([estimate[0] + east, estimate[1] + north]) for east, north in steps)
+    # 120 reports: σ = √2/(ε√n) along each axis, and 90 % within 2.15 σ.
+    assert radius_m == pytest.approx(2.15 * 2**0.5 / (2 * 120**0.5) * 1000, rel=0.4)
 
 
 def test_reports_scatter_around_the_shifted_point(explored: ExploredLattice) -> None:
-    replayed = replay_way(explored, parked(*HERE, hours=1, interval_s=30))["anchored"]
+    replayed = replay_way(explored, parked(*HERE, hours=1, interval_s=30), None)["anchored"]
     (lon, lat), shifted = np.mean(replayed["reports"], axis=0), replayed["shifted"][0]
     assert len({tuple(point) for point in replayed["shifted"]}) == 1
     assert haversine_m(lat, lon, shifted[1], shifted[0]) < 300
-    assert replayed["guesses"][-1] == pytest.approx([lon, lat], abs=1e-3)
+    (lon, lat) = replayed["tracked"]["at"][-1]
+    assert haversine_m(lat, lon, shifted[1], shifted[0]) < 500
 
 
 def test_a_night_has_an_anchor_for_each_period(explored: ExploredLattice) -> None:
-    replayed = replay_way(explored, parked(*HERE, hours=8, interval_s=30))
+    replayed = replay_way(explored, parked(*HERE, hours=8, interval_s=30), None)
     assert replayed["periods"][-1] == 8
     assert len({tuple(point) for point in replayed["anchored"]["shifted"]}) == 8
     assert len(replayed["times"]) == 960
+    # Periods add up.
+    radius_m = replayed["anchored"]["tracked"]["radius_m"]
+    assert radius_m[-1] < 0.7 * radius_m[119]
 
 
-def test_a_drive_is_followed(explored: ExploredLattice) -> None:
+def test_a_drive_is_tracked(explored: ExploredLattice) -> None:
     way = drive(explored.lattice, *HERE, interval_s=30)
+    assert len(way.lat) == 90
     assert haversine_m(way.lat, way.lon, *HERE).max() < 4000
-    replayed = [replay_way(explored, way)["independent"] for _ in range(8)]
-    reports, guesses = (np.mean([each[name] for each in replayed]) for name in ("error_m", "guess_error_m"))
-    assert guesses < 0.9 * reports
+    replayed = [replay_way(explored, way, None) for _ in range(3)]
+    reports = np.mean([each["independent"]["error_m"] for each in replayed])
+    tracked = np.mean([each["independent"]["tracked"]["error_m"] for each in replayed])
+    assert tracked < 0.9 * reports
+    assert replayed[0]["independent"]["model"]["from"] == "distance"
+    assert [line[-1] for line in replayed[0]["lines"]] == replayed[0]["true"]
+
+
+def test_only_a_few_replays_run_at_once(
+    site: Live, explored: ExploredLattice, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geoblanket.service.explorer._TURN_S", 0.1)
+    asked = at(explored, way="drive")
+    with explorer.replaying(), explorer.replaying():
+        answer = site.client.post("/explore/lattice/replay", json=asked)
+        assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
+        assert answer.headers["Retry-After"] == "1"
+    assert site.client.post("/explore/lattice/replay", json=asked).status_code == 200
 
 
 def test_a_device_makes_one_report_in_a_slot() -> None:
@@ -254,6 +300,11 @@ def test_zones_and_lattices_on_one_map(small_town: SmallTown, tmp_path: Path) ->
         walk = {"bundle": lattice, "lat": lat, "lon": lon, "way": trip["number"]}
         replayed = site.client.post("/explore/lattice/replay", json=walk).json()
         assert (len(replayed["true"]), replayed["moves"]) == (trip["steps"], True)
+        assert replayed["independent"]["model"]["from"] == "roads and walks"
+        assert not replayed["without"]["typical"]
+        assert np.mean(replayed["independent"]["tracked"]["error_m"]) < np.mean(replayed["without"]["error_m"])
+        drive = site.client.post("/explore/lattice/replay", json={**walk, "way": "drive"}).json()
+        assert (len(drive["lines"]), drive["without"]["typical"]) == (90, True)
         assert (
             site.client.post("/explore/lattice/replay", json={**walk, "way": 10**9}).json()["error"] == "no_such_trip"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import time
@@ -22,6 +23,7 @@ from geoblanket.service.store import BundleStore
 from tests.service.city_lattices import save_city
 from tests.service.living import Live, live
 from tests.service.small_town import SmallTown
+from tests.service.test_tracking import PLAN
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -259,7 +261,10 @@ def test_a_trip_is_replayed_within_a_budget(open_page: Open) -> None:
     page = open_page("replay")
     expect(page.locator("#settings")).to_contain_text("true route")
     expect(_marker(page, "True place")).to_be_visible()
-    expect(_marker(page, "The recipient's guess")).to_be_visible()
+    expect(page.locator('#frame-a [aria-label^="Tracked at"]')).to_be_visible()
+    expect(page.locator("#replay-model")).to_contain_text("It also knows the roads, and how the vehicles drive")
+    expect(page.locator("#replay-figures tr", has_text="without any report").locator("td")).to_contain_text("m")
+    _wait_until(page, lambda: _share_of(page, "#ede2d8") > 0.02)  # the circle
     steps = int(page.locator("#step").get_attribute("max") or 0) + 1
     assert page.locator("#replay-figures td").first.inner_text() == f"{steps}, 0"
     page.locator("#step").fill("0")
@@ -384,9 +389,12 @@ def test_a_service_without_places_says_so(browser: Browser, plain: Path) -> None
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A service with nothing but a lattice: no roads, no walks, no places."""
-    store = BundleStore([save_city(tmp_path_factory.mktemp("city") / "city.bundle")])
-    with live(store, explorer=Explorer(store)) as found:
+    """A service with nothing but a lattice and a plan: no roads, no walks, no places."""
+    folder = tmp_path_factory.mktemp("city")
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps(PLAN))
+    store = BundleStore([save_city(folder / "city.bundle")])
+    with live(store, explorer=Explorer(store, plan=plan)) as found:
         yield found
 
 
@@ -430,8 +438,15 @@ def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, c
     expect(page.locator("#way-step")).to_have_attribute("aria-valuetext", "report 960 of 960")
     assert given_away.all_inner_texts() == ["32 per km", "3,840 per km"]
     page.locator("#way").select_option("drive")
-    expect(page.locator("#way-words")).to_contain_text("The recipient follows the vehicle")
+    expect(page.locator("#way-words")).to_contain_text("holds the vehicle nine times out of ten")
+    expect(page.locator("#way-model")).to_contain_text("knows no roads")
+    without = page.locator("#way-figures tr", has_text="Mean error without any report").locator("td")
+    assert without.all_inner_texts() == ["3.5 km", "3.5 km"]
     expect(page.locator("#way-chart svg path.guess")).to_have_count(1)
+    # ε = 4 lies halfway, by logarithms, between the plan's 2 and 8: 1,500 m and 375 m.
+    expect(page.locator("#plan-chart circle.here")).to_have_count(1)
+    expect(page.locator("#plan-chart circle.alike")).to_have_count(1)
+    expect(page.locator("#plan-chart figcaption")).to_contain_text("every 30 s: 750 m off on the road, and 480 per km")
 
 
 def test_the_promise_of_a_lattice_is_drawn(open_page: Open, city: Live) -> None:

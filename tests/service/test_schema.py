@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from geoblanket.mechanism.bundle.signing import sign_bundle
+from geoblanket.service.receiver import Receiver
 from geoblanket.service.store import BundleStore
 from tests.mechanism.bundle.test_signing import write_keys
 from tests.release.worlds import save_certain
@@ -24,7 +25,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     path = save_certain(folder / "town.bundle")
     sign_bundle(path, write_keys(folder, "ours")[0])
     store = BundleStore([path])
-    with live(store, desk=real_desk(store.bundles[0].bundle, None)) as found:
+    bundle = store.bundles[0].bundle
+    with live(store, desk=real_desk(bundle, None), tracking=Receiver(bundle)) as found:
         yield found
 
 
@@ -54,4 +56,4 @@ def test_the_description_names_every_route(described: Live) -> None:
     paths = set(described.client.get("/openapi.json").json()["paths"])
     bundle = "/v1/bundles/{sha256}"
     own = {bundle + part for part in ("", "/guarantee", "/places", "/signature", "/zones")}
-    assert {"/v1/bundles", "/v1/report", "/healthz", "/metrics", *own} <= paths
+    assert {"/v1/bundles", "/v1/report", "/v1/track", "/healthz", "/metrics", *own} <= paths

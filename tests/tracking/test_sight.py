@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ def test_a_lattice_is_seen_as_it_draws(tmp_path: Path) -> None:
     """Every place and every cell, the sink too, against the weights that are drawn from."""
     bundle = load_bundle(save_small(tmp_path / "x.bundle", anchor_epsilon=None))
     assert bundle.lattice is not None
-    model = plain_model(bundle)
+    model = replace(plain_model(bundle), spread_m=0.0)
     sight = LatticeSight(bundle.lattice, model, interval_s=30.0)
     seen = sight.likelihood(reports(list(range(bundle.lattice.cells))))
     exact = np.array([bundle.lattice.weights(lat, lon) for lat, lon in zip(model.lat, model.lon, strict=True)]) / 2**62
@@ -63,7 +64,7 @@ def test_states_that_are_too_short_take_their_likeliest_past(tmp_path: Path) -> 
 
 def test_planar_laplace_noise(tmp_path: Path) -> None:
     bundle = load_bundle(save_small(tmp_path / "x.bundle", anchor_epsilon=None))
-    model = plain_model(bundle)
+    model = replace(plain_model(bundle), spread_m=0.0)
     sight = LaplaceSight(model.lat[:2], model.lon[:2], model, epsilon=3.0, interval_s=30.0)
     seen = sight.likelihood(reports([0, 1]))
     distance_km = np.linalg.norm(model.xy_m[:, None] - model.xy_m[:2], axis=2) / 1000

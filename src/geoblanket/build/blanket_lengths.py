@@ -169,13 +169,13 @@ def check_source(source: LengthSource, *, interval_s: float, time_zone: str) -> 
         )
 
 
-def regions_of_source(source: LengthSource, places: Places, zones: Zones) -> Indices:
+def regions_of_source(source: LengthSource, places: Places, zones: Zones | None) -> Indices:
     """Return the source's region of each place, −1 for none, shape (P,).
 
     Raises
     ------
     MismatchError
-        If the regions are zones, and not those of the build.
+        If the regions are zones, and not those that are given.
     """
     try:
         about = json.loads(source.origin.regions)
@@ -186,11 +186,11 @@ def regions_of_source(source: LengthSource, places: Places, zones: Zones) -> Ind
         return np.full(len(places), -1, np.int32)
     if grid is not None:
         return find_regions(grid, places).region
-    if about.get("identity") == zones.identity:
+    if zones is not None and about.get("identity") == zones.identity:
         return zones.zone
     raise MismatchError(
-        "Blankets were found for other regions than the zones of this build. Give the zones that the findings were "
-        "made with, or discover on a grid of regions."
+        "Blankets were found for other regions than the zones that are used here. Give the zones that the findings "
+        "were made with, or discover on a grid of regions."
     )
 
 

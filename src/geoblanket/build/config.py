@@ -103,6 +103,13 @@ class BuildConfig(Parameters):
         least=1,
         most=LONGEST_PAST,
     )
+    refine: int = _context(
+        "Places further back by which a second stage splits rows and refines them; 0 for none. Zones with too many "
+        "rows for its linear program keep the first stage.",
+        0,
+        least=0,
+        most=LONGEST_PAST,
+    )
     max_rows: int = _context(
         "The most rows of a zone: more rows lower the loss and take longer.", MAX_ROWS, least=1, most=8192
     )
@@ -145,7 +152,7 @@ class BuildConfig(Parameters):
         "The loss is proven to exceed the minimum by at most this share.", 0.01, least=1e-9, most=0.999
     )
     time_limit_s: Number = _search(
-        "The most seconds for a zone and regime; if it is reached, the result is not reproducible.",
+        "The most seconds for each search of a zone and regime; if it is reached, the result is not reproducible.",
         1800.0,
         least=1e-3,
         most=1e9,
@@ -159,6 +166,11 @@ class BuildConfig(Parameters):
         if self.context.kind == "blanket" and self.predictor is None and self.findings is None:
             return self.blanket_order
         return {"none": 0, "markov": self.context.order}.get(self.context.kind, len(self.history_weights))
+
+    @property
+    def counted_past(self) -> int:
+        """How many earlier places the histories of the walks have, for both stages."""
+        return min(self.largest + self.refine, len(self.history_weights))
 
     @property
     def blanket_order(self) -> int:
@@ -201,6 +213,10 @@ class BuildConfig(Parameters):
         yield from (f"{' and '.join(group)} exclude each other: give only one" for group in given if len(group) > 1)
         if self.order is not None and self.order > weights:
             yield f"order {self.order} needs as many history weights, got {weights}"
+        if self.refine and context.kind == "full":
+            yield "refine needs another context than full, whose rows cannot be split"
+        elif self.refine and self.largest >= weights and self.predictor is None and self.findings is None:
+            yield f"refine needs history weights for more than {self.largest} earlier place(s), got {weights}"
         for make in (lambda: self.walk_split, lambda: self.regime_hours, lambda: self.clock(1.0)):
             try:
                 make()

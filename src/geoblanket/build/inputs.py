@@ -85,6 +85,7 @@ class Inputs:
                     number=number,
                     regime=name,
                     context=NO_CONTEXT if name == self.clock.start else self.config.context,
+                    further=0 if name == self.clock.start else self.config.refine,
                     members=members,
                     zone_of=self.zones.zone,
                     places=self.places,
@@ -135,7 +136,7 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
             identities[name] = sha256_file(file)
     lengths = _lengths(config, places, zones, interval_s)
     options = {
-        "largest": config.largest,
+        "largest": config.counted_past,
         "delay": config.delay,
         "split": config.walk_split,
         "regimes": config.regime_hours,

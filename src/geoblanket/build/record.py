@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,16 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
-__all__ = ["BuildRecord", "Measured", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
+__all__ = [
+    "BuildRecord",
+    "Measured",
+    "Refinement",
+    "Totals",
+    "ZoneRecord",
+    "read_record",
+    "record_path",
+    "write_record",
+]
 
 _LARGEST_BYTES = 64 << 20
 
@@ -32,6 +42,36 @@ class Measured:
     low: float
     high: float
     """The 95 % confidence interval; vehicles, not steps, count as independent."""
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The second stage of a zone and regime: all losses are expected ones over its fine rows, in design."""
+
+    used: bool
+    """Whether the mechanism is the refined one; if not, it is that of the first stage, since nothing was gained."""
+    rows: int
+    """Fine rows."""
+    loss_before: float
+    """Of the first stage: fine rows report as their coarse ones."""
+    loss: float
+    """Of the refined mechanism: fine rows differ, and coarse rows report on average as before."""
+    least_loss: float
+    """The least that was found with no first stage to keep to."""
+    lower_bound: float
+    """No mechanism for the fine rows has a smaller one."""
+    marginal_error: float
+    """The largest difference, in probability, between a coarse row and the mean of its fine rows."""
+
+    @property
+    def gain(self) -> float:
+        """1 − loss / loss before."""
+        return 1 - self.loss / self.loss_before if self.loss_before > 0 else 0.0
+
+    @property
+    def least_gain(self) -> float:
+        """1 − least loss / loss before: what solving the fine rows directly would have gained."""
+        return 1 - self.least_loss / self.loss_before if self.loss_before > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +119,8 @@ class ZoneRecord:
     context_free_held_out: Measured | None
     disclosure: Disclosure
     """What the zone gives away, in design."""
+    refinement: Refinement | None
+    """The second stage; None if it was not asked for or could not be done, which the notes tell."""
     notes: tuple[str, ...]
     """What a reader should know, in words."""
 
@@ -168,6 +210,29 @@ class BuildRecord:
     def costs(self) -> Costs:
         """What a report costs the location that it protects, in millionths per kilometre."""
         return Costs.of(self.zones, Clock.start)
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """The second stage of all zones and regimes that had one: rows added up, losses weighted by `share`."""
+        parts = [(zone.refinement, zone.share) for zone in self.zones if zone.refinement is not None]
+        if not parts:
+            return None
+        weight = math.fsum(share for _, share in parts)
+
+        def mean(name: str) -> float:
+            return math.fsum(getattr(part, name) * (share if weight else 1.0) for part, share in parts) / (
+                weight or len(parts)
+            )
+
+        return Refinement(
+            used=any(part.used for part, _ in parts),
+            rows=sum(part.rows for part, _ in parts),
+            loss_before=mean("loss_before"),
+            loss=mean("loss"),
+            least_loss=mean("least_loss"),
+            lower_bound=mean("lower_bound"),
+            marginal_error=max(part.marginal_error for part, _ in parts),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values; "inf" stands for infinity."""

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import highspy
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron, vstack
 
-from geoblanket._arrays import Floats, Ints
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import GuaranteeViolation, MismatchError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.solver.highs import LARGEST_RATIO
+from geoblanket.mechanism.solver.highs import LARGEST_RATIO, run_highs
 
 __all__ = ["Refined", "coarse_rows", "refine"]
 
 
-_MOST_CONSTRAINTS = 2_000_000
+_MOST_ROWS = 1_000
+_MOST_CONSTRAINTS = 500_000
+_ROUNDED_MM = 2
+"""By as much a way over a third row may be longer than it is, since distances are rounded down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +80,7 @@ def refine(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike, *, tim
     coarse
         The coarse row of each fine row, shape (fine rows,).
     time_limit_s
-        Seconds that the search may take.
+        Seconds that the search may take; if it takes longer, the fine rows stay as their coarse ones.
 
     Raises
     ------
@@ -89,13 +92,12 @@ def refine(mechanism: Mechanism, problem: Problem, coarse: npt.ArrayLike, *, tim
     rows = _checked(mechanism, problem, coarse)
     copied = _copy(mechanism, problem, rows)
     used = np.flatnonzero(mechanism.weights.any(axis=0))
-    marginal = mechanism.probabilities[:, used]
-    solved = _solve(problem, rows, used, marginal, time_limit_s)
+    change = _solve(problem, rows, used, copied.probabilities[:, used], time_limit_s)
     best = copied
-    if solved is not None:
-        table = np.zeros((problem.row_count, problem.output_count))
-        table[:, used] = solved
-        repaired = Mechanism.from_probabilities(table, problem)
+    if change is not None:
+        table = copied.probabilities.copy()
+        table[:, used] = np.maximum(table[:, used] + change, 0.0)
+        repaired = Mechanism.from_probabilities(table / table.sum(axis=1, keepdims=True), problem)
         best = min(copied, repaired, key=lambda mechanism: mechanism.expected_loss(problem))
     return Refined(
         mechanism=best,
@@ -132,10 +134,14 @@ def _copy(mechanism: Mechanism, problem: Problem, rows: Ints) -> Mechanism:
         ) from error
 
 
-def _solve(problem: Problem, rows: Ints, used: Ints, marginal: Floats, time_limit_s: float) -> Floats | None:
-    """Return the best fine rows over the used outputs, not to be trusted; None if there is no answer in time."""
-    size, outputs = problem.row_count, len(used)
-    low, high = np.nonzero(problem.constrained)
+def _solve(problem: Problem, rows: Ints, used: Ints, start: Floats, time_limit_s: float) -> Floats | None:
+    """Return by how much to change fine rows over the used outputs, not to be trusted; None without an optimum in time.
+
+    Changes, not probabilities: no change at all then keeps every constraint exactly. Solvers with tolerances take the
+    narrow set of mechanisms with given means for empty.
+    """
+    size, outputs = start.shape
+    low, high = np.nonzero(_needed(problem))
     if len(low) * outputs > _MOST_CONSTRAINTS:
         raise ParameterError(
             f"The linear program of the refinement has {len(low) * outputs:,} constraints, more than "
@@ -143,23 +149,54 @@ def _solve(problem: Problem, rows: Ints, used: Ints, marginal: Floats, time_limi
         )
     ratio = np.exp(np.minimum(problem.log_bound[low, high], np.log(LARGEST_RATIO)))
     pair = np.arange(len(low))
-    promise = coo_array(
-        (np.concatenate([np.ones(len(low)), -ratio]), (np.tile(pair, 2), np.concatenate([low, high]))),
-        shape=(len(low), size),
+    promise = csr_array(
+        coo_array(
+            (np.concatenate([np.ones(len(low)), -ratio]), (np.tile(pair, 2), np.concatenate([low, high]))),
+            shape=(len(low), size),
+        )
     )
-    means, of_means = _means(problem.prior, rows)
+    means, _ = _means(problem.prior, rows)
     each_output = eye_array(outputs)
-    answer = linprog(  # type: ignore[call-overload]  # its stubs do not know sparse matrices
-        (problem.prior[:, None] * problem.loss[:, used]).ravel(),
-        A_ub=kron(promise, each_output),
-        b_ub=np.zeros(len(low) * outputs),
-        A_eq=vstack([kron(means, each_output), kron(eye_array(size), np.ones((1, outputs)))]),
-        b_eq=np.concatenate([marginal[of_means].ravel(), np.ones(size)]),
-        bounds=(0, 1),
-        method="highs",
-        options={"time_limit": time_limit_s},
+    equal = vstack([kron(means, each_output), kron(_sums(problem.prior, rows), np.ones((1, outputs)))])
+    matrix = csr_array(vstack([kron(promise, each_output), equal]))
+    none = np.zeros(equal.shape[0])
+    cost = (problem.prior[:, None] * problem.loss[:, used]).ravel()
+    highs = run_highs(
+        cost / max(float(np.abs(cost).mean()), 1e-250),
+        (matrix.indptr, matrix.indices, matrix.data),
+        np.concatenate([np.full(promise.shape[0] * outputs, -np.inf), none]),
+        np.concatenate([np.maximum(0.0, -(promise @ start)).ravel(), none]),
+        smallest=-start.ravel(),
+        largest=1.0 - start.ravel(),
+        time_limit_s=time_limit_s,
+        solver="ipm",
     )
-    return None if answer.x is None else np.asarray(answer.x, np.float64).reshape(size, outputs)
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return np.array(highs.getSolution().col_value, np.float64).reshape(size, outputs)
+
+
+def _needed(problem: Problem) -> Bools:
+    """Return the constrained pairs of rows without those that follow from others, by way of a third row between."""
+    if problem.row_count > _MOST_ROWS:
+        raise ParameterError(
+            f"The refinement is for at most {_MOST_ROWS:,} rows. Got {problem.row_count:,}. Refine smaller zones."
+        )
+    distance = np.where(problem.constrained, problem.distance_mm, np.inf)
+    needed = problem.constrained.copy()
+    for row, far in enumerate(distance):
+        near = np.flatnonzero(np.isfinite(far))
+        to, on = far[near, None], distance[near]
+        needed[row] &= ~((to + on <= far + _ROUNDED_MM) & (to < far) & (on < far)).any(axis=0)
+    return needed | needed.T
+
+
+def _sums(prior: Floats, rows: Ints) -> csr_array[np.float64, tuple[int, int]]:
+    """Return the fine rows that must sum to 1, one in each row; for the last of a coarse row, the means see to it."""
+    probable = np.flatnonzero(prior > 0)
+    _, last = np.unique(rows[probable][::-1], return_index=True)
+    follows = probable[::-1][last]
+    return csr_array(eye_array(len(prior), format="csr")[np.setdiff1d(np.arange(len(prior)), follows)])
 
 
 def _means(prior: Floats, rows: Ints) -> tuple[csr_array[np.float64, tuple[int, int]], Ints]:

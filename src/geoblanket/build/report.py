@@ -130,9 +130,34 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
     rows = (_loss_row(zone)[: len(header) + len(compared)] for zone in _in_order(record))
     page.table((*header, *compared), rows, caption=f"Losses in {record.unit}.", words=(0, 1))
     notes = [f"Zone {zone.number}, {zone.regime}: {note}." for zone in record.zones for note in _ended(zone)]
+    _add_second_stage(page, record)
     if notes:
         page.subheading("Notes")
         page.bullets(notes)
+
+
+def _add_second_stage(page: Page, record: BuildRecord) -> None:
+    stages = [(zone, zone.refinement) for zone in _in_order(record) if zone.refinement is not None]
+    if not stages:
+        return
+    page.subheading("The second stage")
+    page.paragraph(
+        "Rows are split by places further back. Fine rows may differ, and on average they report as the row that they "
+        "are parts of. All losses here are expected ones over the fine rows."
+    )
+    page.table(
+        ("zone", "regime", "fine rows", "first stage", "refined", "gain", "without the first stage", "proven bound"),
+        [
+            (
+                f"{zone.number}", zone.regime, f"{stage.rows:,}", f"{stage.loss_before:.4g}",
+                f"{stage.loss:.4g}" + ("" if stage.used else " (not used)"), f"{stage.gain:.2%}",
+                f"{stage.least_loss:.4g}", f"{stage.lower_bound:.4g}",
+            )
+            for zone, stage in stages
+        ],
+        caption=f"Losses in {record.unit}.",
+        words=(0, 1),
+    )  # fmt: skip
 
 
 def _loss_row(zone: ZoneRecord) -> tuple[str, ...]:

@@ -33,12 +33,27 @@ def summary(record: BuildRecord) -> list[str]:
         interval = Interval.of(totals.held_out_gain_low, totals.held_out_gain_high)
         sure = f" (95 % interval {between(interval, '.1%')})" if interval is not None else ""
         lines.append(f"On walks that were held out, it lowers the loss by {share(totals.held_out_gain)}{sure}.")
+    lines += _second_stage(record)
     if few := [zone for zone in record.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
         lines.append(
             f"{len(few):,} of {totals.mechanisms:,} mechanisms report at most {_FEW_OUTPUTS} different places with a "
             "probability worth mentioning: for this ε their zones are small, and reports say little beyond the zone."
         )
     return lines
+
+
+def _second_stage(record: BuildRecord) -> list[str]:
+    """Return what the second stage gained; nothing if there was none."""
+    refined, unit = record.refinement, record.unit
+    if refined is None:
+        return []
+    stages = [zone.refinement for zone in record.zones if zone.refinement is not None]
+    return [
+        f"A second stage split the rows of {len(stages):,} mechanisms by more of the past and refined them; "
+        f"{sum(stage.used for stage in stages):,} of them are used. It lowers their loss by {refined.gain:.2%}, from "
+        f"{refined.loss_before:.4g} to {refined.loss:.4g} {unit}. Without the first stage, the same rows reach "
+        f"{refined.least_loss:.4g} {unit}, and no mechanism has less than {refined.lower_bound:.4g} {unit}."
+    ]
 
 
 def promise(record: BuildRecord) -> list[str]:

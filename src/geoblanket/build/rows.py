@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +29,7 @@ from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
 
-__all__ = ["MAX_ROWS", "RowsReport", "ZoneRows", "make_rows"]
+__all__ = ["MAX_ROWS", "RowsReport", "ZoneRows", "make_rows", "rows_of_histories"]
 
 
 MAX_ROWS = 900
@@ -188,9 +188,8 @@ def make_rows(
     reach = Reach(coordinates, reach_m)
     here = counts.where(np.isin(counts.histories[:, 0], zone))
     seen = HistoryCounts(here.histories[:, : largest + 1], here.depth, here.regime, here.next_place, here.count)
-    before = _reachable(zone, reach, largest)
     branches = (
-        _unreduced(reach, before)
+        _unreduced(reach, _reachable(zone, reach, largest))
         if context.kind == "full"
         else choose_branches(
             zone,
@@ -203,6 +202,46 @@ def make_rows(
         )
     )
     listed = list_histories(zone, branches, largest=largest)
+    return rows_of_histories(
+        places,
+        zone,
+        listed,
+        seen,
+        reach_m=reach_m,
+        history_weights=history_weights,
+        context=str(context),
+        largest=largest,
+    )
+
+
+def rows_of_histories(
+    places: Places,
+    zone: Indices,
+    listed: Indices,
+    seen: HistoryCounts,
+    *,
+    reach_m: float,
+    history_weights: Sequence[float],
+    context: str,
+    largest: int,
+) -> ZoneRows:
+    """Make the rows of listed histories.
+
+    Parameters
+    ----------
+    listed
+        The history that each row stands for, −1 for any place, shape (S, 1 + Γ).
+    seen
+        Histories of training walks in the zone.
+    places, zone, reach_m, history_weights
+        Those of `make_rows`.
+    context
+        What of the past decides, for the report.
+    largest
+        Γ of the full order, for the report: how many earlier places histories have, whether rows look at them or not.
+    """
+    coordinates = places.coordinates_e7
+    seen = replace(seen, histories=seen.histories[:, : largest + 1])
     weights = tuple(history_weights[: listed.shape[1] - 1])
     numbers = np.arange(len(listed), dtype=np.int32)
     of_seen = HistoryTable(coordinates, listed, numbers).row_of(seen.histories)
@@ -214,7 +253,7 @@ def make_rows(
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
         distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
-        report=_report(context, zone, seen, before, listed),
+        report=_report(context, zone, seen, _reachable(zone, Reach(coordinates, reach_m), largest), listed),
     )
 
 
@@ -307,9 +346,9 @@ def _unreduced(reach: Reach, rows: int) -> Branches:
     return every_branch(reach)
 
 
-def _report(context: Context, zone: Indices, seen: HistoryCounts, reachable: int, listed: Indices) -> RowsReport:
+def _report(context: str, zone: Indices, seen: HistoryCounts, reachable: int, listed: Indices) -> RowsReport:
     return RowsReport(
-        context=str(context),
+        context=context,
         places=len(zone),
         steps=int(seen.count.sum()),
         unseen_places=int(len(zone) - len(np.unique(seen.histories[:, 0]))),

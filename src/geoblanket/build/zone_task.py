@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,11 +23,16 @@ from geoblanket.build.disclosure import zone_disclosure
 from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
 from geoblanket.build.problems import make_problem
 from geoblanket.build.record import ZoneRecord
+from geoblanket.build.row_splitting import split_rows
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.build.second_stage import SecondStage, second_stage
+from geoblanket.errors import ParameterError
 from geoblanket.loss.known_loss import KnownLoss
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism
+from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.roads.places import Places
@@ -47,6 +52,8 @@ class ZoneTask:
     regime: str
     context: Context
     """None for reports without history, whatever the build's context is."""
+    further: int
+    """How many places further back the second stage looks; 0 for none."""
     members: Indices
     """The places of the zone, ascending."""
     zone_of: Indices
@@ -95,10 +102,19 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     config = task.config
     rows = _rows(task, task.context)
     plain = _rows(task, NO_CONTEXT) if config.compare and task.context != NO_CONTEXT else None
-    loss = _known_loss(task, [rows] if plain is None else [rows, plain])
-    result = _optimised(rows, loss, config)
-    losses = vehicle_losses(result.mechanism, rows, task.steps, loss)
-    base, base_losses = (result, losses) if plain is None else _compared(task, plain, loss)
+    fine, not_split = _fine_rows(task, rows)
+    loss = _known_loss(task, [rows, *(other for other in (plain, fine) if other is not None)])
+    result = _optimised(_problem(rows, loss, config), config)
+    refined, not_refined = (None, not_split) if fine is None else _second_stage(task, rows, fine, loss, result)
+    notes = [*_notes(rows, result, config), *not_refined]
+    base, base_losses = result, vehicle_losses(result.mechanism, rows, task.steps, loss)
+    made, losses = _Made.of(rows, result, refined), base_losses
+    if made.rows is not rows:
+        rows = made.rows
+        losses = vehicle_losses(made.mechanism, rows, task.steps, loss)
+    if plain is not None:
+        base = _optimised(_problem(plain, loss, config), config)
+        base_losses = vehicle_losses(base.mechanism, plain, task.steps, loss)
     compared = config.compare
     record = ZoneRecord(
         zone=task.zone,
@@ -110,11 +126,11 @@ def build_zone(task: ZoneTask) -> ZoneResult:
         history_weights=rows.history_weights,
         share=task.share,
         unit=task.loss.unit,
-        loss=result.loss,
-        lower_bound=result.lower_bound,
-        gap=result.gap,
+        loss=made.loss,
+        lower_bound=made.lower_bound,
+        gap=made.gap,
         loss_error=loss.largest_error,
-        outputs_used=result.outputs_used,
+        outputs_used=made.outputs_used,
         outcome=result.outcome.value,
         seconds=time.perf_counter() - started,
         peak_memory_mb=peak_memory_mb(),
@@ -122,11 +138,12 @@ def build_zone(task: ZoneTask) -> ZoneResult:
         context_free_loss=base.loss if compared else None,
         context_free_bound=base.lower_bound if compared else None,
         context_free_held_out=measure(base_losses) if compared else None,
-        disclosure=zone_disclosure(result.mechanism, rows, task.counts, task.zone_of),
-        notes=tuple(_notes(rows, result, config)),
+        disclosure=zone_disclosure(made.mechanism, rows, task.counts, task.zone_of),
+        refinement=None if refined is None else refined.record,
+        notes=tuple(notes),
     )
     bundled = BundledMechanism.of(
-        result.mechanism,
+        made.mechanism,
         zone=task.zone,
         regime=task.regime,
         history_weights=rows.history_weights,
@@ -145,11 +162,70 @@ def peak_memory_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """What goes into the bundle: the mechanism of the first stage, or of the second."""
+
+    rows: ZoneRows
+    mechanism: Mechanism
+    loss: float
+    lower_bound: float
+    gap: float
+    outputs_used: int
+
+    @classmethod
+    def of(cls, rows: ZoneRows, result: OptimiseResult, refined: SecondStage | None) -> _Made:
+        if refined is None or not refined.record.used:
+            return cls(rows, result.mechanism, result.loss, result.lower_bound, result.gap, result.outputs_used)
+        record, mechanism = refined.record, refined.refined.mechanism
+        return cls(refined.rows, mechanism, record.loss, record.lower_bound, refined.gap, refined.outputs_used)
+
+
+def _fine_rows(task: ZoneTask, rows: ZoneRows) -> tuple[ZoneRows | None, list[str]]:
+    """Return the rows of the second stage, or else why there are none, if they were asked for."""
+    if not task.further:
+        return None, []
+    try:
+        fine = split_rows(
+            rows,
+            task.places,
+            task.counts,
+            further=task.further,
+            reach_m=task.reach_m,
+            history_weights=task.config.history_weights,
+        )
+    except ParameterError as error:
+        return None, [_stays(error)]
+    if fine is rows:
+        return None, ["the first stage stays: there is no longer past to split its rows by"]
+    return fine, []
+
+
+def _second_stage(
+    task: ZoneTask, rows: ZoneRows, fine: ZoneRows, loss: PlaceLoss, first: OptimiseResult
+) -> tuple[SecondStage | None, list[str]]:
+    config = task.config
+    problem = _problem(fine, loss, config)
+    best = _optimised(problem, config)
+    try:
+        refined = second_stage(first.mechanism, rows, fine, problem, best, time_limit_s=config.time_limit_s)
+    except ParameterError as error:
+        return None, [_stays(error)]
+    return refined, [] if refined.record.used else ["the first stage stays: the second found nothing better"]
+
+
+def _stays(error: ParameterError) -> str:
+    return f"the first stage stays: {str(error).rstrip('.')}"
+
+
 def _rows(task: ZoneTask, context: Context) -> ZoneRows:
+    counts = task.counts
+    if task.further:  # what only the second stage looks at must not change the first
+        counts = replace(counts, histories=counts.histories[:, : 1 + task.config.largest])
     return make_rows(
         task.places,
         task.members,
-        task.counts,
+        counts,
         reach_m=task.reach_m,
         context=context,
         lengths=task.lengths,
@@ -164,18 +240,16 @@ def _known_loss(task: ZoneTask, all_rows: list[ZoneRows]) -> KnownLoss:
     return KnownLoss.of(task.loss, later, all_rows[0].zone)
 
 
-def _optimised(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> OptimiseResult:
-    problem = make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
+def _problem(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> Problem:
+    return make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
+
+
+def _optimised(problem: Problem, config: BuildConfig) -> OptimiseResult:
     result = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
     if result.outcome is Outcome.INTERRUPTED:
         # The result is not within the gap that was asked for, so it must not count as finished.
         raise KeyboardInterrupt
     return result
-
-
-def _compared(task: ZoneTask, plain: ZoneRows, loss: PlaceLoss) -> tuple[OptimiseResult, VehicleLosses]:
-    result = _optimised(plain, loss, task.config)
-    return result, vehicle_losses(result.mechanism, plain, task.steps, loss)
 
 
 def _notes(rows: ZoneRows, result: OptimiseResult, config: BuildConfig) -> list[str]:

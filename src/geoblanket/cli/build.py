@@ -56,6 +56,7 @@ def build(
     predictor: options.MaybeFile = None,
     findings: options.MaybeFile = None,
     order: int | None = None,
+    refine: int | None = None,
     loss: str | None = None,
     gap: float | None = None,
     time_limit_s: float | None = None,
@@ -103,6 +104,7 @@ def build(
         predictor=predictor,
         findings=findings,
         order=order,
+        refine=refine,
         loss=loss,
         gap=gap,
         time_limit_s=time_limit_s,
@@ -175,6 +177,11 @@ def _print_record(record: BuildRecord) -> None:
             ("  on walks held out", _measured(totals.context_free_held_out, unit)),
             ("context gains, in design", _share(totals.gain)),
             ("  on walks held out", _gain(record)),
+        ]
+    if (refined := record.refinement) is not None:
+        rows += [
+            ("the second stage gains, in design", f"{refined.gain:.2%}"),
+            ("  the same rows without a first stage", f"{refined.least_gain:.2%}"),
         ]
     rows += [
         ("size of the bundle", f"{record.bundle_bytes:,} bytes"),

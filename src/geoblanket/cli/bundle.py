@@ -11,6 +11,7 @@ import typer
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
 from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.lattice import lattice_facts, lattice_rows
+from geoblanket.cli.model import model_facts, model_rows
 from geoblanket.errors import GeoblanketError
 
 if TYPE_CHECKING:
@@ -74,7 +75,13 @@ def show(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what is in a bundle: its zones, regimes, rows, outputs, ε and η, or its lattice; it is verified first."""
+    """Show what is in a bundle: its zones, regimes, rows, outputs, ε and η, or its lattice; it is verified first.
+
+    Of a motion model, from `geoblanket model`: its places, states and moves, and what it was learned from.
+    """
+    if _is_model(file):
+        _show_model(file, picture, json=json)
+        return
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     if picture is not None:
@@ -95,6 +102,30 @@ def show(
 
         save_figure(draw_bundle(bundle) if bundle.lattice is None else draw_lattice(bundle.lattice), picture)
         say(f"Picture written to {picture}.")
+
+
+def _is_model(file: Path) -> bool:
+    """Return whether a file starts as motion models do."""
+    from geoblanket.tracking.motion_model import MAGIC
+
+    try:
+        with file.open("rb") as content:
+            return content.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def _show_model(file: Path, picture: Path | None, *, json: bool) -> None:
+    from geoblanket.errors import ParameterError
+    from geoblanket.tracking.motion_model import MotionModel
+
+    if picture is not None:
+        raise ParameterError("There is no picture of a motion model. Leave out --picture.")
+    facts = model_facts(MotionModel.load(file), file)
+    if json:
+        print_json(facts)
+    else:
+        print_table(f"Motion model {file}", model_rows(facts))
 
 
 def _warn(bundled: BundledMechanism) -> None:

@@ -203,6 +203,7 @@ def _print_results(results: pl.DataFrame) -> None:
     import polars as pl
 
     from geoblanket.evaluate.methods import METHODS
+    from geoblanket.evaluate.report.second_stage import second_stage_tables
     from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 
     together = results.filter(
@@ -220,3 +221,6 @@ def _print_results(results: pl.DataFrame) -> None:
         header = ("", *(f"ε = {float(value):g}" for value in table.columns[1:]))
         where = f"{city}, {name}" + (", whole city, no zone disclosed" if zone == WHOLE_CITY else "")
         print_table(f"{where}: loss on held-out walks ({loss_case}, {part['unit'][0]})", rows, header=header)
+    for second in second_stage_tables(results):
+        title = second.caption.rstrip(".")
+        print_table(title, [tuple(row[:8]) for row in second.rows], header=tuple(second.header[:8]))

@@ -17,16 +17,19 @@ from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.lattice import lattice
 from geoblanket.cli.match import match
+from geoblanket.cli.model import model
 from geoblanket.cli.perturb import perturb
+from geoblanket.cli.plan import plan
 from geoblanket.cli.report import report
 from geoblanket.cli.serve import serve
+from geoblanket.cli.track import track
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
 
 _ORDER = (
-    "demo", "city", "traces", "roads", "match", "blanket", "build", "lattice", "verify", "show", "report", "perturb",
-    "ledger", "evaluate", "serve",
+    "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
+    "perturb", "ledger", "model", "track", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -53,12 +56,15 @@ app.add_typer(roads.app, name="roads")
 app.command()(match)
 app.add_typer(blanket.app, name="blanket")
 app.command(cls=ConfiguredCommand)(build)
+app.command()(plan)
 app.command()(lattice)
 app.command()(verify)
 app.command()(show)
 app.command()(report)
 app.command()(perturb)
 app.add_typer(ledger.app, name="ledger")
+app.command()(model)
+app.command()(track)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)
 

@@ -15,6 +15,7 @@ from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.service.limits import Limits
+    from geoblanket.service.receiver import Receiver
     from geoblanket.service.report import ReportDesk
     from geoblanket.service.store import BundleStore
 
@@ -54,7 +55,24 @@ def serve(
             metavar="FILE",
             help="Walks that the bundles were built from: the page replays some that were held out. They are true "
             "paths of vehicles, so only on an address that no other machine can reach.",
-            show_default="no replays",
+            show_default="only parked cars and made-up drives are replayed",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Motion model for the page's tracker, from `geoblanket model`. With it the service also receives "
+            "released reports, made with the first bundle, and tells where their vehicles are.",
+            show_default="for the page, from the roads and training walks; no reports are received",
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A plan from `geoblanket plan --json`: the page shows what other intervals would give.",
+            show_default="not shown",
         ),
     ] = None,
     ledger: Annotated[
@@ -100,18 +118,24 @@ def serve(
     least = read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     store = BundleStore(files, trust=trust, policy=least)
-    explorer = Explorer(store, roads=roads, walks=walks)
+    explorer = Explorer(store, roads=roads, walks=walks, model=model, plan=plan)
+    limits = Limits()
+    tracking = None if model is None else _open_receiver(store, limits, model)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
-    limits = Limits()
     hosts = names | LOOPBACK_NAMES if local or names else None
     with listen(host, port) as listener:
         desk = None if ledger is None else _open_desk(store, limits, ledger, key, counter, policy=least)
-        app = create_app(store, desk=desk, explorer=explorer, limits=limits, hosts=hosts)
+        app = create_app(store, desk=desk, tracking=tracking, explorer=explorer, limits=limits, hosts=hosts)
         configure_logs(access=access_log)
         address, number, *_ = listener.getsockname()
         shown = f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
-        what = f"{len(store.bundles)} bundle(s)" + ("" if desk is None else " and this vehicle's reports")
+        parts = (
+            f"{len(store.bundles)} bundle(s)",
+            "" if desk is None else "this vehicle's reports",
+            "" if tracking is None else "where vehicles are that report to it",
+        )
+        what = " and ".join(filter(None, parts))
         ready = partial(say, f"Serving {what} on {shown} (Ctrl-C stops).")
         serve_app(app, listener, limits=limits, on_ready=ready)
     say("Stopped.")
@@ -131,3 +155,10 @@ def _open_desk(
     return ReportDesk(
         lambda: Device.open(bundle, ledger=ledger, device_key=sealed_by, counter=counter, policy=policy), limits=limits
     )
+
+
+def _open_receiver(store: BundleStore, limits: Limits, model: Path) -> Receiver:
+    from geoblanket.service.receiver import Receiver
+    from geoblanket.tracking.motion_model import MotionModel
+
+    return Receiver(store.bundles[0].bundle, MotionModel.load(model), limits=limits)

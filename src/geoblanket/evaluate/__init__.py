@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from geoblanket.evaluate.measures.composition import Composition, compose, trajectory_bound
     from geoblanket.evaluate.measures.epsilon_effective import WorstPair, effective_epsilon, worst_pair
     from geoblanket.evaluate.measures.leakage import Leakage, place_channel, posterior_leakage, same_past
-    from geoblanket.evaluate.measures.mobility_model import MobilityModel
-    from geoblanket.evaluate.measures.tracking import Attack, Tracking, track, track_over_time
+    from geoblanket.evaluate.measures.reports import RowSight, ZoneReports, draw_reports
+    from geoblanket.evaluate.measures.tracking import Tracked, WalkTracker
     from geoblanket.evaluate.methods import METHODS
     from geoblanket.evaluate.report.writing import answers, write_report
     from geoblanket.evaluate.results import RESULTS_SCHEMA, read_results
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "METHODS",
     "RESULTS_SCHEMA",
-    "Attack",
     "Cases",
     "CityFiles",
     "Composition",
@@ -33,15 +32,18 @@ __all__ = [
     "Experiment",
     "Inference",
     "Leakage",
-    "MobilityModel",
+    "RowSight",
     "Setting",
-    "Tracking",
+    "Tracked",
     "Violation",
+    "WalkTracker",
     "WorstPair",
+    "ZoneReports",
     "answers",
     "attack_report",
     "check_results",
     "compose",
+    "draw_reports",
     "effective_epsilon",
     "evaluate_cities",
     "place_channel",
@@ -49,8 +51,6 @@ __all__ = [
     "read_experiment",
     "read_results",
     "same_past",
-    "track",
-    "track_over_time",
     "trajectory_bound",
     "worst_pair",
     "write_report",
@@ -60,7 +60,6 @@ __all__ = [
 _HOME = {
     "METHODS": "geoblanket.evaluate.methods",
     "RESULTS_SCHEMA": "geoblanket.evaluate.results",
-    "Attack": "geoblanket.evaluate.measures.tracking",
     "Cases": "geoblanket.evaluate.measures.attacker",
     "CityFiles": "geoblanket.evaluate.city_data",
     "Composition": "geoblanket.evaluate.measures.composition",
@@ -68,15 +67,18 @@ _HOME = {
     "Experiment": "geoblanket.evaluate.experiment",
     "Inference": "geoblanket.evaluate.measures.attacker",
     "Leakage": "geoblanket.evaluate.measures.leakage",
-    "MobilityModel": "geoblanket.evaluate.measures.mobility_model",
+    "RowSight": "geoblanket.evaluate.measures.reports",
     "Setting": "geoblanket.evaluate.settings",
-    "Tracking": "geoblanket.evaluate.measures.tracking",
+    "Tracked": "geoblanket.evaluate.measures.tracking",
     "Violation": "geoblanket.evaluate.sanity",
+    "WalkTracker": "geoblanket.evaluate.measures.tracking",
     "WorstPair": "geoblanket.evaluate.measures.epsilon_effective",
+    "ZoneReports": "geoblanket.evaluate.measures.reports",
     "answers": "geoblanket.evaluate.report.writing",
     "attack_report": "geoblanket.evaluate.measures.attacker",
     "check_results": "geoblanket.evaluate.sanity",
     "compose": "geoblanket.evaluate.measures.composition",
+    "draw_reports": "geoblanket.evaluate.measures.reports",
     "effective_epsilon": "geoblanket.evaluate.measures.epsilon_effective",
     "evaluate_cities": "geoblanket.evaluate.running",
     "place_channel": "geoblanket.evaluate.measures.leakage",
@@ -84,8 +86,6 @@ _HOME = {
     "read_experiment": "geoblanket.evaluate.experiment",
     "read_results": "geoblanket.evaluate.results",
     "same_past": "geoblanket.evaluate.measures.leakage",
-    "track": "geoblanket.evaluate.measures.tracking",
-    "track_over_time": "geoblanket.evaluate.measures.tracking",
     "trajectory_bound": "geoblanket.evaluate.measures.composition",
     "worst_pair": "geoblanket.evaluate.measures.epsilon_effective",
     "write_report": "geoblanket.evaluate.report.writing",

@@ -23,6 +23,7 @@ from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.row_tree import Lengths
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.evaluate.errands import Errands, make_errands
+from geoblanket.evaluate.measures.tracking import WalkTracker
 from geoblanket.evaluate.settings import LossCase
 from geoblanket.loss.nearest_vehicle import NearestVehicle
 from geoblanket.loss.over_tasks import Effort
@@ -43,10 +44,18 @@ from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones, partition_zones
+from geoblanket.tracking.learning import learn_motion
+from geoblanket.tracking.motion_model import MotionModel, Singles
 
 __all__ = ["CityData", "CityFiles", "ZoneData"]
 
 _HOURS = 24
+_ORDER = 2
+"""Of the motion model: where vehicles go depends on their last two places."""
+_UNSEEN = 0.1
+"""Steps that each place is taken to have seen besides those that it has, as in the prior of rows."""
+_MOST_PLACES_TRACKED = 2000
+"""Of more places, the table of what it costs to take any for any other takes too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +111,8 @@ class ZoneData:
     """Of all training steps with a past, the share in this zone."""
     zone_of: Indices
     """The number of the zone of each place of the city, which reports disclose."""
+    motion: MotionModel
+    """How vehicles move in the whole city, from the training walks: what recipients and attackers know."""
 
 
 class CityData:
@@ -140,6 +151,7 @@ class CityData:
     ) -> None:
         self.files, self._destinations, self._seed = files, destinations, seed
         self._effort = Effort(max_tasks=max_tasks, seed=seed)
+        self._trackers: dict[LossCase, WalkTracker] = {}
         self.graph = RoadGraph.load(files.roads)
         _, about = scan_walks(files.walks)
         if about.get("roads") != self.graph.identity:
@@ -148,14 +160,14 @@ class CityData:
         self.interval_s = float(about["interval_s"])
         # One regime an hour: rows do not look at it, and held-out steps can be told apart by it.
         hours = RegimeHours({f"{hour:02d}": [hour] for hour in range(_HOURS)}, files.time_zone)
-        split = Split(seed=seed)
+        self._delay, self._split = delay, Split(seed=seed)
         counts = count_histories(
             files.walks,
             self.places,
             largest=LONGEST_PAST,
             delay=delay,
             part="train",
-            split=split,
+            split=self._split,
             regimes=hours,
             progress=progress,
         )
@@ -165,7 +177,7 @@ class CityData:
             largest=LONGEST_PAST,
             delay=delay,
             part="held_out",
-            split=split,
+            split=self._split,
             regimes=hours,
             progress=progress,
         )
@@ -220,7 +232,35 @@ class CityData:
                 snapping_radius_m=snapping_radius_m,
                 share=int(counts.count.sum()) / total,
                 zone_of=zones.zone,
+                motion=self.motion,
             )
+
+    @cached_property
+    def motion(self) -> MotionModel:
+        """How vehicles move, from the roads and the training walks."""
+        return learn_motion(
+            self.graph, self.places, walks=self.files.walks, part="train", split=self._split, order=_ORDER
+        )
+
+    def tracker(self, loss_case: LossCase) -> WalkTracker:
+        """Return what tracks the held-out vehicles, with the service's loss if the city is not too large for it."""
+        if loss_case not in self._trackers:
+            table = None
+            if len(self.places) <= _MOST_PLACES_TRACKED:
+                everywhere = np.arange(len(self.places), dtype=np.int32)
+                table = self._loss(loss_case)(everywhere, everywhere).values
+            self._trackers[loss_case] = WalkTracker(self.motion, self.steps, table, self._delay, self._usual())
+        return self._trackers[loss_case]
+
+    def _usual(self) -> Singles:
+        """Return how probable each state is at any time: places as they were seen, pasts as the model has them."""
+        motion = self.motion
+        seen = np.bincount(self.counts.histories[:, 0], self.counts.count, len(self.places)) + _UNSEEN
+        usual = motion.usual.astype(np.float64) + np.finfo(np.float32).tiny
+        of_place = np.bincount(motion.present, usual, len(self.places))
+        chances = usual * (seen / np.maximum(of_place, np.finfo(np.float32).tiny))[motion.present]
+        result: Singles = (chances / chances.sum()).astype(np.float32)
+        return result
 
     def _loss(self, case: LossCase) -> PlaceLoss:
         if case == "straight line":

@@ -18,9 +18,10 @@ from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
 from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.measures.privacy import PrivacyMeter
+from geoblanket.evaluate.measures.reports import ZoneReports, draw_reports
 from geoblanket.evaluate.measures.utility import held_out_losses
 from geoblanket.evaluate.measures.values import HeldOut, Value
-from geoblanket.evaluate.methods import METHODS, Made, Method, Task, make
+from geoblanket.evaluate.methods import METHODS, FirstStage, Made, Method, Task, make
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.mechanism.costs import times_counted
@@ -62,6 +63,8 @@ class MethodOutcome:
     held_out: dict[HeldOut, VehicleLosses]
     """Losses by vehicle; none for a method that has no mechanism."""
     note: str
+    reports: ZoneReports | None = None
+    """What it reported on held-out walks, for `tracking_cities`."""
 
     @property
     def verified(self) -> bool:
@@ -145,9 +148,10 @@ class _Comparison:
         made, memory_mb = self._made(method, rows, problem)
         if made.mechanism is None:
             return MethodOutcome(method.key, (Value(Measure.VERIFIED, 0.0, ""),), {}, made.note)
-        meter = PrivacyMeter(self.task.data, self.problems.model, self.task.seed)
+        meter = PrivacyMeter(self.task.data)
         values = [
             *self._design(made, made.mechanism, rows, problem),
+            *self._costs(rows, epsilon),
             *self._privacy(meter, made, made.mechanism, rows),
             *self._efficiency(made, made.mechanism, rows, memory_mb),
         ]
@@ -158,11 +162,27 @@ class _Comparison:
             self.problems.loss,
             by_hour_and_speed=self.task.by_hour_and_speed,
         )
-        if (
-            self.setting.delay == 1 and not self.setting.city_wide
-        ):  # the attacker's model is of steps one after the other
-            held_out |= meter.tracking(made.mechanism, rows, reports=self.task.reports)
-        return MethodOutcome(method.key, tuple(values), held_out, made.note)
+        data = self.task.data
+        reports = draw_reports(
+            made.mechanism.probabilities if made.reports is None else made.reports,
+            rows,
+            data.steps,
+            data.motion,
+            data.counts,
+            seed=[self.task.seed, data.number],
+        )
+        return MethodOutcome(method.key, tuple(values), held_out, made.note, reports)
+
+    def _costs(self, rows: ZoneRows, epsilon: float) -> Iterator[Value]:
+        """Yield what all reports together cost a location, and what an hour costs a way that is moved all along."""
+        hour = 3600 / (self.task.data.interval_s * self.setting.every)
+        yield Value(Measure.EPSILON_PER_LOCATION, epsilon * self._times_counted(rows), "per km")
+        yield Value(Measure.EPSILON_PER_HOUR, hour * epsilon * times_counted(rows.history_weights), "per km")
+
+    def _times_counted(self, rows: ZoneRows) -> float:
+        """Return how often a location counts in all reports together, each time by its weight."""
+        weights = (1.0, *rows.history_weights)
+        return max(times_counted(weights[lag :: self.setting.every]) - 1 for lag in range(self.setting.every))
 
     def _privacy(self, meter: PrivacyMeter, made: Made, mechanism: Mechanism, rows: ZoneRows) -> Iterator[Value]:
         if not self.setting.city_wide:
@@ -180,7 +200,7 @@ class _Comparison:
         """Return ε of a single report, rounded down to the millionths that mechanisms are made of."""
         if not self.setting.equal_cost:
             return self.setting.epsilon
-        return math.floor(self.setting.epsilon / times_counted(rows.history_weights) * 1e6) / 1e6
+        return math.floor(self.setting.epsilon / self._times_counted(rows) * 1e6) / 1e6
 
     def _made(self, method: Method, rows: ZoneRows, problem: Problem) -> tuple[Made, float]:
         """Let a method make its mechanism; of linear programs over the same rows one is enough."""
@@ -189,13 +209,29 @@ class _Comparison:
         if optimal and key in self._optimal:
             return self._optimal[key]
         reset_peak_memory()
-        task = Task(problem, rows, self.task.gap, self.task.time_limit_s, self.setting.near_km, self.setting.city_wide)
+        task = Task(
+            problem,
+            rows,
+            self.task.gap,
+            self.task.time_limit_s,
+            self.setting.near_km,
+            self.setting.city_wide,
+            self._first_stage(method, rows, problem),
+        )
         made, memory_mb = make(method, task), memory_since_reset_mb()
         if optimal:
             if method.uses_past:
                 made = self._at_least_context_free(made, rows, problem)
             self._optimal[key] = made, memory_mb
         return made, memory_mb
+
+    def _first_stage(self, method: Method, rows: ZoneRows, problem: Problem) -> FirstStage | None:
+        if method.stages is None:
+            return None
+        first, best = (METHODS[key] for key in method.stages)
+        coarse = self.problems.rows(first.rows, self.setting)
+        reduced = self.problems.problem(coarse, epsilon=problem.epsilon, eta_km=problem.eta_km)
+        return FirstStage(self._made(first, coarse, reduced)[0], coarse, self._made(best, rows, problem)[0])
 
     def _at_least_context_free(self, made: Made, rows: ZoneRows, problem: Problem) -> Made:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""
@@ -212,6 +248,8 @@ class _Comparison:
         loss = mechanism.expected_loss(problem)
         yield Value(Measure.VERIFIED, 1.0, "")
         yield Value(Measure.DESIGN_LOSS, loss, unit)
+        if made.first_stage_loss is not None:
+            yield Value(Measure.FIRST_STAGE_LOSS, made.first_stage_loss, unit)
         if made.lower_bound is not None:
             yield Value(Measure.LOWER_BOUND, made.lower_bound, unit)
             yield Value(Measure.GAP, max(0.0, 1 - made.lower_bound / loss) if loss > 0 else 0.0, "")

@@ -55,7 +55,7 @@ class Experiment(Parameters):
     by_hour_and_speed: bool = False
     """Report held-out losses by hour and by speed too."""
     reports: Annotated[tuple[int, ...], Field(strict=False)] = (10,)
-    """How many reports in a row the tracking attacker sees: the usual number first, then others to compare."""
+    """How many reports in a row an attacker sees in hindsight: the usual number first, then others to compare."""
     gap: Number = 0.01
     """Losses of linear programs are proven to exceed the optimum by at most this share."""
     time_limit_s: Number = 600.0

@@ -8,6 +8,7 @@ from geoblanket._arrayfile import Arrays
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
+from geoblanket.evaluate.measures.reports import ZoneReports
 from geoblanket.evaluate.measures.values import HeldOut, Value
 
 __all__ = ["pack_outcome", "unpack_outcome"]
@@ -22,10 +23,13 @@ def pack_outcome(outcome: ZoneOutcome) -> tuple[dict[str, Any], Arrays]:
     for number, method in enumerate(outcome.methods):
         for index, losses in enumerate(method.held_out.values()):
             arrays |= losses.as_arrays(f"{number}/{index}/")
+        if method.reports is not None:
+            arrays |= method.reports.as_arrays(f"{number}/reports/")
         methods.append(
             {
                 "method": method.method,
                 "note": method.note,
+                "reports": method.reports is not None,
                 "values": as_json([{**value.columns, "part": value.part} for value in method.values]),
                 "held_out": [as_json(measure) for measure in method.held_out],
             }
@@ -45,4 +49,5 @@ def _method(number: int, fields: dict[str, Any], arrays: Arrays) -> MethodOutcom
         for index, measure in enumerate(fields["held_out"])
     }
     values = tuple(map(Value.of, fields["values"]))
-    return MethodOutcome(fields["method"], values, held_out, fields["note"])
+    reports = ZoneReports.from_arrays(arrays, f"{number}/reports/") if fields["reports"] else None
+    return MethodOutcome(fields["method"], values, held_out, fields["note"], reports)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -21,6 +21,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m, local_metres
+from geoblanket.build.refinement import coarse_rows, refine
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MechanismError, ParameterError
 from geoblanket.mechanism.baselines.const_opt import const_opt
@@ -36,7 +37,7 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import Outcome, optimise
 
-__all__ = ["METHODS", "Made", "Method", "RowsKind", "Task", "make"]
+__all__ = ["METHODS", "FirstStage", "Made", "Method", "RowsKind", "Task", "make"]
 
 _FEW_ROWS = 100
 _MOST_PLACES_LP = 400
@@ -44,8 +45,21 @@ _MOST_PLACES_LP = 400
 _MOST_WEIGHTS = 2**26
 """Of a lattice, places times cells: half a gigabyte."""
 
-RowsKind = Literal["none", "markov:1", "predicted", "found"]
-"""What of the past decides: nothing, the last place, the predicted blanket, or the blanket that the tests found."""
+_NOT_SPLIT = "its rows cannot be split into few enough for a second stage: the first stays"
+
+RowsKind = Literal["none", "markov:1", "predicted", "found", "markov:1, split", "predicted, split"]
+"""What of the past decides: nothing, the last place, the predicted blanket, or the blanket that the tests found; split:
+one place more than that."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstStage:
+    """What a second stage starts from, and what its rows allow at best."""
+
+    made: Made
+    coarse: ZoneRows
+    best: Made
+    """The optimum over the rows of the second stage, with no first stage to keep to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +75,8 @@ class Task:
     """For ConstOPT; see `const_opt`."""
     city_wide: bool = False
     """The rows are all places of a city."""
+    first_stage: FirstStage | None = None
+    """For methods of two stages."""
 
     @property
     def output_distance_km(self) -> Floats:
@@ -104,6 +120,8 @@ class Made:
     """The ε that reports spend, per kilometre, where the mechanism does not tell."""
     stored_bytes: int | None = None
     """What a device needs, where that is not the mechanism."""
+    first_stage_loss: float | None = None
+    """Of a second stage: the expected loss if its rows reported as those of the first."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,8 @@ class Method:
     rows: RowsKind = "none"
     only_city_wide: bool = False
     """Whether it has no meaning for a zone."""
+    stages: tuple[str, str] | None = None
+    """Of a second stage: the method of the first, and the one that solves the rows of the second directly."""
 
     @property
     def uses_past(self) -> bool:
@@ -146,6 +166,21 @@ def _optimal(task: Task) -> Made:
         raise KeyboardInterrupt
     note = "" if optimum.gap <= task.gap else f"the gap of {task.gap:g} was not reached ({optimum.outcome.value})"
     return Made(optimum.mechanism, optimum.seconds, optimum.lower_bound, note)
+
+
+def _refined(task: Task) -> Made:
+    first = task.first_stage
+    if first is None or first.made.mechanism is None:
+        raise ParameterError("A second stage needs a mechanism of the first.")
+    if first.coarse is task.rows:
+        note = "; ".join(filter(None, (first.made.note, _NOT_SPLIT)))
+        return replace(first.made, note=note, first_stage_loss=first.made.mechanism.expected_loss(task.problem))
+    started = time.perf_counter()
+    coarse = coarse_rows(task.rows, first.coarse)
+    refined = refine(first.made.mechanism, task.problem, coarse, time_limit_s=task.time_limit_s)
+    seconds = first.made.seconds + time.perf_counter() - started
+    bound = None if first.best.lower_bound is None else min(first.best.lower_bound, refined.loss)
+    return Made(refined.mechanism, seconds, bound, first.made.note, first_stage_loss=refined.loss_before)
 
 
 def _const_opt(task: Task) -> Mechanism:
@@ -220,6 +255,18 @@ METHODS = {
         Method("lp_cmdp", "LP+C-mDP", _optimal, "predicted"),
         Method("lp_true_mb", "LP+TrueMB", _optimal, "found"),
         Method("lp_markov1", "LP+Markov1", _optimal, "markov:1"),
+        Method(
+            "lp_cmdp_refined", "LP+C-mDP, refined", _refined, "predicted, split", stages=("lp_cmdp", "lp_cmdp_split")
+        ),
+        Method(
+            "lp_markov1_refined",
+            "LP+Markov1, refined",
+            _refined,
+            "markov:1, split",
+            stages=("lp_markov1", "lp_markov1_split"),
+        ),
+        Method("lp_cmdp_split", "LP+C-mDP, rows split", _optimal, "predicted, split"),
+        Method("lp_markov1_split", "LP+Markov1, rows split", _optimal, "markov:1, split"),
         Method("lp", "LP", _optimal),
         Method("constopt", "ConstOPT", _const_opt),
         Method("expmech", "ExpMech", _exponential),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -27,15 +27,18 @@ from geoblanket.evaluate.results import WHOLE_CITY, write_results
 from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.tabulating import tabulate
+from geoblanket.evaluate.tracking_cities import TrackingTask, track_city
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 
 __all__ = ["Evaluation", "evaluate_cities", "unfinished_folder"]
 
+_Task = TypeVar("_Task")
+
 _SECONDS_PER_TASK = 10.0
 _GROUPS = (
-    ("lp_cmdp", "lp_true_mb"),
-    ("lp_markov1",),
+    ("lp_cmdp", "lp_true_mb", "lp_cmdp_refined", "lp_cmdp_split"),
+    ("lp_markov1", "lp_markov1_refined", "lp_markov1_split"),
     tuple(key for key, method in METHODS.items() if not method.uses_past),
 )
 """Methods that are one task: those whose rows may be the same, and those that are quick."""
@@ -100,12 +103,14 @@ def evaluate_cities(
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
     for experiment in experiments:
-        tasks = {task.name: task for files in cities for task in _tasks(files, experiment, store.path, progress)}
-        _run(tasks, store, workers=workers, progress=partial(progress, f"experiment {experiment.name}"))
-        for files in cities:
-            table, more = _collect(files, experiment, tasks, store)
-            tables.append(table)
-            notes += more
+        plans = [_Plan(files, experiment, store, progress) for files in cities]
+        tasks = {name: task for plan in plans for name, task in plan.tasks.items()}
+        _run(compare_zone, tasks, store, workers=workers, progress=partial(progress, f"experiment {experiment.name}"))
+        tracking = {name: task for plan in plans for name, task in plan.tracking_tasks()}
+        _run(track_city, tracking, store, workers=workers, progress=partial(progress, "tracking vehicles"))
+        for plan in plans:
+            tables.append(plan.table())
+            notes += plan.notes()
         # After each experiment, so that there is something to look at while the others go on.
         evaluation = _written(pl.concat(tables), notes, out, about)
     store.remove()
@@ -134,45 +139,107 @@ def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> di
     }
 
 
-def _tasks(files: CityFiles, experiment: Experiment, folder: Path, progress: Progress) -> Iterator[ComparisonTask]:
-    """Yield the tasks of an experiment in a city, those of one zone one after the other; walks go to the folder."""
-    groups: dict[tuple[Any, ...], list[Setting]] = {}
-    for setting in experiment.settings:
-        size = WHOLE_CITY if setting.city_wide else setting.max_places
-        key = (setting.spacing_m, setting.interval_s, setting.delay, size, setting.loss_case)
-        groups.setdefault(key, []).append(setting)
-    loaded: dict[tuple[Any, ...], CityData] = {}
-    for (spacing_m, interval_s, delay, max_places, loss_case), settings in groups.items():
-        walks = _walks(files, folder, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
-        if (walks, delay) not in loaded:
-            loaded[walks, delay] = CityData(
-                _with_walks(files, walks),
-                delay=delay,
-                destinations=experiment.destinations,
-                max_tasks=experiment.max_tasks,
-                seed=experiment.seed,
-                progress=progress,
-            )
-        city = loaded[walks, delay]
-        zones = city.whole_city() if max_places == WHOLE_CITY else city.zones(max_places)
-        chosen_zones = city.chosen_zones(zones, experiment.zones)
-        for data in city.zone_data(zones, chosen_zones, loss_case):
-            for setting, methods in product(settings, _GROUPS):
-                chosen = tuple(method for method in setting.methods if method in methods)
-                if not chosen:
-                    continue
-                yield ComparisonTask(
-                    name=f"{_where(files, experiment, data.number)}, {', '.join(chosen)}, {setting!r}",
-                    data=data,
-                    setting=setting,
-                    methods=chosen,
-                    gap=experiment.gap,
-                    time_limit_s=experiment.time_limit_s,
-                    reports=experiment.reports,
-                    by_hour_and_speed=experiment.by_hour_and_speed,
+class _Plan:
+    """The tasks of an experiment in a city: zones first, those of one zone one after the other; then whole walks."""
+
+    def __init__(
+        self, files: CityFiles, experiment: Experiment, store: PartStore[ZoneOutcome], progress: Progress
+    ) -> None:
+        self._files, self._experiment, self._store = files, experiment, store
+        self._city_of: dict[Setting, CityData] = {}
+        self.tasks = {task.name: task for task in self._zone_tasks(progress)}
+
+    def _zone_tasks(self, progress: Progress) -> Iterator[ComparisonTask]:
+        files, experiment = self._files, self._experiment
+        groups: dict[tuple[Any, ...], list[Setting]] = {}
+        for setting in experiment.settings:
+            size = WHOLE_CITY if setting.city_wide else setting.max_places
+            key = (setting.spacing_m, setting.interval_s, setting.delay, size, setting.loss_case)
+            groups.setdefault(key, []).append(setting)
+        loaded: dict[tuple[Any, ...], CityData] = {}
+        for (spacing_m, interval_s, delay, max_places, loss_case), settings in groups.items():
+            # Walks that are made go to the store's folder.
+            walks = _walks(files, self._store.path, spacing_m=spacing_m, interval_s=interval_s, progress=progress)
+            if (walks, delay) not in loaded:
+                loaded[walks, delay] = CityData(
+                    _with_walks(files, walks),
+                    delay=delay,
+                    destinations=experiment.destinations,
+                    max_tasks=experiment.max_tasks,
                     seed=experiment.seed,
-                    process=os.getpid(),
+                    progress=progress,
                 )
+            city = loaded[walks, delay]
+            self._city_of |= dict.fromkeys(settings, city)
+            zones = city.whole_city() if max_places == WHOLE_CITY else city.zones(max_places)
+            chosen_zones = city.chosen_zones(zones, experiment.zones)
+            for data in city.zone_data(zones, chosen_zones, loss_case):
+                for setting, methods in product(settings, _GROUPS):
+                    chosen = tuple(method for method in setting.methods if method in methods)
+                    if not chosen:
+                        continue
+                    yield ComparisonTask(
+                        name=f"{self._where(data.number)}, {', '.join(chosen)}, {setting!r}",
+                        data=data,
+                        setting=setting,
+                        methods=chosen,
+                        gap=experiment.gap,
+                        time_limit_s=experiment.time_limit_s,
+                        reports=experiment.reports,
+                        by_hour_and_speed=experiment.by_hour_and_speed,
+                        seed=experiment.seed,
+                        process=os.getpid(),
+                    )
+
+    def tracking_tasks(self) -> Iterator[tuple[str, TrackingTask]]:
+        """Yield what is left to do once the zones are finished, by name."""
+        for setting, city in self._city_of.items():
+            name = self._tracking_name(setting)
+            if not self._store.has(name):
+                yield (
+                    name,
+                    TrackingTask(
+                        tracker=city.tracker(setting.loss_case),
+                        zone_of=next(task.data.zone_of for task in self.tasks.values() if task.setting == setting),
+                        zones=tuple(self._outcomes(setting)),
+                        setting=setting,
+                        reports=self._experiment.reports,
+                        process=os.getpid(),
+                    ),
+                )
+
+    def table(self) -> pl.DataFrame:
+        """Return the results, once all is finished."""
+        return tabulate(
+            self._experiment.name,
+            self._files.name,
+            {setting: self._outcomes(setting) for setting in self._experiment.settings},
+            {setting: self._store.get(self._tracking_name(setting)) for setting in self._experiment.settings},
+        )
+
+    def notes(self) -> list[str]:
+        """Return what should be known about single methods."""
+        return [
+            f"{self._where(task.data.number)}, ε = {task.setting.epsilon:g}, {method.method}: {method.note}"
+            for name, task in self.tasks.items()
+            for method in self._store.get(name).methods
+            if method.note
+        ]
+
+    def _outcomes(self, setting: Setting) -> list[ZoneOutcome]:
+        """Return the outcomes of all zones in a setting, each with all methods."""
+        parts: dict[int, list[ZoneOutcome]] = {}
+        for name, task in self.tasks.items():
+            if task.setting == setting:
+                outcome = self._store.get(name)
+                parts.setdefault(outcome.zone, []).append(outcome)
+        return [ZoneOutcome.joined(part, setting.methods) for part in parts.values()]
+
+    def _where(self, zone: int) -> str:
+        return f"{self._files.name}, experiment '{self._experiment.name}', zone {zone}"
+
+    def _tracking_name(self, setting: Setting) -> str:
+        return f"{self._files.name}, experiment '{self._experiment.name}', tracked, {setting!r}"
 
 
 def _with_walks(files: CityFiles, walks: Path) -> CityFiles:
@@ -181,10 +248,6 @@ def _with_walks(files: CityFiles, walks: Path) -> CityFiles:
     if len(intervals) == 1:
         return replace(files, walks=walks)
     return replace(files, walks=walks, predictor=None, findings=None)
-
-
-def _where(files: CityFiles, experiment: Experiment, zone: int) -> str:
-    return f"{files.name}, experiment '{experiment.name}', zone {zone}"
 
 
 def _walks(
@@ -210,7 +273,8 @@ def _walks(
 
 
 def _run(
-    tasks: Mapping[str, ComparisonTask],
+    function: Callable[[_Task], ZoneOutcome],
+    tasks: Mapping[str, _Task],
     store: PartStore[ZoneOutcome],
     *,
     workers: int | None,
@@ -222,31 +286,7 @@ def _run(
     if not left:
         return
     processes = count_workers(workers, tasks=len(left), seconds=len(left) * _SECONDS_PER_TASK)
-    for name, outcome in run_tasks(compare_zone, left, workers=processes):
+    for name, outcome in run_tasks(function, left, workers=processes):
         store.add(name, outcome)
         done += 1
         progress(done, len(tasks))
-
-
-def _collect(
-    files: CityFiles, experiment: Experiment, tasks: Mapping[str, ComparisonTask], store: PartStore[ZoneOutcome]
-) -> tuple[pl.DataFrame, list[str]]:
-    """Return the results of an experiment in a city, and the notes about methods."""
-    notes = []
-    parts: dict[Setting, dict[int, list[ZoneOutcome]]] = {setting: {} for setting in experiment.settings}
-    for name, task in tasks.items():
-        where = _where(files, experiment, task.data.number)
-        if not name.startswith(f"{where},"):
-            continue
-        outcome = store.get(name)
-        parts[task.setting].setdefault(outcome.zone, []).append(outcome)
-        notes += [
-            f"{where}, ε = {task.setting.epsilon:g}, {method.method}: {method.note}"
-            for method in outcome.methods
-            if method.note
-        ]
-    outcomes = {
-        setting: [ZoneOutcome.joined(parts_of_zone, setting.methods) for parts_of_zone in zones.values()]
-        for setting, zones in parts.items()
-    }
-    return tabulate(experiment.name, files.name, outcomes), notes

@@ -2,8 +2,9 @@
 
 Each check is a theorem about what was computed, with the proven bounds of the searches, not a hope: the best
 mechanism over finer rows, or for a larger ε, cannot cost more than a coarser one, or one for a smaller ε, which keeps
-its promise too. The last check is about held-out walks, where nothing can be proven: there a method that uses the past
-must not be worse than the best one without, by more than the gap of the searches and beyond doubt.
+its promise too. Two checks are about held-out walks, where nothing can be proven: there a method that uses the past
+must not be worse than the best one without, by more than the gap of the searches and beyond doubt, and a vehicle that
+is tracked must not be further from where it is taken to be than by one report.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import polars as pl
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
+from geoblanket.evaluate.variants import Varied, read_variant
 
 __all__ = ["CHECKS", "CHECK_NAMES", "Violation", "check_results"]
 
@@ -76,11 +78,12 @@ def _settings(results: pl.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str,
     columns = [name for name in SETTING_COLUMNS if name != "method"]
     for keys, part in results.group_by(columns, maintain_order=True):
         methods: dict[str, dict[str, float]] = {}
-        for method, measure, value, high in part.select("method", "measure", "value", "high").iter_rows():
+        for method, measure, value, low, high in part.select("method", "measure", "value", "low", "high").iter_rows():
             known = {name: keys[columns.index(name)] for name in ("epsilon", "zone")}
+            known["every"] = read_variant(keys[columns.index("variant")]).get(Varied.EVERY, 1.0)
             methods.setdefault(method, known)[measure] = value
             if high is not None:
-                methods[method][f"{measure} (high)"] = high
+                methods[method] |= {f"{measure} (low)": low, f"{measure} (high)": high}
         yield dict(zip(columns, keys, strict=True)), methods
 
 
@@ -155,12 +158,33 @@ def _order(methods: Mapping[str, Measures]) -> _Problems:
             yield method, f"its loss {measures[Measure.DESIGN_LOSS]:.6g} is below the least possible, {bound:.6g}"
 
 
+def _second_stage(methods: Mapping[str, Measures]) -> _Problems:
+    for method, measures in methods.items():
+        loss, first = measures.get(Measure.DESIGN_LOSS, 0.0), measures.get(Measure.FIRST_STAGE_LOSS)
+        if first is None:
+            continue
+        if loss > first * (1 + _TOLERANCE):
+            yield method, f"its loss {loss:.6g} is above that of its first stage on the same rows, {first:.6g}"
+        if measures.get(Measure.LOWER_BOUND, 0.0) > loss * (1 + _TOLERANCE):
+            yield method, f"its loss {loss:.6g} is below the least possible, {measures[Measure.LOWER_BOUND]:.6g}"
+
+
 def _held_out(methods: Mapping[str, Measures]) -> _Problems:
     for method, measures in methods.items():
         # Not at equal cost, where LP has the larger ε, nor for single hours and speeds, which have no own mechanisms.
         compared = METHODS[method].uses_past and Measure.LP_LOSS_ON_ROWS in measures
         if compared and measures.get(f"{gain_over('lp')} (high)", 0.0) < _WORST_GAIN:
             yield method, f"it is worse than LP on held-out walks, by {-measures[gain_over('lp')]:.1%}"
+
+
+def _tracked(methods: Mapping[str, Measures]) -> _Problems:
+    for method, measures in methods.items():
+        # Where a report comes every few steps only, single reports are not of the same steps.
+        single = (
+            measures.get(f"{Measure.SINGLE_ERROR} (high)", float("inf")) if measures["every"] == 1 else float("inf")
+        )
+        if measures.get(f"{Measure.TRACKED_ERROR} (low)", 0.0) > single:
+            yield method, f"tracked, the error is {measures[Measure.TRACKED_ERROR]:.3g} km, and by one report less"
 
 
 def _falls(results: pl.DataFrame) -> Iterator[Violation]:
@@ -187,7 +211,9 @@ CHECKS: dict[str, Callable[[Mapping[str, Measures]], _Problems]] = {
     "no loss below that without privacy": _above_no_privacy,
     "context never costs more": _context_helps,
     "LP ≤ ConstOPT ≤ ExpMech, remapping never costs": _order,
+    "a second stage never costs more than the first, nor less than possible": _second_stage,
     "not worse than LP on held-out walks": _held_out,
+    "all reports tell no less than one": _tracked,
 }
 """What is checked in every setting and zone."""
 CHECK_NAMES = (*CHECKS, _FALLS)

@@ -63,6 +63,8 @@ class Setting(Parameters):
     """Between places, metres; None for that of the walks."""
     interval_s: Annotated[Number | None, Field(ge=1e-3, le=1e5)] = None
     """Between reports, seconds; None for that of the walks."""
+    every: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Report in one of so many intervals; tracked vehicles are looked at in all of them."""
     blanket: Blanket = "as told"
     equal_cost: bool = False
     """Let ε be what all reports together cost a location: methods that use the past get ε / (1 + Σw) for each."""
@@ -99,4 +101,5 @@ class Setting(Parameters):
             variant_of(Varied.EQUAL_COST, "per location") if self.equal_cost else "",
             variant_of(Varied.BLANKET, self.blanket) if self.blanket != "as told" else "",
             variant_of(Varied.DELAY, self.delay) if self.delay != 1 else "",
+            variant_of(Varied.EVERY, self.every) if self.every != 1 else "",
         )

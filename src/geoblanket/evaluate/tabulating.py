@@ -19,37 +19,54 @@ from geoblanket.evaluate.variants import joined
 
 __all__ = ["BASELINES", "tabulate"]
 
-BASELINES = ("lp", "constopt", "expmech", "lp_true_mb", "lp_markov1", "planar_laplace_remap")
+BASELINES = ("lp", "constopt", "expmech", "lp_true_mb", "lp_markov1", "planar_laplace_remap", "lattice", "peaks")
 """Methods over which gains are told."""
 
 
-def tabulate(experiment: str, city: str, outcomes: Mapping[Setting, Sequence[ZoneOutcome]]) -> pl.DataFrame:
+_COMPARED = (Measure.HELD_OUT_LOSS, Measure.ONE_DESTINATION_LOSS, Measure.TRACKED_LOSS, Measure.TRACKED_ERROR)
+
+
+def tabulate(
+    experiment: str,
+    city: str,
+    outcomes: Mapping[Setting, Sequence[ZoneOutcome]],
+    tracked: Mapping[Setting, ZoneOutcome],
+) -> pl.DataFrame:
     """Return the results of all settings of an experiment in a city.
 
     Parameters
     ----------
     outcomes
         Of the zones, for each setting.
+    tracked
+        Of vehicles that are tracked through all zones, for each setting.
     """
     rows: list[dict[str, Any]] = []
     for setting, zones in outcomes.items():
         if setting.city_wide:
-            rows += _rows(experiment, city, setting, WHOLE_CITY, zones)
+            rows += _rows(experiment, city, setting, WHOLE_CITY, zones, tracked=tracked.get(setting))
             continue
         for zone in zones:
             rows += _rows(experiment, city, setting, zone.zone, [zone])
-        rows += _rows(experiment, city, setting, ALL_ZONES, zones)
+        rows += _rows(experiment, city, setting, ALL_ZONES, zones, tracked=tracked.get(setting))
     return pl.DataFrame(rows, schema=RESULTS_SCHEMA)
 
 
 def _rows(
-    experiment: str, city: str, setting: Setting, zone: int, zones: Sequence[ZoneOutcome]
+    experiment: str,
+    city: str,
+    setting: Setting,
+    zone: int,
+    zones: Sequence[ZoneOutcome],
+    *,
+    tracked: ZoneOutcome | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one zone, or of several together."""
     per_method = {
         method.method: [next(m for m in outcome.methods if m.method == method.method) for outcome in zones]
         for method in zones[0].methods
     }
+    of_walks = {} if tracked is None else {method.method: [method] for method in tracked.methods}
     weights = [outcome.share for outcome in zones]
     for method, parts in per_method.items():
         base = {
@@ -69,12 +86,13 @@ def _rows(
             yield {**base, "variant": joined(setting.described, value.part), **value.columns}
         if not all(part.verified for part in parts):
             continue
-        for what in dict.fromkeys(what for part in parts for what in part.held_out):
-            columns = {"variant": joined(setting.described, what.part)}
-            if what.measure == Measure.ONE_DESTINATION_LOSS:
-                columns["loss_case"] = ONE_DESTINATION
-            for value in _held_out(method, what, per_method):
-                yield {**base, **columns, **value.columns}
+        for everyone in (per_method, of_walks):
+            for what in dict.fromkeys(what for part in everyone.get(method, []) for what in part.held_out):
+                columns = {"variant": joined(setting.described, what.part)}
+                if what.measure == Measure.ONE_DESTINATION_LOSS:
+                    columns["loss_case"] = ONE_DESTINATION
+                for value in _held_out(method, what, everyone):
+                    yield {**base, **columns, **value.columns}
 
 
 def _held_out(method: str, what: HeldOut, per_method: Mapping[str, Sequence[MethodOutcome]]) -> Iterator[Value]:
@@ -88,7 +106,8 @@ def _held_out(method: str, what: HeldOut, per_method: Mapping[str, Sequence[Meth
     if of_service:
         yield Value(Measure.HELD_OUT_VEHICLES, float(mean.vehicles), "")
         yield Value(Measure.HELD_OUT_STEPS, float(mean.steps), "")
-        yield from _gains(method, losses, what, per_method)
+    if what.measure in _COMPARED:
+        yield from _gains(method, losses, what, per_method, name)
 
 
 def _joined(parts: Sequence[MethodOutcome], what: HeldOut) -> VehicleLosses:
@@ -96,9 +115,9 @@ def _joined(parts: Sequence[MethodOutcome], what: HeldOut) -> VehicleLosses:
 
 
 def _gains(
-    method: str, losses: VehicleLosses, what: HeldOut, per_method: Mapping[str, Sequence[MethodOutcome]]
+    method: str, losses: VehicleLosses, what: HeldOut, per_method: Mapping[str, Sequence[MethodOutcome]], name: str
 ) -> Iterator[Value]:
-    """Yield by how much the held-out loss is below that of other methods, on the same steps."""
+    """Yield by how much what was measured is below that of other methods, on the same steps."""
     for baseline in BASELINES:
         if baseline == method or not all(part.verified for part in per_method.get(baseline, [])):
             continue
@@ -106,7 +125,7 @@ def _gains(
         if not np.array_equal(other.vehicle, losses.vehicle) or not other.loss.sum() > 0:
             continue
         ratio, low, high = ratio_interval(losses.loss, other.loss)
-        yield Value(gain_over(baseline), 1 - ratio, "", Interval.of(1 - high, 1 - low))
+        yield Value(gain_over(baseline, name), 1 - ratio, "", Interval.of(1 - high, 1 - low))
 
 
 def _together(parts: Sequence[MethodOutcome], weights: Sequence[float]) -> Iterator[Value]:

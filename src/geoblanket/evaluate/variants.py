@@ -17,6 +17,7 @@ class Varied(StrEnum):
     HOUR = "hour"
     SPEED = "speed"
     REPORTS = "reports"
+    EVERY = "every"
 
 
 _FORMS = {
@@ -27,8 +28,9 @@ _FORMS = {
     Varied.HOUR: "hour {}",
     Varied.SPEED: "speed {}",
     Varied.REPORTS: "T = {}",
+    Varied.EVERY: "report every {} steps",
 }
-_COUNTS = (Varied.ROWS, Varied.REPORTS)
+_COUNTS = (Varied.ROWS, Varied.REPORTS, Varied.EVERY)
 _BETWEEN = "; "
 
 

@@ -10,17 +10,20 @@ import numpy as np
 from geoblanket._arrays import Indices, Ints
 from geoblanket.build.problems import make_problem
 from geoblanket.build.reach import Reach
+from geoblanket.build.row_splitting import split_rows
 from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.errors import ParameterError
 from geoblanket.evaluate.city_data import ZoneData
-from geoblanket.evaluate.measures.mobility_model import MobilityModel
 from geoblanket.evaluate.methods import RowsKind
 from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.loss.known_loss import KnownLoss
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mobility.histories import LONGEST_PAST
 
-__all__ = ["ZoneProblems"]
+__all__ = ["ZoneProblems", "first_stage_of"]
+
+_FIRST_STAGES: dict[RowsKind, RowsKind] = {"markov:1, split": "markov:1", "predicted, split": "predicted"}
 
 
 @dataclass(eq=False)
@@ -40,14 +43,9 @@ class ZoneProblems:
         later = np.concatenate([*within, data.counts.next_place, data.steps.next_place])
         return KnownLoss.of(data.loss, later, data.members)
 
-    @cached_property
-    def model(self) -> MobilityModel:
-        """What an attacker knows of how vehicles move in the zone."""
-        return MobilityModel.from_counts(next(iter(self._rows.values())), self.data.counts)
-
     def has(self, kind: RowsKind) -> bool:
         """Whether it is known what of the past decides."""
-        return {"predicted": self.data.predicted, "found": self.data.found}.get(kind, True) is not None
+        return {"predicted": self.data.predicted, "found": self.data.found}.get(first_stage_of(kind), True) is not None
 
     def rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
         """Return the rows of a zone; those with equal lengths of blankets are the same ones."""
@@ -74,6 +72,19 @@ class ZoneProblems:
 
     def _make_rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
         data = self.data
+        if (first := first_stage_of(kind)) != kind:
+            coarse = self.rows(first, setting)
+            try:
+                return split_rows(
+                    coarse,
+                    data.places,
+                    data.counts,
+                    further=1,
+                    reach_m=data.reach_m,
+                    history_weights=setting.history_weights,
+                )
+            except ParameterError:  # too many; the method says so
+                return coarse
         context, lengths = {
             "none": ("none", None),
             "markov:1": ("markov:1", None),
@@ -92,6 +103,11 @@ class ZoneProblems:
             history_weights=setting.history_weights,
             max_rows=setting.max_rows,
         )
+
+
+def first_stage_of(kind: RowsKind) -> RowsKind:
+    """Return the rows that some were split from; themselves if they were not."""
+    return _FIRST_STAGES.get(kind, kind)
 
 
 @dataclass(frozen=True, eq=False)

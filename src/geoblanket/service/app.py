@@ -15,11 +15,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket import __version__
-from geoblanket.service import bundles, explore, report
+from geoblanket.service import bundles, explore, receiver, report
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.headers import HeadersMiddleware
 from geoblanket.service.limits import Limits, LimitsMiddleware
 from geoblanket.service.metrics import ObserveMiddleware, ServiceMetrics
+from geoblanket.service.receiver import Receiver
 from geoblanket.service.refusals import answer_with_refusals
 from geoblanket.service.report import ReportDesk
 from geoblanket.service.store import BundleStore
@@ -51,6 +52,7 @@ def create_app(
     store: BundleStore,
     *,
     desk: ReportDesk | None = None,
+    tracking: Receiver | None = None,
     explorer: Explorer | None = None,
     limits: Limits | None = None,
     hosts: frozenset[str] | None = None,
@@ -64,6 +66,8 @@ def create_app(
         The bundles to serve.
     desk
         Where reports of this machine's vehicle are made; it is closed with the application. None: there are none.
+    tracking
+        Where released reports of vehicles are received; it is closed with the application. None: there are none.
     explorer
         What the web page shows. None: there is no page.
     limits
@@ -87,6 +91,8 @@ def create_app(
             stop.set()
             if desk is not None:
                 await asyncio.to_thread(desk.close)
+            if tracking is not None:
+                await asyncio.to_thread(tracking.close)
 
     app = FastAPI(
         title="geoblanket",
@@ -101,6 +107,8 @@ def create_app(
     answer_with_refusals(app)
     if desk is not None:
         app.include_router(report.router(desk, metrics))
+    if tracking is not None:
+        app.include_router(receiver.router(tracking, metrics))
     app.include_router(bundles.router(store))
 
     @app.get("/healthz", response_model=Health, tags=["operation"], summary="Whether the service answers")

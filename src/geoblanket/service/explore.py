@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import asdict
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -19,14 +18,20 @@ from fastapi import APIRouter, Header
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
+from geoblanket._geodesy import haversine_m
 from geoblanket.errors import InputError
 from geoblanket.release.budget import Budget
+from geoblanket.roads.places import Places
 from geoblanket.service.entity_tags import KnownTags, is_known
 from geoblanket.service.explore_bundle import Conclusion, ExploredBundle, Outlook, ZoneView
 from geoblanket.service.explore_lattice_routes import NO_TRIP, add_lattice_routes
-from geoblanket.service.explore_replay import replay
+from geoblanket.service.explore_replay import Replay, replay
+from geoblanket.service.explore_replay import Trip as HeldOutTrip
+from geoblanket.service.explore_tracking import model_facts, tracked_json
 from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.refusals import NO_BUNDLE, NO_ZONES, NOT_FOUND, Refusal, Refused
+from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.tracker import plain_model
 
 __all__ = ["PAGE_POLICY", "router"]
 
@@ -154,14 +159,36 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
     @routes.post("/explore/replay")
     def replayed(asked: Trip) -> Response:
         explored, trip = _bundle(explorer, asked.bundle), explorer.trips.get(asked.trip)
-        if trip is None or explorer.places is None or explorer.traffic is None:
+        if trip is None or explorer.places is None:
             raise Refused(NO_TRIP)
         budget = Budget(asked.budget, _WINDOW_S)
         if budget.micro < max(explored.bundle.costs):
             raise Refused(NO_BUDGET)
-        steps = replay(trip, explored, explorer.places, explorer.traffic, budget=budget)
-        times = [time.isoformat(timespec="seconds") for time in trip.times]
-        return JSONResponse({"steps": [asdict(step) for step in steps], "times": times})
+        with explorer.replaying():
+            model = explorer.motion.of(explored.bundle) or plain_model(explored.bundle)
+            replayed = replay(trip, explored, explorer.places, model, budget=budget)
+        return JSONResponse(_replayed(explorer, explorer.places, trip, replayed, model))
+
+
+def _replayed(
+    explorer: Explorer, places: Places, trip: HeldOutTrip, replayed: Replay, model: MotionModel
+) -> dict[str, Any]:
+    lat, lon = places.lat[trip.places], places.lon[trip.places]
+    outputs = np.array([place or 0 for place in replayed.released])
+    off_m = haversine_m(lat, lon, places.lat[outputs], places.lon[outputs])
+    made = [place is not None for place in replayed.released]
+    return {
+        "times": [time.isoformat(timespec="seconds") for time in trip.times],
+        "true": trip.places.tolist(),
+        "lines": None if explorer.streets is None else explorer.streets.lines(places.nodes[trip.places]),
+        "released": replayed.released,
+        "error_m": [round(error, 1) if there else None for error, there in zip(off_m.tolist(), made, strict=True)],
+        "left": replayed.left,
+        "model": model_facts(model),
+        "tracked": tracked_json(replayed.tracked, lat, lon),
+        "zones": tracked_json(replayed.from_zones, lat, lon),
+        "without": tracked_json(replayed.unreported, lat, lon),
+    }
 
 
 def _outlook(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked: Everywhere) -> dict[str, Any]:
@@ -180,6 +207,8 @@ def _figures(explorer: Explorer, explored: ExploredBundle, view: ZoneView, asked
     return {
         "error_m": view.outlook(asked.place, asked.previous).error_m,
         "recipient_error_m": view.recipient_error_m(asked.previous, prior),
+        "zone_error_m": view.zone_error_m(prior),
+        "unreported_error_m": explorer.unreported_error_m(asked.prior, view, asked.previous),
         "loss": None if record is None else record.loss,
         "lower_bound": None if record is None else record.lower_bound,
         "unit": None if record is None else record.unit,

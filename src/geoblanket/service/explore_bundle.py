@@ -147,6 +147,14 @@ class ZoneView:
         joint = prior[:, None] * (self.bundled.mechanism.weights[self.rows_after(previous)] / 2.0**62)
         return float((self._between_m @ joint).min(axis=0).sum())
 
+    def zone_error_m(self, prior: Floats) -> float:
+        """Return how far off the best guess is for whoever learns the zone and no report, on average, metres."""
+        return float((self._between_m @ prior).min())
+
+    def error_of_m(self, guess: int, prior: Floats) -> float:
+        """Return how far off a place is as a guess, on average over the prior, metres."""
+        return float(self._distance_m(np.array([guess]), self.places)[0] @ prior)
+
     @cached_property
     def _between_m(self) -> Floats:
         return self._distance_m(self.places, self.places)

@@ -30,6 +30,8 @@ _REACH: Final = 1.3
 """How far it reaches, times the distance within which 95 % of reports lie."""
 _NEAR_KM: Final = 0.25
 _HECTARES_IN_KM2: Final = 100.0
+_MEAN_FROM_MIDDLE: Final = 0.382598
+"""The mean distance of the points of a square from its middle, in sides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,7 @@ class ExploredLattice:
         if served.bundle.lattice is None:
             raise ValueError("This bundle has no lattice.")
         self.facts, self.guarantee = served.facts, served.guarantee
+        self.bundle = served.bundle
         self.lattice = served.bundle.lattice
         self.costs = served.bundle.costs
         self.interval_s: float = served.bundle.needed_clock().interval_s
@@ -125,6 +128,8 @@ class ExploredLattice:
             "most_error_m": 1000 * errors.most_km,
             # With all coordinates alike, nothing is a better guess than the report itself.
             "recipient_error_m": 1000 * errors.mean_km,
+            "unreported_error_m": self.unreported_error_m,
+            "zone_error_m": None,
             "loss": None,
             "unit": None,
         }
@@ -212,6 +217,12 @@ class ExploredLattice:
         inside = np.hypot(east, north) <= _NEAR_KM
         density = self._spread(anchored).per_km2(np.hypot(east[inside] + away_km, north[inside]))
         return area_km2 / side_km**2, min(float(density.mean()) * area_km2, 1.0)
+
+    @property
+    def unreported_error_m(self) -> float:
+        """How far off the middle of the frame is as a guess, on average with all its coordinates alike, metres."""
+        plane = self.lattice.spec.plane
+        return plane.side * plane.unit_mm / 1000 * _MEAN_FROM_MIDDLE
 
     def _anchor_epsilon(self, anchored: bool) -> float | None:
         return self.lattice.anchor.epsilon if anchored and self.lattice.anchor is not None else None

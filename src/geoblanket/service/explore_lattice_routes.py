@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from geoblanket.service.explore_anchor import Way, drive, parked, replay_way
+from geoblanket.service.explore_anchor import replay_way
 from geoblanket.service.explore_lattice import ExploredLattice
+from geoblanket.service.explore_ways import Way, drive, parked, street_drive
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.refusals import NO_BUNDLE, Refusal, Refused
 
@@ -80,7 +82,10 @@ def add_lattice_routes(routes: APIRouter, explorer: Explorer) -> None:
     @routes.post("/explore/lattice/replay")
     def replay(asked: Stay) -> Response:
         explored = _lattice(explorer, asked.bundle)
-        return JSONResponse(replay_way(explored, _way(explorer, explored, asked)))
+        way = _way(explorer, explored, asked)
+        with explorer.replaying():
+            replayed = replay_way(explored, way, explorer.motion.of(explored.bundle))
+        return JSONResponse(replayed)
 
 
 def _figures(explored: ExploredLattice, asked: AtPoint) -> dict[str, Any]:
@@ -94,13 +99,18 @@ def _figures(explored: ExploredLattice, asked: AtPoint) -> dict[str, Any]:
 
 def _way(explorer: Explorer, explored: ExploredLattice, asked: Stay) -> Way:
     if asked.way == "drive":
-        return drive(explored.lattice, asked.lat, asked.lon, interval_s=explored.interval_s)
+        lattice, at, interval_s = explored.lattice, (asked.lat, asked.lon), explored.interval_s
+        known = None if explorer.graph is None else street_drive(lattice, explorer.graph, *at, interval_s=interval_s)
+        return drive(lattice, *at, interval_s=interval_s) if known is None else known
     if isinstance(asked.way, str):
         return parked(asked.lat, asked.lon, hours=_HOURS[asked.way], interval_s=explored.interval_s)
     trip, places = explorer.trips.get(asked.way), explorer.places
     if trip is None or places is None:
         raise Refused(NO_TRIP)
-    return Way.of_trip(trip, places).in_slots(explored.interval_s)
+    way = Way.of_trip(trip, places).in_slots(explored.interval_s)
+    if explorer.streets is None or way.nodes is None:
+        return way
+    return replace(way, lines=explorer.streets.lines(way.nodes))
 
 
 def _lattice(explorer: Explorer, sha256: str) -> ExploredLattice:

@@ -11,23 +11,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Indices
 from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet
-from geoblanket.errors import MismatchError, RefusedError
+from geoblanket.errors import RefusedError
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.release.budget import Budget
-from geoblanket.release.device import Device, Report
-from geoblanket.release.regimes import Regimes
+from geoblanket.release.device import Device
 from geoblanket.roads.places import Places
 from geoblanket.service.explore_bundle import ExploredBundle
-from geoblanket.service.explore_traffic import Tracker, Traffic
+from geoblanket.service.explore_tracking import ZoneAlone, track, unreported
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.estimate import Estimates
+from geoblanket.tracking.following import NO_REPORT
+from geoblanket.tracking.motion_model import MotionModel
 
-__all__ = ["ReplayStep", "Trip", "held_out_trips", "replay"]
+__all__ = ["Replay", "Trip", "held_out_trips", "replay"]
 
 _MOST_TRIPS = 24
 _LEAST_STEPS = 8
@@ -48,24 +52,20 @@ class Trip:
     """Along straight lines between the places."""
 
 
-@dataclass(frozen=True)
-class ReplayStep:
-    """One interval of a trip."""
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A trip as a device reported it, and what three recipients make of it, interval by interval."""
 
-    true: int
-    """The true place."""
-    released: int | None
-    """The place that was reported; None: the budget did not allow a report."""
-    error_m: float | None
-    """From the true place to the reported one, metres."""
-    guess: int
-    """Where a recipient who follows the vehicle guesses it to be."""
-    guess_error_m: float
-    """From the true place to that, metres."""
-    zone_only_error_m: float
-    """The same for a recipient who learns the zones of reports only, metres."""
-    left: float
+    released: list[int | None]
+    """The places that were reported; None: the budget did not allow a report."""
+    left: list[float]
     """Of the budget in the window that ends with the last report, per km."""
+    tracked: Estimates
+    """By all reports so far."""
+    from_zones: Estimates
+    """By the zones of all reports so far."""
+    unreported: Estimates
+    """By how vehicles move alone."""
 
 
 def held_out_trips(path: str | Path, places: Places, *, split: Split) -> list[Trip]:
@@ -93,66 +93,37 @@ def _trip(rows: pl.DataFrame, places: Places) -> Trip:
     )
 
 
-def replay(
-    trip: Trip, explored: ExploredBundle, places: Places, traffic: Traffic, *, budget: Budget
-) -> list[ReplayStep]:
-    """Report a trip as a device would, once, and follow it as a recipient would.
+def replay(trip: Trip, explored: ExploredBundle, places: Places, model: MotionModel, *, budget: Budget) -> Replay:
+    """Report a trip as a device would, once, and track it as a recipient would.
 
     The reports are those of a real device with its budget in memory, by the operating system's randomness.
+
+    Parameters
+    ----------
+    model
+        How vehicles move between the bundle's places.
     """
-    following = _Following(explored, places, traffic)
-    steps, left = [], budget.epsilon
+    bundle, interval_s = explored.bundle, explored.bundle.needed_clock().interval_s
+    released: list[int | None] = []
+    left = [budget.epsilon]
     # What is shown was accepted when it was loaded.
-    with Device.open(explored.bundle, ledger=None, budget=budget, policy=ANYTHING, replay=True) as device:
+    with Device.open(bundle, ledger=None, budget=budget, policy=ANYTHING, replay=True) as device:
         for time, place in zip(trip.times, trip.places.tolist(), strict=True):
             try:
                 report = device.report(places.lat[place], places.lon[place], time)
             except RefusedError:
-                report = None
-            left = left if report is None else report.left
-            following.see(report)
-            steps.append(_step(place, report, following, left))
-    return steps
-
-
-def _step(true: int, report: Report | None, following: _Following, left: float) -> ReplayStep:
-    guess, from_zones = following.reports.guess()[0], following.zones.guess()[0]
-    return ReplayStep(
-        true=true,
-        released=None if report is None else report.place,
-        error_m=None if report is None else following.apart_m(true, report.place),
-        guess=guess,
-        guess_error_m=following.apart_m(true, guess),
-        zone_only_error_m=following.apart_m(true, from_zones),
-        left=left,
+                released.append(None)
+                left.append(left[-1])
+            else:
+                released.append(report.place)
+                left.append(report.left)
+    slots = np.array([int(time.timestamp() // interval_s) for time in trip.times], np.int64)
+    outputs = np.array([NO_REPORT if place is None else place for place in released], np.int64)
+    zones = BeliefFilter(model, ZoneAlone(explored.zone, model, interval_s=interval_s))
+    return Replay(
+        released=released,
+        left=left[1:],
+        tracked=track(BeliefFilter.of(bundle, model), slots, outputs),
+        from_zones=track(zones, slots, outputs),
+        unreported=unreported(zones, slots),
     )
-
-
-class _Following:
-    """Two recipients of the same reports: one uses all that they disclose, the other their zones only."""
-
-    def __init__(self, explored: ExploredBundle, places: Places, traffic: Traffic) -> None:
-        self._explored, self._places = explored, places
-        self._regimes = Regimes(explored.bundle.needed_clock())
-        self._last_slot = -1
-        self.reports, self.zones = Tracker(traffic, places), Tracker(traffic, places)
-
-    def see(self, report: Report | None) -> None:
-        """Take in one more interval; None: there was no report in it."""
-        if report is None:
-            self.reports.wait()
-            self.zones.wait()
-            return
-        follows = report.slot == self._last_slot + 1
-        regime = self._regimes.at(int(report.time.timestamp()) * 1000) if follows else self._regimes.start
-        self._last_slot = report.slot
-        view = self._explored.view(report.place, regime)
-        if view is None:
-            raise MismatchError("A report is not a place of the zone that it came from.")
-        self.reports.see(view, report.place, follows=follows)
-        self.zones.see_zone(view)
-
-    def apart_m(self, place: int, other: int) -> float:
-        """Return how far two places are apart, metres."""
-        lat, lon = self._places.lat, self._places.lon
-        return float(haversine_m(lat[place], lon[place], lat[other], lon[other]))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from geoblanket._arrays import Floats
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
 from geoblanket.errors import InputError, MismatchError
@@ -24,17 +28,24 @@ from geoblanket.roads.places import Places, choose_places
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
 from geoblanket.service.explore_lattice import ExploredLattice
 from geoblanket.service.explore_map import PlaceCells, roads_geojson
+from geoblanket.service.explore_plan import read_plan
 from geoblanket.service.explore_replay import Trip, held_out_trips
+from geoblanket.service.explore_streets import Streets
+from geoblanket.service.explore_tracking import MotionModels, fits, in_frame
 from geoblanket.service.explore_traffic import Traffic
+from geoblanket.service.refusals import OVERLOADED, Refused
 from geoblanket.service.store import BundleStore, ServedBundle
+from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["Explorer", "Prior"]
 
 Prior = Literal["equal", "traffic"]
 """A recipient's prior: all places of the zone equally probable, or vehicles move as in the walks."""
 
-_MOST_PLACES = 0.5
-"""Share of the places that must lie in the frame of a lattice, so that both are of the same city."""
+_MOST_GUESSES = 400
+"""Of a large city, this many places are tried as the best guess."""
+_MOST_REPLAYS, _TURN_S = 2, 15.0
+"""Replays at once, and seconds that another one waits for its turn."""
 _NIGHT_S = 8 * 3600
 _LIMITS = (
     "Several periods, and several reports on the road, add up: see the figures above. Nothing in the bundle limits how "
@@ -60,25 +71,48 @@ class Explorer:
         The road graph to draw; None: only places and zones are drawn.
     walks
         Walks on these roads, for replays and for what a recipient knows of traffic; None: there is neither.
+    model
+        A motion model for the tracker of replays; None: it is learned from the roads and the training walks, as far as
+        there are any.
+    plan
+        A plan as JSON, to show what other intervals would give; None: that is not shown.
 
     Raises
     ------
     MismatchError
-        If the walks belong to other roads, places or another interval than the bundles.
+        If the walks belong to other roads, places or another interval than the bundles, or the motion model fits none.
     InputError
         If a file cannot be read.
     """
 
-    def __init__(self, store: BundleStore, *, roads: str | Path | None = None, walks: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        store: BundleStore,
+        *,
+        roads: str | Path | None = None,
+        walks: str | Path | None = None,
+        model: str | Path | None = None,
+        plan: str | Path | None = None,
+    ) -> None:
         self._store = store
+        self._plan = None if plan is None else read_plan(plan)
         self._explored: dict[str, ExploredBundle] = {}
         self._lattices: dict[str, ExploredLattice] = {}
         self._graph = None if roads is None else RoadGraph.load(roads)
         self.places: Places | None = None
         self.traffic: Traffic | None = None
         self.trips: dict[int, Trip] = {}
-        if walks is not None:
-            self._take_walks(Path(walks))
+        self._guesses: dict[tuple[Prior, int | None], int] = {}
+        split = None if walks is None else self._take_walks(Path(walks))
+        self.motion = MotionModels(
+            given=None if model is None else self._fitting(Path(model)),
+            graph=self._graph,
+            places=self.places,
+            walks=None if walks is None else Path(walks),
+            split=split,
+        )
+        self._began = threading.Event()
+        self._turns = threading.BoundedSemaphore(_MOST_REPLAYS)
 
     @property
     def bundles(self) -> dict[str, ExploredBundle]:
@@ -134,9 +168,61 @@ class Explorer:
             return np.full(len(view.places), 1 / len(view.places))
         return self.traffic.prior(view, previous)
 
+    def unreported_error_m(self, kind: Prior, view: ZoneView, previous: int | None) -> float:
+        """Return how far off a recipient is who gets no report, not even its zone, on average over a zone, metres."""
+        known = previous if kind == "traffic" and self.traffic is not None else None
+        if (kind, known) not in self._guesses:
+            self._guesses[kind, known] = self._best_guess(kind, known)
+        return view.error_of_m(self._guesses[kind, known], self.prior(kind, view, previous))
+
+    def _best_guess(self, kind: Prior, previous: int | None) -> int:
+        """Return the place of the least expected distance from where vehicles are, in the whole city."""
+        first = next(iter(self.bundles.values()))
+        if kind == "equal" or self.traffic is None:
+            whole = (first.zone >= 0).astype(np.float64)
+        else:
+            whole = self.traffic.anywhere(previous)
+        lat, lon = (first.bundle.places_e7 * 1e-7).T
+        likely = np.flatnonzero(whole > 0)
+        some = likely[:: max(len(likely) // _MOST_GUESSES, 1)]
+        away = haversine_m(lat[some, None], lon[some, None], lat[likely], lon[likely])
+        return int(some[int((away @ whole[likely]).argmin())])
+
+    @cached_property
+    def streets(self) -> Streets | None:
+        """The roads, for lines that follow them."""
+        return None if self._graph is None else Streets(self._graph)
+
+    @property
+    def graph(self) -> RoadGraph | None:
+        """The roads."""
+        return self._graph
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Hold one of a few turns to replay something, since tracking takes seconds of a processor.
+
+        Raises
+        ------
+        Refused
+            If no turn comes soon.
+        """
+        if not self._turns.acquire(timeout=_TURN_S):
+            raise Refused(OVERLOADED)
+        try:
+            yield
+        finally:
+            self._turns.release()
+
     def overview(self) -> dict[str, Any]:
-        """Return all that the page shows before anything is asked, as JSON values."""
+        """Return all that the page shows before anything is asked, as JSON values.
+
+        Whoever asks has opened the page: from now on the motion models are learned, in the background.
+        """
         bundles, lattices = self.bundles, self.lattices
+        if not self._began.is_set():
+            self._began.set()
+            self.motion.begin([served.bundle for served in self._store.bundles])
         first = next(iter(bundles.values()), None)
         degrees = [] if first is None else (first.bundle.places_e7[:, ::-1] / 1e7).tolist()
         return {
@@ -144,6 +230,7 @@ class Explorer:
             "middle": self.middle,
             "roads": self._graph is not None,
             "traffic": self.traffic is not None,
+            "plan": self._plan,
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
             "left_out": len(self._store.bundles) - len(bundles) - len(lattices),
             "bundles": [
@@ -153,7 +240,17 @@ class Explorer:
             ],
         }
 
-    def _take_walks(self, path: Path) -> None:
+    def _fitting(self, path: Path) -> MotionModel:
+        """Return the motion model of a file, which must fit some bundle."""
+        model = MotionModel.load(path)
+        if not any(fits(model, served.bundle) for served in self._store.bundles):
+            raise MismatchError(
+                f"{path} is a motion model of another city, other places or another interval than the bundles. "
+                "Learn it from their roads."
+            )
+        return model
+
+    def _take_walks(self, path: Path) -> Split:
         if self._graph is None:
             raise InputError("walks are shown on roads", path=path, hint="Give the roads too, with --roads")
         first, lattices = next(iter(self.bundles.values()), None), self.lattices
@@ -164,10 +261,11 @@ class Explorer:
         check_walks(path, about, self.places)
         if first is not None and first.bundle.clock is not None:
             self._learn_traffic(path, about, self.places, first.bundle, first.bundle.clock)
-        elif not _in_the_frame(self.places, next(iter(lattices.values()))):
+        elif not in_frame(self.places.lat, self.places.lon, next(iter(lattices.values())).lattice.spec.plane):
             raise MismatchError(f"{path} is from another city than the bundles: its places are outside their frame.")
-        trips = held_out_trips(path, self.places, split=_split(None if first is None else first.record))
-        self.trips = {trip.number: trip for trip in trips}
+        split = _split(None if first is None else first.record)
+        self.trips = {trip.number: trip for trip in held_out_trips(path, self.places, split=split)}
+        return split
 
     def _learn_traffic(self, path: Path, about: dict[str, Any], places: Places, bundle: Bundle, clock: Clock) -> None:
         if not np.array_equal(places.coordinates_e7, bundle.places_e7):
@@ -180,13 +278,6 @@ class Explorer:
             interval_s=clock.interval_s,
             snapping_radius_m=bundle.snapping_radius_mm / 1000,
         )
-
-
-def _in_the_frame(places: Places, explored: ExploredLattice) -> bool:
-    """Return whether most places lie in the frame of a lattice."""
-    plane = explored.lattice.spec.plane
-    inside = [plane.holds(lat, lon) for lat, lon in zip(places.lat.tolist(), places.lon.tolist(), strict=True)]
-    return float(np.mean(inside)) > _MOST_PLACES
 
 
 def _explored(served: ServedBundle) -> ExploredBundle:

@@ -44,6 +44,8 @@ class Limits:
     """Seconds for the headers of a request to arrive, then for its body, and between requests."""
     report_s: float = 4.0
     """Seconds that a report may wait for the ledger."""
+    tracker_bytes: int = 1 << 28
+    """For the beliefs in where vehicles are; beyond that, those that were silent for longest are forgotten."""
     stall_s: float = 20.0
     """Seconds in which a client must take the next part of an answer."""
     stop_s: int = 3

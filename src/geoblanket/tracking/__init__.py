@@ -1,1 +1,38 @@
 """What a recipient makes of released reports: a motion model, and a tracker that follows many vehicles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geoblanket._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from geoblanket.tracking.learning import learn_motion
+    from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.orders import BlanketOrders, read_orders
+    from geoblanket.tracking.table import TrackSummary, track_table
+    from geoblanket.tracking.tracker import Tracked, Tracker
+
+__all__ = [
+    "BlanketOrders",
+    "MotionModel",
+    "TrackSummary",
+    "Tracked",
+    "Tracker",
+    "learn_motion",
+    "read_orders",
+    "track_table",
+]
+
+_HOME = {
+    "BlanketOrders": "geoblanket.tracking.orders",
+    "MotionModel": "geoblanket.tracking.motion_model",
+    "TrackSummary": "geoblanket.tracking.table",
+    "Tracked": "geoblanket.tracking.tracker",
+    "Tracker": "geoblanket.tracking.tracker",
+    "learn_motion": "geoblanket.tracking.learning",
+    "read_orders": "geoblanket.tracking.orders",
+    "track_table": "geoblanket.tracking.table",
+}
+
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

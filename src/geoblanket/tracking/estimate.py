@@ -37,7 +37,7 @@ class Estimates:
     """Degrees, shape (B,)."""
     lon: Floats
     radius_m: Floats
-    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres, rounded up to 20."""
+    """The circle around the estimate that holds the vehicle with a probability of 90 %, metres."""
 
     def __len__(self) -> int:
         return len(self.lat)
@@ -61,9 +61,17 @@ class Estimator:
     def estimates(self, places: Singles) -> Estimates:
         """Return the estimates of beliefs over places, shape (P, B)."""
         likely = _Likely.of(places, self._x, self._y)
-        points = likely.medians() if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
+        points = self._points(places, likely)
         lat, lon = self._model.to_degrees(points)
-        return Estimates(lat, lon, likely.radii_m(points))
+        # A place stands for points around it, so that the vehicle can be off it.
+        return Estimates(lat, lon, np.hypot(likely.radii_m(points), self._model.spread_m))
+
+    def points(self, places: Singles) -> Floats:
+        """Return the points of least expected loss in the model's plane, metres, shape (B, 2)."""
+        return self._points(places, _Likely.of(places, self._x, self._y))
+
+    def _points(self, places: Singles, likely: _Likely) -> Floats:
+        return likely.medians() if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
 
     def radii_m(self, places: Singles, points: Floats) -> Floats:
         """Return the radii of circles around points that hold 90 % of beliefs, metres, shape (B,)."""

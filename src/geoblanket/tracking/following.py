@@ -43,6 +43,11 @@ class Sequences:
     """−1 for none, shape (n,)."""
     starts: Ints
     """Where each sequence starts, ascending from 0, shape (V,)."""
+    follows: Ints | None = None
+    """In how many slots in a row just before the vehicle reported, shape (n,), as `Reports` has it; None: in as many as
+    the sequence has outputs for. A vehicle that starts anew without a gap needs it."""
+    time_ms: Ints | None = None
+    """When each report was made, as `Reports` has it; None: at the start of its slot."""
 
     def __post_init__(self) -> None:
         inside = np.ones(len(self.slot), bool)
@@ -139,7 +144,7 @@ class _Batch:
     def forwards(self) -> Iterator[_Tick]:
         """Yield filtered beliefs, tick by tick."""
         beliefs = self._filter.begin(len(self._starts))
-        reported = np.zeros(len(self._starts), bool)
+        reported = np.zeros(len(self._starts), np.int64)
         for tick in range(int(self._lengths[0]) if len(self._lengths) else 0):
             active = int(np.searchsorted(-self._lengths, -tick, side="left"))
             positions = self._starts[:active] + tick
@@ -152,9 +157,13 @@ class _Batch:
                 before = self._filter.period(self._sequences.slot[positions - 1])
                 renewed = np.asarray(self._filter.period(slot) != before)
                 beliefs = self._predicted(beliefs, elapsed, renewed)
-            reports = Reports(output, slot, (elapsed == 1) & reported[:active])
+            follows = np.where(elapsed == 1, reported[:active], 0)
+            if self._sequences.follows is not None:
+                follows = self._sequences.follows[positions]
+            time_ms = None if self._sequences.time_ms is None else self._sequences.time_ms[positions]
+            reports = Reports(output, slot, follows, time_ms)
             impossible = self._weighed(beliefs, reports)
-            reported = output != NO_REPORT
+            reported = np.where(output != NO_REPORT, follows + 1, 0)
             steps = np.where(elapsed > 0, elapsed * self._filter.steps_per_slot, -1)
             # A copy: the next tick changes it.
             yield _Tick(positions, steps, renewed, reports, beliefs.copy(), impossible)
@@ -183,7 +192,7 @@ class _Batch:
         if not told.any():
             return 0
         some = np.ascontiguousarray(beliefs[..., told])
-        impossible = self._filter.weigh(some, _chosen(reports, told))
+        impossible = self._filter.weigh(some, reports.chosen(told))
         beliefs[..., told] = some
         return int(impossible.sum())
 
@@ -210,7 +219,7 @@ class _Batch:
         told = tick.reports.output != NO_REPORT
         later = later.copy()
         if told.any():
-            later[..., told] *= self._filter.likelihood(_chosen(tick.reports, told))
+            later[..., told] *= self._filter.likelihood(tick.reports.chosen(told))
         if tick.renewed.any():
             later[..., tick.renewed] = self._filter.renewed_back(later[..., tick.renewed])
         for steps in np.unique(tick.steps).tolist():
@@ -221,7 +230,3 @@ class _Batch:
                 later[..., some] = self._filter.predicted_back(np.ascontiguousarray(later[..., some]), steps)
         result: Singles = later / np.maximum(later.max(axis=(0, 1)), np.finfo(np.float32).tiny)
         return result
-
-
-def _chosen(reports: Reports, some: Bools) -> Reports:
-    return Reports(reports.output[some], reports.slot[some], reports.follows[some])

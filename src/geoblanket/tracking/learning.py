@@ -11,7 +11,7 @@ seen c times and followed by k different places trusts itself by c / (c + k). Fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,6 +79,15 @@ def learn_motion(
     ------
     MismatchError
         If the walks were matched to other places.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places, learn_motion
+    >>> graph = RoadGraph.load("city.roads")
+    >>> model = learn_motion(graph, choose_places(graph, spacing_m=500), order=2)
+    >>> model.in_words()
+    'from the road network alone'
+    >>> model.save("city.model")
     """
     memory = LONGEST_MEMORY if callable(order) else order
     if not callable(order) and not 1 <= order <= LONGEST_MEMORY:
@@ -102,7 +111,9 @@ def learn_motion(
         "from": "roads" if counts is None else "roads and walks",
         "order": "by blanket" if callable(order) else str(order),
     }
-    return model_of_counts(places, driven, counts, order=order, interval_s=interval_s, learned=learned)
+    _, off_m = places.nearest(graph.lat, graph.lon)
+    model = model_of_counts(places, driven, counts, order=order, interval_s=interval_s, learned=learned)
+    return replace(model, spread_m=float(np.sqrt(np.mean(off_m**2))))
 
 
 def model_of_counts(

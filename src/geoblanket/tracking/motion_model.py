@@ -24,7 +24,7 @@ from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket.errors import InputError, MismatchError, ParameterError
 
-__all__ = ["LONGEST_MEMORY", "MotionModel", "Singles", "Transitions"]
+__all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles", "Transitions"]
 
 Singles = npt.NDArray[np.float32]
 """Probabilities: single precision is enough for them, and takes half the memory and time."""
@@ -32,10 +32,12 @@ Transitions = csr_array[np.float32, tuple[int, int]]
 
 LONGEST_MEMORY: Final = 3
 """Places of a state, the present one included, at most."""
-_MAGIC: Final = b"GBMOTION"
+MAGIC: Final = b"GBMOTION"
 _MOST_PLACES: Final = 1 << 20
 _MOST_STATES: Final = 1 << 26
+_MOST_STEPS: Final = 3600
 _TOLERANCE: Final = 1e-3
+_LARGEST_SPREAD_M: Final = 100_000.0
 _TYPICAL_MOVE_M_S: Final = 200 / 30
 """By distance alone, a place becomes less probable by a factor e over 200 metres for an interval of 30 seconds."""
 _RARE_MOVE: Final = 2e-3
@@ -43,7 +45,17 @@ _RARE_MOVE: Final = 2e-3
 
 @dataclass(frozen=True, eq=False)
 class MotionModel:
-    """Where a vehicle goes next, by its recent places. Made by `learn_motion`, `MotionModel.by_distance` or `load`."""
+    """Where a vehicle goes next, by its recent places. Made by `learn_motion`, `MotionModel.by_distance` or `load`.
+
+    Examples
+    --------
+    With the file in the example of `learn_motion`:
+
+    >>> from geoblanket import MotionModel
+    >>> model = MotionModel.load("city.model")
+    >>> model.interval_s, model.memory
+    (30.0, 2)
+    """
 
     places_e7: Indices
     """Latitude and longitude of each place, 1e-7 degrees, shape (P, 2)."""
@@ -61,6 +73,8 @@ class MotionModel:
     """The state that each move leads to, shape (M,)."""
     chances: Singles
     """How probable each move is, shape (M,); those of a state sum to 1."""
+    spread_m: float = 0.0
+    """How far a vehicle is from the place that stands for it, root mean square, metres; 0: it is at the place."""
     learned: Mapping[str, Any] = field(default_factory=dict)
     """What it was learned from, and how: JSON values."""
 
@@ -138,16 +152,29 @@ class MotionModel:
         ones = np.ones(len(self), np.float32)
         return csr_array((ones, (self.present, np.arange(len(self)))), shape=(self.place_count, len(self)))
 
+    def in_words(self) -> str:
+        """Return what it was learned from, and whether those who drove are protected."""
+        source = self.learned.get("from")
+        if source == "roads":
+            return "from the road network alone"
+        if source == "distance":
+            return "from distances between places alone"
+        if source == "roads and walks":
+            steps = self.learned.get("steps")
+            count = f"{steps:,} steps of walks" if type(steps) is int else "walks"
+            return f"from the road network and {count}: learned without privacy for those in the walks"
+        return "from what its file does not say"
+
     def steps_in(self, interval_s: float) -> int:
         """Return how many steps there are in an interval of seconds.
 
         Raises
         ------
         MismatchError
-            If it is not a whole number of steps.
+            If it is not a whole number of steps, from 1 to 3,600.
         """
         steps = round(interval_s / self.interval_s)
-        if steps < 1 or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
+        if not 1 <= steps <= _MOST_STEPS or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
             raise MismatchError(
                 f"Reports come every {interval_s:g} s, and a step of the motion model takes {self.interval_s:g} s. "
                 "Learn a model whose step fits a whole number of times into the interval of the reports."
@@ -166,6 +193,7 @@ class MotionModel:
             places_e7=self.places_e7,
             places_identity=self.places_identity,
             interval_s=self.interval_s,
+            spread_m=self.spread_m,
             states=np.arange(count, dtype=np.int32)[:, None],
             start=np.asarray(self.to_places @ self.start, np.float32),
             offsets=flow.indptr.astype(np.int64),
@@ -220,7 +248,7 @@ class MotionModel:
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file, wholly or not at all; the same model gives the same bytes."""
-        write_arrays(path, magic=_MAGIC, fields=self._fields(), arrays=self._arrays())
+        write_arrays(path, magic=MAGIC, fields=self._fields(), arrays=self._arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> MotionModel:
@@ -231,7 +259,7 @@ class MotionModel:
         InputError
             If the file is damaged, or something else.
         """
-        fields, arrays = read_arrays(path, magic=_MAGIC, kind="a motion model", hint="Make it again")
+        fields, arrays = read_arrays(path, magic=MAGIC, kind="a motion model", hint="Make it again")
         try:
             parts: dict[str, Any] = {**_typed(fields), **arrays}
             return cls(**parts)
@@ -246,6 +274,7 @@ class MotionModel:
         return {
             "interval_s": self.interval_s,
             "places_identity": self.places_identity,
+            "spread_m": self.spread_m,
             "learned": dict(self.learned),
         }
 
@@ -263,6 +292,8 @@ class MotionModel:
             return f"it must have 1 to {_MOST_PLACES} places, each with two coordinates"
         if self.states.ndim != 2 or not 1 <= self.states.shape[1] <= LONGEST_MEMORY or states > _MOST_STATES:
             return f"its states must have 1 to {LONGEST_MEMORY} places"
+        if not 0 <= self.spread_m <= _LARGEST_SPREAD_M:
+            return f"vehicles must be 0 to {_LARGEST_SPREAD_M:g} metres from their places"
         if not (0 < self.interval_s <= 86_400):
             return "a step must take more than 0 and at most 86,400 seconds"
         shapes = self.start.shape == (states,) and self.offsets.shape == (states + 1,)
@@ -274,7 +305,7 @@ class MotionModel:
             return "a move leads to no state"
         if self.states[:, 0].min() < 0 or self.states.min() < -1 or self.states.max() >= places:
             return "a state has no place"
-        if np.abs(self.places_e7[:, 0]).max() > 900_000_000 or np.abs(self.places_e7[:, 1]).max() > 1_800_000_000:
+        if (np.abs(self.places_e7.astype(np.int64)).max(axis=0) > (900_000_000, 1_800_000_000)).any():
             return "a place is not on Earth"
         sums = np.append(np.add.reduceat(self.chances.astype(np.float64), self.offsets[:-1]), self.start.sum())
         if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
@@ -284,9 +315,10 @@ class MotionModel:
 
 def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a file, or raise ValueError unless they are what `save` writes."""
-    if set(fields) != {"interval_s", "places_identity", "learned"}:
+    if set(fields) != {"interval_s", "places_identity", "spread_m", "learned"}:
         raise ValueError("fields")
-    if type(fields["interval_s"]) not in (int, float) or type(fields["places_identity"]) is not str:
+    numbers = all(type(fields[name]) in (int, float) for name in ("interval_s", "spread_m"))
+    if not numbers or type(fields["places_identity"]) is not str:
         raise ValueError("types")
     if type(fields["learned"]) is not dict:
         raise ValueError("learned")

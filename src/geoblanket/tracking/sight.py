@@ -38,8 +38,17 @@ class Reports:
     """The cell or place that was reported, shape (B,)."""
     slot: Ints
     """Intervals of the bundle since 1970, shape (B,)."""
-    follows: Bools
-    """Whether the vehicle reported in the slot before, shape (B,)."""
+    follows: Ints
+    """In how many slots in a row just before it the vehicle reported, shape (B,): so many earlier places its mechanism
+    knew, and without any it was that of a start."""
+    time_ms: Ints | None = None
+    """When each was made, milliseconds since 1970 in UTC, shape (B,): the hour chooses the mechanism. None: at the
+    start of its slot."""
+
+    def chosen(self, some: Bools) -> Reports:
+        """Return some of them."""
+        time_ms = None if self.time_ms is None else self.time_ms[some]
+        return Reports(self.output[some], self.slot[some], self.follows[some], time_ms)
 
 
 class Sight(Protocol):
@@ -77,10 +86,16 @@ class LatticeSight:
         self._side = float(spec.plane.side)
         self._rate = float(slope(spec.rate))
         self.unit_m = spec.plane.unit_mm / 1000
+        # A place stands for all points near it: what is seen from it has no sharp peak.
+        self._spread = np.float32(model.spread_m / self.unit_m)
         x, y = spec.plane.units(model.lat, model.lon)
         self._x, self._y = x.astype(np.float64), y.astype(np.float64)
-        if len(x) > 1 and not np.ptp(x) and not np.ptp(y):
-            raise MismatchError("The motion model is of another city: all its places lie outside the bundle's frame.")
+        inside = spec.plane.holds_many(model.lat, model.lon)
+        if 2 * np.count_nonzero(inside) < len(inside):
+            raise MismatchError(
+                f"The motion model is of another city: {np.count_nonzero(~inside):,} of its {len(inside):,} places lie "
+                "outside the bundle's frame. Make one from the roads of the bundle's city."
+            )
         self._height = _log_heights(lattice, x, y)
         # Where a cell is so far away that it has the least weight, the exact distance tells nothing any more.
         self._least = float(np.log(spec.floor))
@@ -98,7 +113,7 @@ class LatticeSight:
         shifts = shifts_m / self.unit_m
         east = self._apart(self._x[:, None], shifts[:, 0], column * n + n // 2)
         north = self._apart(self._y[:, None], shifts[:, 1], row * n + n // 2)
-        distance = np.sqrt(east**2 + north**2)
+        distance = np.sqrt(east**2 + north**2 + self._spread**2)
         logs = np.maximum(self._height[:, None, None] - np.float32(self._rate) * distance, np.float32(self._least))
         if (output == SINK).any():
             # What is missing to a whole goes there, from everywhere alike.
@@ -144,39 +159,46 @@ class ZoneSight:
                 "with the spacing of its places."
             )
         self._rule = ReleaseRule(bundle)
+        if self._rule.past and model.steps_in(clock.interval_s) != 1:
+            raise MismatchError(
+                f"The bundle's mechanisms look at places {clock.interval_s:g} s apart, and a step of the motion model "
+                f"takes {model.interval_s:g} s. Learn a model with that interval."
+            )
         self._regimes = Regimes(clock)
         self._interval_ms = clock.interval_ms
         self._histories = _histories(model, self._rule.past)
-        self._tables: dict[str, csc_array[np.float32]] = {}
+        self._tables: dict[tuple[str, int], csc_array[np.float32]] = {}
         self._present, self._places = model.present, model.place_count
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, shape (N, B)."""
-        names = [
-            self._regimes.at(slot * self._interval_ms) if follows else self._regimes.start
-            for slot, follows in zip(reports.slot.tolist(), reports.follows.tolist(), strict=True)
-        ]
-        result = np.zeros((len(self._histories), len(names)), np.float32)
-        for column, (name, output) in enumerate(zip(names, reports.output.tolist(), strict=True)):
-            table = self._table(name)
+        time_ms = reports.slot * self._interval_ms if reports.time_ms is None else reports.time_ms
+        result = np.zeros((len(self._histories), len(time_ms)), np.float32)
+        made = zip(time_ms.tolist(), reports.follows.tolist(), reports.output.tolist(), strict=True)
+        for column, (time, follows, output) in enumerate(made):
+            regime = self._regimes.at(time) if follows else self._regimes.start
+            table = self._table(regime, min(int(follows), self._rule.past))
             entries = slice(table.indptr[output], table.indptr[output + 1])
             result[table.indices[entries], column] = table.data[entries]
         return result
 
-    def _table(self, regime: str) -> csc_array[np.float32]:
-        """Return how probable each place is from each state, shape (N, P); by columns, which are what is asked for."""
-        if regime not in self._tables:
-            histories = self._histories[:, :1] if regime == self._regimes.start else self._histories
+    def _table(self, regime: str, known: int) -> csc_array[np.float32]:
+        """Return how probable each place is from each state, if the mechanism knew so many earlier places.
+
+        Shape (N, P); by columns, which are what is asked for.
+        """
+        if (regime, known) not in self._tables:
+            histories = self._histories[:, : 1 + known]
             rows, columns, values = [], [], []
             for some, places, chances in self._rule.distributions(histories, regime):
                 rows.append(np.repeat(some, len(places)))
                 columns.append(np.tile(places, len(some)))
                 values.append(chances.astype(np.float32).ravel())
-            self._tables[regime] = csc_array(
+            self._tables[regime, known] = csc_array(
                 (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
                 shape=(len(self._histories), self._places),
             )
-        return self._tables[regime]
+        return self._tables[regime, known]
 
 
 def _histories(model: MotionModel, past: int) -> npt.NDArray[np.int32]:
@@ -219,16 +241,25 @@ class LaplaceSight:
         if not 0 < epsilon < np.inf:
             raise ParameterError(f"ε must be more than 0 per km. Got {epsilon} instead.")
         self.interval_s = interval_s
-        self._points = model.to_plane(lat, lon)
+        self._points = model.to_plane(lat, lon).astype(np.float32)
         self.outputs = len(self._points)
-        self._xy_m, self._present, self._rate = model.xy_m, model.present, epsilon / 1000
+        self._xy_m, self._present = model.xy_m.astype(np.float32), model.present
+        self._rate, self._spread = np.float32(epsilon / 1000), np.float32(model.spread_m)
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, shape (N, B)."""
-        apart = self._xy_m[:, None] - self._points[reports.output]
-        logs = -self._rate * np.hypot(apart[..., 0], apart[..., 1])
-        by_place: Singles = np.exp(logs - logs.max(axis=0)).astype(np.float32)
-        likelihood: Singles = by_place[self._present]
+        likelihood: Singles = self.of_shifts(reports.output, np.zeros((1, 2)))[:, 0][self._present]
+        return likelihood
+
+    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
+        """Return how probable reports are from each place and each shift, metres east and north, shape (P, S, B)."""
+        (x, y), shifts = self._points[output].T, shifts_m.astype(np.float32)
+        east = (self._xy_m[:, 0, None] + shifts[:, 0])[:, :, None] - x
+        north = (self._xy_m[:, 1, None] + shifts[:, 1])[:, :, None] - y
+        logs = np.sqrt(east**2 + north**2 + self._spread**2)
+        logs -= logs.min(axis=(0, 1))
+        logs *= -self._rate
+        likelihood: Singles = np.exp(logs)
         return likelihood
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -19,12 +19,13 @@ from geoblanket._arrays import Ints
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.release.source import Kind
 from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.sight import Reports
 
-__all__ = ["Outcome", "Tracked", "Tracker"]
+__all__ = ["Outcome", "Tracked", "Tracker", "plain_model", "slots_ahead"]
 
 Outcome = Literal["used", "late", "repeated", "conflicting", "impossible"]
 """What became of a report: it counted; it came too late; the slot had the same one already, or another one, as if two
@@ -32,7 +33,8 @@ vehicles had one name; or no place explains it, and it was left out."""
 
 _MEMORY_BYTES: Final = 1 << 30
 _LONGEST_GAP_MS: Final = 2 * 3_600_000
-_LARGEST_SLOT: Final = 1 << 50
+_LATEST_MS: Final = 4_102_444_800_000
+"""The year 2100: reports of later slots are a mistake."""
 _NEW: Final = -1
 """Slots since the last report of a vehicle that was never seen, or not for long."""
 _PLAIN_SPACING_M: Final = 300.0
@@ -40,7 +42,15 @@ _MOST_ACROSS: Final = 100
 
 
 class Tracked(NamedTuple):
-    """Where a vehicle is, by what it reported."""
+    """Where a vehicle is, by what it reported.
+
+    Examples
+    --------
+    >>> from geoblanket import Tracker, load_bundle
+    >>> tracked = Tracker(load_bundle("city.bundle")).see("taxi 7", 57_326_400, 3)
+    >>> tracked.outcome
+    'used'
+    """
 
     lat: float
     """Degrees."""
@@ -55,6 +65,8 @@ class _Past(NamedTuple):
 
     slot: int
     output: int
+    follows: int
+    """In how many slots in a row just before it the vehicle reported."""
     before: Singles
     """Empty where nothing was known: no report comes before the first."""
 
@@ -64,6 +76,8 @@ class _Vehicle:
     slot: int
     """Of the last report."""
     output: int
+    follows: int
+    """In how many slots in a row before that one it reported."""
     belief: Singles
     """Shape (N, S, 1)."""
     past: deque[_Past]
@@ -80,6 +94,8 @@ class _Given:
     places: Singles
     """The belief in places after each report, shape (P, B)."""
     outcomes: list[Outcome]
+    steps_ahead: int
+    """Steps of the model after each report at which the belief is asked for."""
 
 
 class Tracker:
@@ -97,11 +113,23 @@ class Tracker:
         For beliefs; if there are more vehicles than fit, those that were silent for longest are forgotten.
     shift_step_m
         With an anchor: how finely its shifts are told apart, metres.
+    full_memory
+        With an anchor: use the whole memory of the model. Place and shift can only be told together, so that a belief
+        takes some hundred times the memory and time; by default the model is used as one of order 1.
 
     Raises
     ------
     MismatchError
         If the model is of another city, or of other places than a bundle with zones.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, Tracker, load_bundle
+    >>> tracker = Tracker(load_bundle("city.bundle"), MotionModel.load("city.model"))
+    >>> tracked = [tracker.see("taxi 7", slot, 3) for slot in (57_326_400, 57_326_401)]
+    >>> later = tracker.estimate("taxi 7", ahead=10)
+    >>> bool(later.radius_m[0] > tracked[1].radius_m)
+    True
     """
 
     def __init__(
@@ -112,11 +140,14 @@ class Tracker:
         late_slots: int = 0,
         memory_bytes: int = _MEMORY_BYTES,
         shift_step_m: float | None = None,
+        full_memory: bool = False,
     ) -> None:
         if late_slots < 0:
             raise ParameterError(f"A report may be 0 or more slots late. Got {late_slots} instead.")
-        model = plain_model(bundle) if model is None else model
+        model = usable_model(bundle, model, full_memory=full_memory)
         self.filter = BeliefFilter.of(bundle, model, shift_step_m=shift_step_m)
+        self.kind: Kind = "place" if bundle.lattice is None else "cell"
+        """What is reported."""
         self.outcomes: Counter[Outcome] = Counter()
         """How many reports had each outcome."""
         self.dropped = 0
@@ -124,7 +155,8 @@ class Tracker:
         self._estimator = Estimator(model)
         self._late = late_slots
         self._most = max(1, memory_bytes // (self.filter.bytes_per_vehicle * (1 + late_slots)))
-        self._longest_gap = max(1, _LONGEST_GAP_MS // self.filter.interval_ms)
+        self.longest_ahead = max(1, _LONGEST_GAP_MS // self.filter.interval_ms)
+        """How many slots one can look ahead; after a longer silence nothing is known of a vehicle."""
         self._vehicles: OrderedDict[Hashable, _Vehicle] = OrderedDict()
 
     @property
@@ -137,11 +169,31 @@ class Tracker:
         """How many vehicles are followed now."""
         return len(self._vehicles)
 
+    @property
+    def slots(self) -> int:
+        """Slots are numbered from 0 to below this: from 1970 to 2099."""
+        return _LATEST_MS // self.filter.interval_ms
+
+    @property
+    def outputs(self) -> int:
+        """Outputs are numbered from 0 to below this."""
+        return self.filter.sight.outputs
+
+    def slots_in(self, seconds: float) -> int:
+        """Return how many slots a time ahead has.
+
+        Raises
+        ------
+        ParameterError
+            If it is no whole number of slots, or longer than two hours.
+        """
+        return slots_ahead(seconds, self.filter)
+
     def slot_of(self, time_ms: int) -> int:
         """Return the slot of a time, milliseconds since 1970 in UTC."""
         return time_ms // self.filter.interval_ms
 
-    def see(self, vehicle: Hashable, slot: int, output: int) -> Tracked:
+    def see(self, vehicle: Hashable, slot: int, output: int, *, ahead: int = 0) -> Tracked:
         """Take one report into account, and return where the vehicle is.
 
         Parameters
@@ -152,28 +204,36 @@ class Tracker:
             Intervals of the bundle since 1970, as the report has it.
         output
             The cell or the place that was reported.
+        ahead
+            So many slots after the report.
 
         Raises
         ------
         InputError
             If the bundle has no such output.
         """
-        estimates, outcomes = self.see_many([vehicle], np.array([slot]), np.array([output]))
+        estimates, outcomes = self.see_many([vehicle], np.array([slot]), np.array([output]), ahead=ahead)
         return Tracked(float(estimates.lat[0]), float(estimates.lon[0]), float(estimates.radius_m[0]), outcomes[0])
 
     def see_many(
-        self, vehicles: Sequence[Hashable], slots: npt.ArrayLike, outputs: npt.ArrayLike
+        self, vehicles: Sequence[Hashable], slots: npt.ArrayLike, outputs: npt.ArrayLike, *, ahead: int = 0
     ) -> tuple[Estimates, list[Outcome]]:
-        """Take many reports into account, and return where each vehicle is after its report.
+        """Take many reports into account, and return where each vehicle is at its report, or some slots ahead of it.
 
         Reports of one vehicle count in the order in which they are given.
         """
+        self._check_ahead(ahead)
         slot, output = _whole(slots, "slots"), _whole(outputs, "outputs")
         if not len(vehicles) == len(slot) == len(output):
             raise ParameterError("There must be a vehicle, a slot and an output for each report.")
         self._check(slot, output)
         given = _Given(
-            vehicles, slot, output, np.empty((self.model.place_count, len(slot)), np.float32), ["used"] * len(slot)
+            vehicles,
+            slot,
+            output,
+            np.empty((self.model.place_count, len(slot)), np.float32),
+            ["used"] * len(slot),
+            ahead * self.filter.steps_per_slot,
         )
         for some in _rounds(vehicles):
             self._see_round(given, some)
@@ -202,10 +262,15 @@ class Tracker:
         """Return how probable each place is, some slots after the vehicle's last report, shape (P, 1)."""
         if vehicle not in self._vehicles:
             raise ParameterError("No report of this vehicle is known, or it was forgotten.")
-        if not 0 <= ahead <= self._longest_gap:
-            raise ParameterError(f"One can look 0 to {self._longest_gap} slots ahead. Got {ahead} instead.")
-        belief = self._vehicles[vehicle].belief
-        return self.filter.places(self.filter.predicted(belief, ahead * self.filter.steps_per_slot))
+        self._check_ahead(ahead)
+        return self._places_ahead(self._vehicles[vehicle].belief, ahead * self.filter.steps_per_slot)
+
+    def _check_ahead(self, ahead: int) -> None:
+        if not 0 <= ahead <= self.longest_ahead:
+            raise ParameterError(f"One can look 0 to {self.longest_ahead} slots ahead. Got {ahead} instead.")
+
+    def _places_ahead(self, beliefs: Singles, steps: int) -> Singles:
+        return self.filter.places(self.filter.predicted(beliefs, steps))
 
     def within(self, vehicle: Hashable, lat: float, lon: float, radius_m: float, *, ahead: int = 0) -> float:
         """Return the probability that a vehicle is within so many metres of a point, degrees."""
@@ -221,7 +286,7 @@ class Tracker:
         self._vehicles.pop(vehicle, None)
 
     def _check(self, slot: Ints, output: Ints) -> None:
-        outputs = self.filter.sight.outputs
+        outputs = self.outputs
         wrong = np.flatnonzero((output < 0) | (output >= outputs))
         if len(wrong):
             raise InputError(
@@ -229,9 +294,14 @@ class Tracker:
                 f"{wrong[0]}; outputs go from 0 to {outputs - 1}",
                 hint="Give the bundle that the reports were made with",
             )
-        wrong = np.flatnonzero((slot < 0) | (slot > _LARGEST_SLOT))
+        slots = self.slots
+        wrong = np.flatnonzero((slot < 0) | (slot >= slots))
         if len(wrong):
-            raise InputError(f"{len(wrong)} of {len(slot)} reports are of a slot before 1970 or absurdly late")
+            raise InputError(
+                f"{len(wrong)} of {len(slot)} reports have a slot before 1970 or after 2099, the first is number "
+                f"{wrong[0]}; slots go from 0 to {slots - 1}",
+                hint="Give the slot of the report, as its device numbers it",
+            )
 
     def _see_round(self, given: _Given, some: list[int]) -> None:
         """Take at most one report of each vehicle into account."""
@@ -241,9 +311,9 @@ class Tracker:
             elapsed = _NEW if known is None else int(given.slot[index]) - known.slot
             if known is not None and elapsed <= 0:
                 given.outcomes[index] = self._see_late(known, int(given.slot[index]), int(given.output[index]))
-                given.places[:, index] = self.filter.places(known.belief)[:, 0]
+                given.places[:, index] = self._places_ahead(known.belief, given.steps_ahead)[:, 0]
             else:
-                on_time.setdefault(_NEW if elapsed > self._longest_gap else elapsed, []).append(index)
+                on_time.setdefault(_NEW if elapsed > self.longest_ahead else elapsed, []).append(index)
         for elapsed, indices in on_time.items():
             self._step(given, indices, elapsed)
         while len(self._vehicles) > self._most:
@@ -262,17 +332,19 @@ class Tracker:
             before = [vehicle.belief for vehicle in known]
             together = np.concatenate([vehicle.belief for vehicle in known], axis=2)
             beliefs = self._predicted(together, np.array([vehicle.slot for vehicle in known]), slot)
-        follows = np.full(len(names), elapsed == 1)
+        follows = np.zeros(len(names), np.int64)
+        if elapsed == 1:
+            follows[:] = [1 + self._vehicles[name].follows for name in names]
         for number in np.flatnonzero(self.filter.weigh(beliefs, Reports(output, slot, follows))).tolist():
             given.outcomes[indices[number]] = "impossible"
-        given.places[:, indices] = self.filter.places(beliefs)
+        given.places[:, indices] = self._places_ahead(beliefs, given.steps_ahead)
         for column, name in enumerate(names):
             belief = beliefs if len(names) == 1 else beliefs[:, :, column : column + 1].copy()
             last = self._vehicles.pop(name, None)
             past = deque[_Past]() if last is None or elapsed == _NEW else last.past
-            vehicle = _Vehicle(int(slot[column]), int(output[column]), belief, past)
+            vehicle = _Vehicle(int(slot[column]), int(output[column]), int(follows[column]), belief, past)
             if self._late:
-                past.append(_Past(vehicle.slot, vehicle.output, before[column]))
+                past.append(_Past(vehicle.slot, vehicle.output, vehicle.follows, before[column]))
                 while len(past) > 1 and past[1].slot <= vehicle.slot - self._late:
                     past.popleft()
             self._vehicles[name] = vehicle
@@ -291,20 +363,41 @@ class Tracker:
         if slot == vehicle.slot or same:
             known = vehicle.output if slot == vehicle.slot else same[0].output
             return "repeated" if known == output else "conflicting"
-        if not vehicle.past or slot < vehicle.past[0].slot or slot <= vehicle.slot - self._late:
+        if not vehicle.past or slot < vehicle.past[0].slot or slot < vehicle.slot - self._late:
             return "late"
         later: list[_Past] = []
         while vehicle.past[-1].slot > slot:
             later.insert(0, vehicle.past.pop())
-        belief, at = later[0].before, vehicle.past[-1].slot
-        for report in [_Past(slot, output, belief), *later]:
-            vehicle.past.append(_Past(report.slot, report.output, belief))
-            belief = self._predicted(belief, np.array([at]), np.array([report.slot]))
-            follows = np.array([report.slot == at + 1])
-            self.filter.weigh(belief, Reports(np.array([report.output]), np.array([report.slot]), follows))
-            at = report.slot
-        vehicle.belief = belief
+        belief, last = later[0].before, vehicle.past[-1]
+        for report in [_Past(slot, output, 0, belief), *later]:
+            follows = last.follows + 1 if report.slot == last.slot + 1 else 0
+            vehicle.past.append(report._replace(follows=follows, before=belief))
+            belief = self._predicted(belief, np.array([last.slot]), np.array([report.slot]))
+            reports = Reports(np.array([report.output]), np.array([report.slot]), np.array([follows]))
+            self.filter.weigh(belief, reports)
+            last = vehicle.past[-1]
+        vehicle.belief, vehicle.follows = belief, last.follows
         return "used"
+
+
+def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:
+    """Return how many slots of a filter's reports a time ahead has; see `Tracker.slots_in`."""
+    interval_s, longest_s = beliefs.interval_ms / 1000, _LONGEST_GAP_MS // 1000
+    slots = round(seconds / interval_s) if 0 <= seconds <= longest_s else -1
+    if slots < 0 or abs(slots * interval_s - seconds) > 1e-6:
+        raise ParameterError(
+            f"One can look 0 to {longest_s:,} seconds ahead, by a whole number of intervals of the reports "
+            f"({interval_s:g} s). Got {seconds:g} instead."
+        )
+    return slots
+
+
+def usable_model(bundle: Bundle, model: MotionModel | None, *, full_memory: bool = False) -> MotionModel:
+    """Return the model to track with: the plain one where none is given, and with an anchor one of order 1."""
+    if model is None:
+        return plain_model(bundle)
+    anchored = bundle.lattice is not None and bundle.lattice.anchor is not None
+    return model.of_order_1() if anchored and model.memory > 1 and not full_memory else model
 
 
 def plain_model(bundle: Bundle) -> MotionModel:
@@ -319,7 +412,9 @@ def plain_model(bundle: Bundle) -> MotionModel:
     x, y = (part.ravel() for part in np.meshgrid(axis, axis))
     lat, lon = plane.degrees(x, y)
     places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
-    return MotionModel.by_distance(places_e7, interval_s=interval_s)
+    # A grid point stands for a square: the root mean square distance from its middle.
+    spread_m = side_m / across / 6**0.5
+    return replace(MotionModel.by_distance(places_e7, interval_s=interval_s), spread_m=spread_m)
 
 
 def _whole(values: npt.ArrayLike, name: str) -> Ints:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers, worth_left
-from geoblanket.evaluate.report.panels import Panel, main_panels, sweep_panels
+from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers
+from geoblanket.evaluate.report.panels import Panel, hour_panels, main_panels, sweep_panels, whole_city_panels
 from geoblanket.evaluate.report.sections import sweep_sentences
 from geoblanket.evaluate.report.story import Story
-from geoblanket.evaluate.report.wording import best_plain
-from tests.evaluate.made_up import LOSSES, made_up
+from geoblanket.evaluate.report.tracked import at_equal_error, hour_table, whole_city_answers
+from geoblanket.evaluate.report.wording import best_plain, worth_left
+from geoblanket.evaluate.results import WHOLE_CITY
+from tests.evaluate.made_up import LOSSES, made_up, tracked
 
 
 def _panel(losses: dict[str, float], *, uncertainty: float = 0.01, equal_cost: bool = False) -> Panel:
@@ -140,30 +143,59 @@ def test_hours_are_counted_by_what_is_decided() -> None:
     assert "hour of day 0 (20%), the least at 3 (−20%)" in told
 
 
-def test_at_equal_error_of_the_attacker_losses_are_compared_by_interpolation() -> None:
-    def results(method: str, points: list[tuple[float, float, float]]) -> pl.DataFrame:
-        parts = []
-        for epsilon, error, loss in points:
-            one = made_up({method: 1.0}, epsilons=(epsilon,))
-            for measure, value in (("tracking_error", error), ("held_out_loss", loss)):
-                chosen = pl.col("measure") == measure
-                one = one.with_columns(
-                    pl.when(chosen).then(pl.lit(bound)).otherwise(name).alias(name)
-                    for name, bound in (("value", value), ("low", value - 0.01), ("high", value + 0.01))
-                )
-            parts.append(one)
-        return pl.concat(parts)
+def test_where_vehicles_are_tracked_that_decides() -> None:
+    def told(one_by_one: dict[str, float], in_the_end: dict[str, float]) -> str:
+        results = tracked(made_up(one_by_one), in_the_end)
+        equal_cost = tracked(made_up(one_by_one, variant="equal cost per location"), in_the_end)
+        return " ".join(which_answers(main_panels(results)[0], sweep_panels(equal_cost)[0]))
 
-    lp = results("lp", [(1.0, 1.0, 1.0), (4.0, 0.5, 0.5)])
-    context = results("lp_cmdp", [(1.0, 0.75, 0.6), (4.0, 0.1, 0.1)])
-    told = " ".join(which_answers(main_panels(pl.concat([lp, context]))[0], None))
-    assert "LP+C-mDP loses 20% less than LP (interpolated" in told
-    assert "is paid for" not in told
-    assert "At equal error" not in " ".join(which_answers(main_panels(lp)[0], None))
-    alike = results("lp_cmdp", [(1.0, 0.75, 0.76), (2.0, 0.6, 0.59), (4.0, 0.4, 0.4)])
-    told = " ".join(which_answers(main_panels(pl.concat([lp, alike]))[0], None))
-    assert "LP+C-mDP loses 1.3% more to 1.7% less than LP" in told
-    assert "So almost nothing is left of what looking at the past gains at equal ε." in told
+    words = told(CONTEXT_WINS, LP_WINS)
+    assert "At equal ε for each report, loss of LP+C-mDP compared with LP: 20% less at every ε" in words
+    assert "Tracked, at equal ε for each report, loss of LP+C-mDP compared with LP: 10% more at every ε" in words
+    assert "Tracked, at equal cost per location, loss of LP+C-mDP compared with LP: 10% more" in words
+    assert "So use LP:" in words
+    assert "So use LP+C-mDP: it costs less, whichever way" in told(LP_WINS, CONTEXT_WINS)
+
+
+def test_at_equal_error_of_the_tracker_costs_are_compared_by_interpolation() -> None:
+    def panel(method: str, *points: tuple[float, float]) -> Panel:
+        values: dict[tuple[str, float | str, str], Value] = {}
+        for cost, error in points:
+            values[method, cost, "tracked_error"] = Value("tracked_error", error, "km")
+            values[method, cost, "epsilon_per_location"] = Value("epsilon_per_location", cost, "per km")
+        return Panel("made up", "porto", "population", "epsilon", {}, values)
+
+    lp = panel("lp", (1.0, 0.9), (2.0, 0.6), (4.0, 0.3))  # the logarithm of the cost falls along a line
+    double = panel("lp_cmdp", (2.0, 0.9), (8.0, 0.3), (50.0, 0.1))
+    assert "costs 2.00 times as much with LP+C-mDP as with LP" in (at_equal_error([lp, double], "lp_cmdp", "lp") or "")
+    halfway = panel("lp_cmdp", (2.0**0.5, 0.75), (4.0, 0.45))
+    assert "costs 1.00 to 1.41 times as much" in (at_equal_error([lp, None, halfway], "lp_cmdp", "lp") or "")
+    assert at_equal_error([lp, panel("lp_cmdp", (9.0, 0.1))], "lp_cmdp", "lp") is None
+    assert at_equal_error([panel("lp", (1.0, 0.9)), double], "lp_cmdp", "lp") is None
+
+
+def test_the_whole_city_is_told_beside_the_zones() -> None:
+    zones = main_panels(tracked(made_up(LP_WINS), LP_WINS))[0]
+    whole = whole_city_panels(tracked(made_up({"lattice": 2.0}, zone=WHOLE_CITY), {"lattice": 2.0}))[0]
+    first, *_ = whole_city_answers(whole, zones, None)
+    assert first.startswith("Tracked over the whole city at ε = 1, no zone disclosed: Lattice 1.000 ±0.010 km off.")
+    assert "In zones, which are disclosed, at ε = 1 for each report: LP+C-mDP 0.550 ±0.006 km, LP 0.500" in first
+
+
+def test_ways_to_spend_an_hour_are_those_that_cost_the_same() -> None:
+    def results(epsilon: float, variant: str, cost: float) -> pl.DataFrame:
+        made = tracked(made_up({"lp": 1.0}, epsilons=(epsilon,), variant=variant), {"lp": 1.0})
+        return pl.concat([made, made.head(1).with_columns(measure=pl.lit("epsilon_per_hour"), value=pl.lit(cost))])
+
+    table = pl.concat([
+        results(2.0, "", 240.0), results(4.0, "report every 2 steps", 240.0),
+        results(4.0, "", 480.0), results(2.0, "blanket shuffled", 240.0),
+    ])  # fmt: skip
+    (panel,) = hour_panels(table)
+    assert [(way.seconds, way.per_hour) for way in panel.ways] == [(30.0, 240.0), (60.0, 240.0)]
+    made = hour_table(panel)
+    assert made.rows[1] == ("240", "LP", "60 s", "4", "0.354 ±0.004")
+    assert hour_panels(table.filter(variant="")) == []
 
 
 def test_lp_stands_for_methods_without_context_unless_another_is_surely_lower() -> None:

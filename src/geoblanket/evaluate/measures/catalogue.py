@@ -66,6 +66,7 @@ class Measure(StrEnum):
     VERIFIED = "verified"
     PLACES = "places"
     DESIGN_LOSS = "design_loss"
+    FIRST_STAGE_LOSS = "first_stage_loss"
     LOWER_BOUND = "lower_bound"
     LP_LOSS_ON_ROWS = "lp_loss_on_rows"
     NO_PRIVACY_LOSS = "no_privacy_loss"
@@ -75,8 +76,14 @@ class Measure(StrEnum):
     HELD_OUT_STEPS = "held_out_steps"
     DISPLACEMENT = "displacement", "", "off on held-out walks, km"
     ONE_DESTINATION_LOSS = "one_destination_loss"  # in results, the held-out loss of another loss case
+    SINGLE_ERROR = "single_error", "error by one report", "best guess by one report: error, km"
+    TRACKED_LOSS = "tracked_loss", "loss, tracked", "loss, tracked"
+    TRACKED_ERROR = "tracked_error", "error, tracked", "by all reports so far: error, km"
+    TRACKED_ERROR_PRIOR = "tracked_error_prior", "", "by the zones alone: error, km"
+    TRACKED_SUCCESS = "tracked_success", "", "", _percent
     EPSILON_EFFECTIVE = "epsilon_effective", "", "ε spent", _three_digits, _largest
-    EPSILON_PER_LOCATION = "epsilon_per_location", "", "", _three_digits, _largest
+    EPSILON_PER_LOCATION = "epsilon_per_location", "", "cost per location", _three_digits, _largest
+    EPSILON_PER_HOUR = "epsilon_per_hour", "", "cost per hour", _three_digits, _largest
     COMPOSED_EPSILON = "composed_epsilon", "bound by composition", "", _three_digits, _largest
     LEAKAGE_MAX = "leakage_max", "worst leakage / ε", "worst leakage", _three_digits, _largest
     LEAKAGE_EXPECTED = "leakage_expected", "mean leakage / ε", "mean leakage"
@@ -108,9 +115,9 @@ class Measure(StrEnum):
     GAP = "gap", "", "gap to the optimum", _percent
 
 
-def gain_over(baseline: str) -> str:
-    """Return the name in results of the share by which a held-out loss is below a baseline's."""
-    return f"gain_over_{baseline}"
+def gain_over(baseline: str, measure: str = Measure.HELD_OUT_LOSS) -> str:
+    """Return the name in results of the share by which a loss or an error is below a baseline's."""
+    return f"gain_over_{baseline}" if measure == Measure.HELD_OUT_LOSS else f"{measure}_gain_over_{baseline}"
 
 
 class AttackMeasures(NamedTuple):

@@ -9,18 +9,14 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.held_out import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.attacker import Cases, attack_report, zone_distance_km
-from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
+from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, AttackMeasures, Measure
 from geoblanket.evaluate.measures.composition import compose
 from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon
 from geoblanket.evaluate.measures.leakage import posterior_leakage, same_past
-from geoblanket.evaluate.measures.mobility_model import MobilityModel
-from geoblanket.evaluate.measures.tracking import track_over_time
-from geoblanket.evaluate.measures.values import HeldOut, Value
-from geoblanket.evaluate.variants import Varied, variant_of
+from geoblanket.evaluate.measures.values import Value, by_reports
 from geoblanket.mechanism.mechanism import Mechanism
 
 __all__ = ["PrivacyMeter"]
@@ -33,9 +29,6 @@ class PrivacyMeter:
     """Measures the privacy of mechanisms of one zone."""
 
     data: ZoneData
-    model: MobilityModel
-    """What the tracking attacker knows of how vehicles move."""
-    seed: int
 
     def values(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> Iterator[Value]:
         """Yield what is spent, what leaks, and what attackers make of one report.
@@ -49,11 +42,9 @@ class PrivacyMeter:
             How many reports in a row the composed cost is for, the usual number first.
         """
         yield Value(Measure.EPSILON_EFFECTIVE, effective_epsilon(mechanism).epsilon, _PER_KM)
-        for count, part in _counts(reports):
+        for count, part in by_reports(reports):
             cost = compose(mechanism.epsilon, rows.history_weights, reports=count)
             yield Value(Measure.COMPOSED_EPSILON, cost.per_trajectory, _PER_KM, part=part)
-            if not part:
-                yield Value(Measure.EPSILON_PER_LOCATION, cost.per_location, _PER_KM)
         leakage = posterior_leakage(
             mechanism.probabilities,
             rows.prior,
@@ -63,10 +54,11 @@ class PrivacyMeter:
         )
         yield Value(Measure.LEAKAGE_MAX, leakage.maximum, _PER_KM)
         yield Value(Measure.LEAKAGE_EXPECTED, leakage.expected, _PER_KM)
-        yield from self._attacks(mechanism.probabilities, rows)
+        yield from self._attack(INFERENCE, mechanism.probabilities, rows, known_past=0)
+        yield from self._attack(CONTEXT_INFERENCE, mechanism.probabilities, rows, known_past=1)
 
     def of_one_report(self, reports: Floats, rows: ZoneRows, *, epsilon_effective: float) -> Iterator[Value]:
-        """Yield what one report spends, and what the same attackers make of it.
+        """Yield what one report spends, and what the context-free attacker makes of it.
 
         Parameters
         ----------
@@ -76,7 +68,7 @@ class PrivacyMeter:
             What they spend, per kilometre.
         """
         yield Value(Measure.EPSILON_EFFECTIVE, epsilon_effective, _PER_KM)
-        yield from self._attacks(reports, rows)
+        yield from self._attack(INFERENCE, reports, rows, known_past=0)
 
     def crossing(self) -> Iterator[Value]:
         """Yield what zones give away by themselves where a vehicle comes into this one from another.
@@ -101,34 +93,10 @@ class PrivacyMeter:
             error += float((apart @ weight).min())
         yield Value(Measure.CROSSING_ERROR, error / int(counts.count.sum()), "km")
 
-    def _attacks(self, reports: Floats, rows: ZoneRows) -> Iterator[Value]:
-        distance_km = zone_distance_km(rows)
-        for attack, known_past in ((INFERENCE, 0), (CONTEXT_INFERENCE, 1)):
-            cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
-            inference = attack_report(reports, cases, distance_km)
-            yield Value(attack.error, inference.error_km, "km")
-            yield Value(attack.success, inference.success, "")
-            yield Value(attack.blind_error, inference.prior_error_km, "km")
-            yield Value(attack.blind_success, inference.prior_success, "")
-
-    def tracking(self, mechanism: Mechanism, rows: ZoneRows, *, reports: Sequence[int]) -> dict[HeldOut, VehicleLosses]:
-        """Return how well an attacker tracks held-out vehicles over several reports in a row."""
-        by_count = track_over_time(
-            mechanism.probabilities, rows, self.data.steps, self.model, lengths=reports, seed=self.seed
-        )
-        result: dict[HeldOut, VehicleLosses] = {}
-        for count, part in _counts(reports):
-            attacker, blind = by_count[count].smoothed, by_count[count].prior
-            result |= {
-                HeldOut(TRACKING.error, "km", part): attacker.error_km,
-                HeldOut(TRACKING.success, "", part): attacker.success,
-                HeldOut(TRACKING.blind_error, "km", part): blind.error_km,
-                HeldOut(TRACKING.blind_success, "", part): blind.success,
-            }
-        return result
-
-
-def _counts(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Yield numbers of reports, and how results tell them from the first, the usual one."""
-    for number, count in enumerate(reports):
-        yield count, "" if number == 0 else variant_of(Varied.REPORTS, count)
+    def _attack(self, attack: AttackMeasures, reports: Floats, rows: ZoneRows, *, known_past: int) -> Iterator[Value]:
+        cases = Cases.of_counts(rows, self.data.counts, known_past=known_past)
+        inference = attack_report(reports, cases, zone_distance_km(rows))
+        yield Value(attack.error, inference.error_km, "km")
+        yield Value(attack.success, inference.success, "")
+        yield Value(attack.blind_error, inference.prior_error_km, "km")
+        yield Value(attack.blind_success, inference.prior_success, "")

@@ -1,103 +1,191 @@
-"""An attacker who follows a vehicle over several reports, on walks that its model was not made from.
+"""What anyone makes of the reports of a whole walk: the service that receives them, and the attacker.
 
-The attacker knows the mechanism, the rule from histories to rows and a public model of mobility (`MobilityModel`). It
-sees the reports of a vehicle while that stays in a zone: a *run* ends where the vehicle leaves the zone (or its walk
-ends), and what follows is another run. A run is cut into windows of at most T reports, each attacked alone by
-forward–backward. So any two T are compared on the same steps and the same reports; T = 1 is the attacker on one report.
+Both run the same filter (`geoblanket.tracking`) over the same reports, with a motion model that was learned from other
+vehicles. The service wants to know where a vehicle is when it uses the report; the attacker wants to know where it is,
+or, in hindsight, where it was. Walks go from zone to zone, and so does the filter: which zone a report is of is part of
+what it tells.
 
-Reports are drawn with a seed, from the mechanism's probabilities, for the true histories of held-out walks. Guesses are
-held against the true places, so a model that is wrong is no excuse for the attacker. Steps of one vehicle are alike:
+Guesses are held against the true places, so a model that is wrong is no excuse. Steps of one vehicle are alike:
 confidence intervals come from whole vehicles (`build.held_out.measure`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket.build.held_out import VehicleLosses
-from geoblanket.build.rows import ZoneRows
-from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.evaluate.measures.attacker import zone_distance_km
-from geoblanket.evaluate.measures.forward_backward import place_posteriors, prior_posteriors
-from geoblanket.evaluate.measures.mobility_model import MobilityModel
+from geoblanket._arrays import Bools, Floats, Ints, Positions
+from geoblanket._geodesy import haversine_m
+from geoblanket.build.held_out import VehicleLosses, by_vehicle
+from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import Steps
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
+from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.sight import Sight
 
-__all__ = ["Attack", "Tracking", "find_runs", "track", "track_over_time"]
+__all__ = ["Tracked", "WalkTracker", "find_runs", "place_distance_km"]
 
-_CELLS: Final = 1 << 22
-"""Places × steps × sequences at a time: posteriors of 32 megabytes."""
+_UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Attack:
-    """What an attacker achieved, summed over the steps of each vehicle. `build.held_out.measure` computes means.
+class Tracked:
+    """How well vehicles are tracked, summed over the steps of each. `build.held_out.measure` computes means.
 
     Examples
     --------
-    With `tracking` in the example of `track`:
+    With the `motion`, `steps`, `rows` and `drawn` in the example of `draw_reports`:
 
-    >>> measure(tracking.smoothed.error_km).loss
-    0.0
+    >>> import numpy as np
+    >>> from geoblanket.build.held_out import measure
+    >>> from geoblanket.evaluate import RowSight, WalkTracker
+    >>> tracker = WalkTracker(motion, steps.where(np.isin(steps.histories[:, 0], rows.zone)))
+    >>> measure(tracker.single(RowSight(motion, [drawn]), drawn.sent).success).loss
+    1.0
     """
 
     error_km: VehicleLosses
     """Distance of the best guess from the true place, kilometres."""
     success: VehicleLosses
     """How often the most probable place was the true one."""
-
-    @classmethod
-    def joined(cls, parts: Sequence[Attack]) -> Attack:
-        """Add up the same vehicles in several zones."""
-        return cls(
-            VehicleLosses.joined([part.error_km for part in parts]),
-            VehicleLosses.joined([part.success for part in parts]),
-        )
+    loss: VehicleLosses | None
+    """What the service loses by its best guess of where the vehicle is when the report is used."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tracking:
-    """How well vehicles are tracked with windows of at most a given number of reports.
+class WalkTracker:
+    """Tracks held-out vehicles over their walks.
+
+    Parameters
+    ----------
+    motion
+        How vehicles move, from training walks.
+    steps
+        Steps of held-out walks as `collect_steps` gives them, less those without a past: at those, all methods are the
+        same.
+    loss
+        What it costs to take a place for another, of true places (rows) and guesses (columns), shape (P, P); None if
+        only errors are wanted.
+    delay
+        How many steps later the service uses a report.
+    usual
+        How probable each state is at any time, for single reports, shape (N,); None: as where nothing is known.
+    judged
+        Of which steps guesses are judged, shape (n,); None: of all.
 
     Examples
     --------
-    With `tracking` in the example of `track`:
+    With the `motion`, `steps`, `rows` and `drawn` in the example of `draw_reports`:
 
-    >>> measure(tracking.prior.success).loss < measure(tracking.filtered.success).loss
-    True
+    >>> from geoblanket.build.held_out import measure
+    >>> from geoblanket.evaluate import RowSight, WalkTracker
+    >>> import numpy as np
+    >>> here = steps.where(np.isin(steps.histories[:, 0], rows.zone))
+    >>> tracker = WalkTracker(motion, here)
+    >>> round(measure(tracker.tracked(RowSight(motion, [drawn]), drawn.sent).error_km).loss, 6)
+    0.0
     """
 
-    reports: int
-    """T."""
-    smoothed: Attack
-    """Each place guessed from all reports of its window."""
-    filtered: Attack
-    """Each place guessed from the reports up to its own."""
-    prior: Attack
-    """The same attacker without reports: it knows that the vehicle is in the zone, and for how many steps."""
+    motion: MotionModel
+    steps: Steps
+    loss: Floats | None = None
+    delay: int = 1
+    usual: Singles | None = None
+    judged: Bools | None = None
 
-    @classmethod
-    def joined(cls, parts: Sequence[Tracking]) -> Tracking:
-        """Add up several zones, all with the same number of reports."""
-        if len({part.reports for part in parts}) != 1:
-            raise ParameterError("Only attacks by the same number of reports, one or more, can be joined.")
-        smoothed, filtered, prior = (
-            Attack.joined([getattr(part, name) for part in parts]) for name in ("smoothed", "filtered", "prior")
+    @property
+    def number_in_walk(self) -> Ints:
+        """How many of the steps of the same walk come before each one, shape (n,)."""
+        starts = find_runs(self.steps)
+        return np.arange(len(self.steps)) - np.repeat(starts, np.diff(np.append(starts, len(self.steps))))
+
+    def tracked(self, sight: Sight, outputs: Ints) -> Tracked:
+        """Guess each place from all reports up to its own.
+
+        Parameters
+        ----------
+        sight
+            What is known of the mechanism.
+        outputs
+            The report of each step, −1 for none, shape (n,).
+        """
+        guesses = _Guesses(self, BeliefFilter(self.motion, sight))
+        follow(guesses.filter, Sequences(np.arange(len(outputs)), outputs, find_runs(self.steps)), guesses.take)
+        return guesses.held_against_truth()
+
+    def single(self, sight: Sight, outputs: Ints) -> Tracked:
+        """Guess the place of each report from it alone; steps without a report are left out."""
+        sent, whose = np.unique(outputs, return_inverse=True)
+        motion = self.motion if self.usual is None else replace(self.motion, start=self.usual)
+        guesses = _Guesses(self, BeliefFilter(motion, sight), count=len(sent))
+        # Nothing tells equal reports apart, so one guess for all of them is enough.
+        follow(guesses.filter, Sequences(np.arange(len(sent)), sent, np.arange(len(sent))), guesses.take)
+        return guesses.held_against_truth(whose, outputs != NO_REPORT)
+
+    def in_hindsight(self, sight: Sight, outputs: Ints, *, steps: int) -> Tracked:
+        """Guess each place from all reports of its window: walks are cut into windows of at most so many steps."""
+        if steps < 1:
+            raise ParameterError(f"An attacker needs one step or more. Got {steps} instead.")
+        guesses = _Guesses(self, BeliefFilter(self.motion, sight), with_loss=False)
+        starts = _windows(find_runs(self.steps), len(outputs), steps)
+        smooth(guesses.filter, Sequences(np.arange(len(outputs)), outputs, starts), guesses.take)
+        return guesses.held_against_truth()
+
+
+class _Guesses:
+    """The best guesses by beliefs, for the error, for success and for the service's loss."""
+
+    def __init__(
+        self, tracker: WalkTracker, beliefs: BeliefFilter, *, count: int | None = None, with_loss: bool = True
+    ) -> None:
+        self.filter, self._tracker = beliefs, tracker
+        self._distance_km = place_distance_km(tracker.motion).astype(np.float32)
+        self._loss = None if tracker.loss is None or not with_loss else tracker.loss.astype(np.float32)
+        size = len(tracker.steps) if count is None else count
+        self._nearest, self._likeliest, self._best = np.full((3, size), _UNKNOWN, np.int64)
+
+    def take(self, positions: Positions, beliefs: Singles) -> None:
+        """Note the guesses by some beliefs, shape (N, 1, B)."""
+        places = self.filter.places(beliefs)
+        self._nearest[positions] = (self._distance_km @ places).argmin(axis=0)
+        self._likeliest[positions] = places.argmax(axis=0)
+        if self._loss is not None:
+            later = self.filter.places(self.filter.predicted(beliefs, self._tracker.delay))
+            self._best[positions] = (self._loss.T @ later).argmin(axis=0)
+
+    def held_against_truth(self, whose: Positions | None = None, reported: Bools | None = None) -> Tracked:
+        """Return what became of the guesses; of the steps that reported, each with the guess of its number."""
+        steps = self._tracker.steps
+        which = np.arange(len(steps)) if whose is None else whose.ravel()
+        chosen = np.ones(len(steps), bool)
+        for part in (self._tracker.judged, reported):
+            chosen &= True if part is None else part
+        steps, which = steps.where(chosen), which[chosen]
+        place = steps.histories[:, 0]
+        error, success = (
+            by_vehicle(steps, values.astype(np.float64))
+            for values in (self._distance_km[place, self._nearest[which]], self._likeliest[which] == place)
         )
-        return cls(parts[0].reports, smoothed, filtered, prior)
+        loss = None
+        if self._loss is not None and self._tracker.loss is not None:
+            loss = by_vehicle(steps, self._tracker.loss[steps.next_place, self._best[which]])
+        return Tracked(error, success, loss)
+
+
+def place_distance_km(motion: MotionModel) -> Floats:
+    """Return the great-circle distances of a model's places, kilometres, shape (P, P)."""
+    return haversine_m(motion.lat[:, None], motion.lon[:, None], motion.lat, motion.lon) / 1000
 
 
 def find_runs(steps: Steps) -> Ints:
-    """Return where runs begin among steps in a zone, ascending, shape (R,).
+    """Return where walks begin among steps, ascending, shape (R,).
 
-    Steps must be as `collect_steps` gives them, less those elsewhere or without a past. A step goes on with the run
-    before it if its history does, and is one step deeper into the same vehicle's walk. (With one earlier place only,
-    and without the first steps of walks, trips of a vehicle that parks between them look like one.)
+    Steps must be as `collect_steps` gives them, in order; some may be left out, where a new run begins. A step goes on
+    with the run before it if its history does, and is one step deeper into the same vehicle's walk. (With one earlier
+    place only, and without the first steps of walks, trips of a vehicle that parks between them look like one.)
     """
     if steps.histories.shape[1] < 2:
         raise ParameterError("Runs are found by the places before: histories must have one or more earlier places.")
@@ -110,161 +198,11 @@ def find_runs(steps: Steps) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(min(1, len(steps)), bool), ~goes_on])).astype(np.int64)
 
 
-def track(
-    probabilities: npt.ArrayLike,
-    rows: ZoneRows,
-    steps: Steps,
-    model: MobilityModel,
-    *,
-    reports: int = 10,
-    seed: int = 0,
-) -> Tracking:
-    """Attack held-out walks with windows of reports.
-
-    Parameters
-    ----------
-    probabilities
-        Probability that each row reports each place of the zone, shape (S, P).
-    rows
-        The rows, and the rule from histories to them.
-    steps
-        Steps of held-out walks from `collect_steps`, with one or more earlier places; those outside the zone are
-        ignored.
-    model
-        How vehicles move in the zone.
-    reports
-        T, the most reports that the attacker sees together.
-    seed
-        Seed of the drawn reports: they are the same for every T, and for mechanisms with the same probabilities.
-
-    Raises
-    ------
-    MismatchError
-        If probabilities, rows and model do not belong together.
-
-    Examples
-    --------
-    With the `places`, `rows` and `counts` in the example of `make_rows`, and reports that are true:
-
-    >>> from geoblanket.build.held_out import measure
-    >>> from geoblanket.evaluate import MobilityModel, track
-    >>> from geoblanket.mobility.histories import collect_steps
-    >>> steps = collect_steps("walks.parquet", places, largest=1)
-    >>> truth = (rows.histories[:, :1] == rows.zone).astype(float)
-    >>> tracking = track(truth, rows, steps, MobilityModel.from_counts(rows, counts), reports=5)
-    >>> measure(tracking.smoothed.success).loss
-    1.0
-    """
-    return track_over_time(probabilities, rows, steps, model, lengths=[reports], seed=seed)[reports]
-
-
-def track_over_time(
-    probabilities: npt.ArrayLike,
-    rows: ZoneRows,
-    steps: Steps,
-    model: MobilityModel,
-    *,
-    lengths: Iterable[int] = (1, 2, 5, 10, 20),
-    seed: int = 0,
-) -> dict[int, Tracking]:
-    """Attack the same reports with windows of several lengths T; see `track`.
-
-    Examples
-    --------
-    With the names in the example of `track`:
-
-    >>> from geoblanket.evaluate import track_over_time
-    >>> found = track_over_time(truth, rows, steps, MobilityModel.from_counts(rows, counts), lengths=[1, 5])
-    >>> list(found)
-    [1, 5]
-    """
-    q = np.asarray(probabilities, np.float64)
-    if q.shape != (len(rows), len(rows.zone)):
-        raise MismatchError(
-            f"Probabilities of the shape {q.shape} do not belong to {len(rows)} rows and {len(rows.zone)} places."
-        )
-    here = steps.where(np.isin(steps.histories[:, 0], rows.zone))
-    job = _Job(
-        model=model,
-        emissions=np.asarray(model.mixture(rows) @ q),
-        distance_km=zone_distance_km(rows),
-        place=np.searchsorted(rows.zone, here.histories[:, 0]).astype(np.int64),
-        report=_drawn(q, rows.row_of(here.histories), seed),
-        vehicle=here.vehicle,
-        runs=find_runs(here),
-    )
-    return {reports: job.tracked(reports) for reports in lengths}
-
-
-def _drawn(probabilities: Floats, rows: npt.NDArray[np.integer], seed: int) -> Ints:
-    """Draw a report for each row: the number of cumulated probabilities at most as large as a random number."""
-    # Not exact, as releases are: this is an estimate, and the seed makes it the same every time.
-    chance = np.random.default_rng(seed).random(len(rows))
-    cumulated = np.cumsum(probabilities, axis=1)
-    cumulated /= cumulated[:, -1:]
-    result = np.empty(len(rows), np.int64)
-    for row, some in _by_value(rows):
-        result[some] = np.searchsorted(cumulated[row], chance[some], side="right")
-    return result
-
-
-def _by_value(values: npt.NDArray[np.integer]) -> Iterable[tuple[int, Ints]]:
-    """Yield each value and the positions that have it."""
-    order = np.argsort(values, kind="stable").astype(np.int64)
-    for some in np.split(order, np.flatnonzero(np.diff(values[order])) + 1):
-        if len(some):
-            yield int(values[some[0]]), some
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """Reports of the steps in a zone, and all that is needed to attack them."""
-
-    model: MobilityModel
-    emissions: Floats
-    distance_km: Floats
-    place: Ints
-    report: Ints
-    vehicle: Indices
-    runs: Ints
-
-    def tracked(self, reports: int) -> Tracking:
-        if reports < 1:
-            raise ParameterError(f"An attacker needs one report or more. Got {reports} instead.")
-        first, length = _windows(self.runs, len(self.place), reports)
-        guesses = np.zeros((3, 2, len(self.place)), np.int64)  # smoothed, filtered, prior × error, success
-        for steps, some in _by_value(length):
-            guesses[2][:, first[some][:, None] + np.arange(steps)] = self._guesses(
-                prior_posteriors(self.model, steps)[:, :, None]
-            ).transpose(0, 2, 1)
-            size = max(1, _CELLS // (steps * len(self.distance_km)))
-            for start in range(0, len(some), size):
-                at = first[some[start : start + size]] + np.arange(steps)[:, None]
-                posteriors = place_posteriors(self.model, self.emissions, self.report[at])
-                guesses[0][:, at] = self._guesses(posteriors.smoothed)
-                guesses[1][:, at] = self._guesses(posteriors.filtered)
-        smoothed, filtered, prior = (self._attack(*each) for each in guesses)
-        return Tracking(reports, smoothed, filtered, prior)
-
-    def _guesses(self, posteriors: Floats) -> Ints:
-        """Return the guesses of least error and of largest success for posteriors (T, P, B), shape (2, T, B)."""
-        return np.stack([(self.distance_km @ posteriors).argmin(axis=1), posteriors.argmax(axis=1)])
-
-    def _attack(self, nearest: Ints, likeliest: Ints) -> Attack:
-        vehicle, whose = np.unique(self.vehicle, return_inverse=True)
-        steps = np.bincount(whose, minlength=len(vehicle)).astype(np.float64)
-        error, success = (
-            VehicleLosses(vehicle.astype(np.int32), steps, np.bincount(whose, values, len(vehicle)).astype(np.float64))
-            for values in (self.distance_km[nearest, self.place], likeliest == self.place)
-        )
-        return Attack(error, success)
-
-
-def _windows(runs: Ints, steps: int, longest: int) -> tuple[Ints, Ints]:
-    """Return the first step and the length of windows: each run is cut from its beginning."""
+def _windows(runs: Ints, steps: int, longest: int) -> Ints:
+    """Return the first steps of windows: each run is cut from its beginning."""
     length = np.diff(np.append(runs, steps))
     count = -(-length // longest)
     run = np.repeat(np.arange(len(runs)), count)
     number = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
     first: Ints = runs[run] + number * longest
-    return first, np.minimum(longest, runs[run] + length[run] - first)
+    return first

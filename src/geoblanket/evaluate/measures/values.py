@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from geoblanket._numbers import Interval
+from geoblanket.evaluate.variants import Varied, variant_of
 
-__all__ = ["HeldOut", "Value"]
+__all__ = ["HeldOut", "Value", "by_reports"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,9 @@ class HeldOut:
     unit: str
     part: str = ""
     """Of which steps or how many reports: empty for what the setting says, else in words."""
+
+
+def by_reports(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield numbers of reports in a row, and how results tell them from the first, the usual one."""
+    for number, count in enumerate(reports):
+        yield count, "" if number == 0 else variant_of(Varied.REPORTS, count)

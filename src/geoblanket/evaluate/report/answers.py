@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
 from geoblanket._numbers import number, percent
 from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
-from geoblanket.evaluate.report.figures import pareto_front, trade_off
+from geoblanket.evaluate.report.figures import pareto_front
 from geoblanket.evaluate.report.panels import Panel, Relation
+from geoblanket.evaluate.report.tracked import at_equal_error
 from geoblanket.evaluate.report.wording import (
     against,
     best_plain,
     epsilons,
     label_of,
     least_loss_at,
-    more_or_less,
     overall,
     primary,
     recommended,
     reference_epsilon,
+    worth_left,
 )
 
-__all__ = ["attack_answers", "cost_answers", "which_answers", "worth_left"]
+__all__ = ["attack_answers", "cost_answers", "which_answers"]
 
 _LITTLE = 0.1
-_HARDLY = 0.03
-"""To lose less by a smaller share than this is no reason for a choice."""
 _IN_USE = ("planar_laplace_remap", "planar_laplace", "expmech")
 """What users of today would pick, the best first."""
 
@@ -38,16 +35,26 @@ def which_answers(panel: Panel, equal_cost: Panel | None) -> Iterator[str]:
     yield _least(panel)
     context, plain = primary(panel), best_plain(panel)
     if context is not None and plain is not None:
+        compared = equal_cost if equal_cost is not None and {context, plain} <= set(equal_cost.methods) else None
         yield f"At equal ε for each report, {against(panel, context, plain)}"
-        at_cost = None
-        if equal_cost is not None and {context, plain} <= set(equal_cost.methods):
-            at_cost = overall(equal_cost, context, plain)
+        if compared is not None:
             yield (
-                f"At equal cost per location, {against(equal_cost, context, plain)} There, methods that use the past "
+                f"At equal cost per location, {against(compared, context, plain)} There, methods that use the past "
                 "get a smaller ε, because a location counts in later reports too."
             )
-        yield _choice(label_of(context), label_of(plain), overall(panel, context, plain), at_cost)
-    yield from _at_equal_error(panel)
+        measure = Measure.HELD_OUT_LOSS
+        if panel.has(Measure.TRACKED_LOSS):
+            # What counts in the end: nobody who receives reports forgets the earlier ones.
+            measure = Measure.TRACKED_LOSS
+            yield f"Tracked, at equal ε for each report, {against(panel, context, plain, measure)}"
+            if compared is not None:
+                yield f"Tracked, at equal cost per location, {against(compared, context, plain, measure)}"
+        at_cost = None if compared is None else overall(compared, context, plain, measure)
+        yield _choice(label_of(context), label_of(plain), overall(panel, context, plain, measure), at_cost)
+        # Other experiments may look at other zones.
+        same = compared if compared is not None and compared.experiment == panel.experiment else None
+        if (told := at_equal_error((panel, same), context, plain)) is not None:
+            yield told
     chosen = recommended(panel)
     for rival in _IN_USE:
         if chosen is not None and rival not in (chosen, plain) and panel.series(rival, Measure.HELD_OUT_LOSS):
@@ -109,17 +116,6 @@ def cost_answers(panel: Panel) -> Iterator[str]:
             f"At {epsilons(panel, useless)} less than a tenth is left: in zones as small as these, such reports "
             "tell the service little more than the zone."
         )
-
-
-def worth_left(panel: Panel, method: str, point: float | str) -> float | None:
-    """Return which share of what exact reports are worth is left in design: 1 for exact ones, 0 for a constant."""
-    loss, exact, nothing = (
-        panel.number(method, name, point)
-        for name in (Measure.DESIGN_LOSS, Measure.NO_PRIVACY_LOSS, Measure.CONSTANT_LOSS)
-    )
-    if loss is None or exact is None or nothing is None or nothing <= exact:
-        return None
-    return (nothing - loss) / (nothing - exact)
 
 
 def attack_answers(panel: Panel, *, reports: int | None) -> Iterator[str]:
@@ -201,25 +197,6 @@ def _who_is_tracked(panel: Panel) -> Iterator[str]:
     ):
         if points:
             yield f"At {epsilons(panel, points)}, {words}."
-
-
-def _at_equal_error(panel: Panel) -> Iterator[str]:
-    """Say how losses compare where the tracking attacker errs by as much, whatever ε is then."""
-    context, plain = primary(panel), best_plain(panel)
-    if context is None or plain is None:
-        return
-    ours, theirs = (sorted(trade_off(panel, method, TRACKING.error)) for method in (context, plain))
-    if len(theirs) < 2:
-        return
-    errors, losses = np.array([(error, loss) for error, loss, _ in theirs]).T
-    below = [1 - loss / float(np.interp(e, errors, losses)) for e, loss, _ in ours if errors[0] <= e <= errors[-1]]
-    if below:
-        yield (
-            f"At equal error of the tracking attacker, instead of equal ε, {label_of(context)} loses "
-            f"{more_or_less(below)} than {label_of(plain)} (interpolated between values of ε; no intervals)."
-        )
-        if max(below) < _HARDLY and overall(panel, context, plain) is Relation.LOWER:
-            yield "So almost nothing is left of what looking at the past gains at equal ε."
 
 
 def _front(panel: Panel) -> Iterator[str]:

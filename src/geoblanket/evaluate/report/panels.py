@@ -19,9 +19,12 @@ from geoblanket.evaluate.variants import Varied, read_variant
 __all__ = [
     "ALIKE_WITHIN",
     "REFERENCE_EPSILON",
+    "HourPanel",
     "Panel",
     "Relation",
+    "Way",
     "decide",
+    "hour_panels",
     "main_panels",
     "saved",
     "sweep_panels",
@@ -127,6 +130,66 @@ def whole_city_panels(results: pl.DataFrame) -> list[Panel]:
     ]
 
 
+@dataclass(frozen=True)
+class Way:
+    """One way to spend the budget of an hour."""
+
+    method: str
+    per_hour: float
+    """Per kilometre of a way that is moved all along."""
+    per_location: float
+    """Per kilometre."""
+    seconds: float
+    """From one report to the next."""
+    error: Value
+    """Of the tracker."""
+
+
+@dataclass(frozen=True)
+class HourPanel:
+    """Ways to spend the budget of an hour in one city, by what an hour costs; at least two at each cost."""
+
+    city: str
+    whole_city: bool
+    interval_s: float
+    """Seconds of a step."""
+    ways: tuple[Way, ...]
+
+
+def hour_panels(results: pl.DataFrame) -> list[HourPanel]:
+    """Return what an hour costs by fewer reports with a larger ε, and how far off the tracker is then."""
+    panels = []
+    for zone in (ALL_ZONES, WHOLE_CITY):
+        for (_, city, _), rows in _over_all_zones(results, zone):
+            every = {
+                variant: float(values.get(Varied.EVERY, 1.0))
+                for variant in rows["variant"].unique(maintain_order=True)
+                if (values := read_variant(variant)).keys() <= {Varied.EVERY, Varied.EQUAL_COST}
+            }
+            if max(every.values(), default=1.0) > 1:
+                panels.append(_hour_panel(rows, every, city=city, whole_city=zone == WHOLE_CITY))
+    return panels
+
+
+def _hour_panel(rows: pl.DataFrame, every: Mapping[str, float], *, city: str, whole_city: bool) -> HourPanel:
+    interval_s = float(rows["interval_s"][0])
+    chosen = rows.filter(pl.col("variant").is_in(list(every)))
+    ways: dict[tuple[float, float, str], Way] = {}
+    for (variant, _, method), part in chosen.group_by("variant", "epsilon", "method", maintain_order=True):
+        values = {row["measure"]: Value.of(row) for row in part.iter_rows(named=True)}
+        cost, location, error = (
+            values.get(name) for name in (Measure.EPSILON_PER_HOUR, Measure.EPSILON_PER_LOCATION, Measure.TRACKED_ERROR)
+        )
+        if cost is not None and location is not None and error is not None:
+            seconds = interval_s * every[str(variant)]
+            # Equal costs per location are another ε of the same method; without a past, the same one.
+            key = (round(cost.value, 2), seconds, str(method))
+            ways.setdefault(key, Way(str(method), cost.value, location.value, seconds, error))
+    costs = [key[0] for key in ways]
+    kept = [ways[key] for key in sorted(ways) if costs.count(key[0]) > 1]
+    return HourPanel(city, whole_city, interval_s, tuple(kept))
+
+
 def sweep_panels(results: pl.DataFrame, *, reports: int | None = None) -> list[Panel]:
     """Return everything else that was varied, each at the ε with the most points; equal costs along ε.
 
@@ -147,16 +210,18 @@ def sweep_panels(results: pl.DataFrame, *, reports: int | None = None) -> list[P
     return panels
 
 
-def saved(panel: Panel, method: str, other: str, point: float | str) -> Value | None:
-    """Return by which share a method's held-out loss is below another's, with an interval.
+def saved(
+    panel: Panel, method: str, other: str, point: float | str, measure: Measure = Measure.HELD_OUT_LOSS
+) -> Value | None:
+    """Return by which share a method's loss is below another's, with an interval.
 
     Both are measured on the same vehicles. Where results tell how they compare vehicle by vehicle, that is the
     interval; else it follows from the two separate ones, and is wider.
     """
-    paired = panel.value(method, gain_over(other), point)
+    paired = panel.value(method, gain_over(other, measure), point)
     if paired is not None:
         return paired
-    ours, theirs = (panel.value(key, Measure.HELD_OUT_LOSS, point) for key in (method, other))
+    ours, theirs = (panel.value(key, measure, point) for key in (method, other))
     if ours is None or theirs is None or not theirs.value > 0:
         return None
     interval = None
@@ -232,6 +297,8 @@ def _variant_sweeps(
         # What varies several things at once is no sweep along one of them.
         point = {variant: values[kind] for variant, values in varied.items() if [*values] == [kind]}
         chosen = rows.filter(pl.col("variant").is_in(list(point)))
+        if kind is Varied.EVERY:  # ε varies with it: see `hour_panels`
+            continue
         if kind is Varied.EQUAL_COST and not chosen.is_empty():
             yield Panel(*where, kind, base, _values(chosen, "epsilon"))
             continue

@@ -8,7 +8,15 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket.evaluate.report.panels import Panel, main_panels, sweep_panels, whole_city_panels
+from geoblanket.evaluate.measures.catalogue import Measure
+from geoblanket.evaluate.report.panels import (
+    HourPanel,
+    Panel,
+    hour_panels,
+    main_panels,
+    sweep_panels,
+    whole_city_panels,
+)
 from geoblanket.evaluate.report.wording import best_plain, primary
 from geoblanket.evaluate.variants import Varied
 
@@ -32,6 +40,8 @@ class Story:
     """Of the main kind of loss."""
     whole_city: tuple[Panel, ...]
     """Comparisons without zones, whose promise is another."""
+    hours: tuple[HourPanel, ...]
+    """Where the budget of an hour is spent in several ways."""
     reports: int | None
     """How many reports in a row the tracking attacker sees, if that is the same in all experiments."""
 
@@ -54,6 +64,7 @@ class Story:
             other_losses=tuple(panel for panel in panels if panel.loss_case != loss),
             sweeps=tuple(panel for panel in sweep_panels(results, reports=usual) if panel.loss_case == loss),
             whole_city=tuple(whole_city_panels(results)),
+            hours=tuple(hour_panels(results)),
             reports=usual,
         )
 
@@ -68,6 +79,12 @@ class Story:
     def equal_cost(self, city: str) -> Panel | None:
         """Return the comparison at equal cost per location, if there was one."""
         return next((panel for panel in self.sweep(Varied.EQUAL_COST) if panel.city == city), None)
+
+    def tracked_beside(self, city: str) -> Panel | None:
+        """Return the comparison without zones in which vehicles of a city are tracked, of the main kind of loss."""
+        loss = self.main[0].loss_case if self.main else _MAIN_LOSS
+        panels = [panel for panel in self.whole_city if panel.city == city and panel.has(Measure.TRACKED_ERROR)]
+        return next((panel for panel in panels if panel.loss_case == loss), next(iter(panels), None))
 
     def zones_beside(self, panel: Panel) -> Panel | None:
         """Return the comparison in zones of the same experiment, city and kind of loss as one without zones."""
@@ -88,5 +105,5 @@ class Story:
 
 
 def _first(value: Any) -> Any:
-    """Return the usual number of reports, which comes first."""
-    return value[0] if isinstance(value, list) and value else value
+    """Return the usual number of reports, which comes first, if there is one."""
+    return next(iter(value), None) if isinstance(value, list) else value

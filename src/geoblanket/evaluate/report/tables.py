@@ -9,13 +9,12 @@ from geoblanket._numbers import UNKNOWN, number, percent, text
 from geoblanket._page import Page
 from geoblanket.evaluate.measures.catalogue import ATTACKS, TRACKING, Measure
 from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.report.answers import worth_left
 from geoblanket.evaluate.report.panels import Panel, Relation, decide, saved
-from geoblanket.evaluate.report.wording import label_of, reference_epsilon
+from geoblanket.evaluate.report.wording import label_of, reference_epsilon, worth_left
 
 __all__ = [
-    "Table", "efficiency_table", "gain_table", "loss_table", "privacy_table", "tracking_table", "whole_city_table",
-    "zones_table",
+    "Table", "cell", "efficiency_table", "gain_cell", "gain_table", "loss_cell", "loss_table", "privacy_table",
+    "tracking_table", "whole_city_table", "zones_table",
 ]  # fmt: skip
 
 
@@ -37,7 +36,10 @@ def loss_table(panel: Panel) -> Table:
     return Table(
         ("", *(f"ε = {number(point)}" for point in panel.points)),
         [
-            (label_of(method), *(_loss(panel.value(method, Measure.HELD_OUT_LOSS, point)) for point in panel.points))
+            (
+                label_of(method),
+                *(loss_cell(panel.value(method, Measure.HELD_OUT_LOSS, point)) for point in panel.points),
+            )
             for method in panel.methods
         ],
         f"{panel.city.title()}: loss on held-out walks, {panel.unit(Measure.HELD_OUT_LOSS)}, with 95 % intervals"
@@ -49,7 +51,10 @@ def gain_table(panel: Panel, method: str, others: Sequence[str]) -> Table:
     """Return by how much a method's loss is below others', a row for each ε."""
     return Table(
         ("ε per km", *(f"below {label_of(other)} by" for other in others)),
-        [(number(point), *(_gain(saved(panel, method, other, point)) for other in others)) for point in panel.points],
+        [
+            (number(point), *(gain_cell(saved(panel, method, other, point)) for other in others))
+            for point in panel.points
+        ],
         f"{panel.city.title()}: what {label_of(method)} saves on held-out walks, with 95 % intervals of the difference "
         "on the same vehicles. A question mark: it cannot be decided which is lower.",
     )
@@ -98,9 +103,9 @@ def tracking_table(panel: Panel, methods: Sequence[str], *, reports: int | None)
     names = (name for method in methods for name in (f"{label_of(method)}: bound, per km", "right guesses"))
     rows = []
     for point in panel.points:
-        cells = (_cell(panel.value(method, measure, point), measure) for method in methods for measure in shown)
+        cells = (cell(panel.value(method, measure, point), measure) for method in methods for measure in shown)
         blind = next((value for key in methods if (value := panel.value(key, TRACKING.blind_success, point))), None)
-        rows.append((number(point), *cells, _cell(blind, TRACKING.blind_success)))
+        rows.append((number(point), *cells, cell(blind, TRACKING.blind_success)))
     return Table(
         ("ε per km", *names, "without reports"),
         rows,
@@ -146,7 +151,7 @@ def _at_every_epsilon(panel: Panel, measures: Sequence[Measure]) -> tuple[tuple[
         (label_of(method), number(point), _between(method), *cells)
         for point in panel.points
         for method in panel.methods
-        if (cells := [_cell(panel.value(method, measure, point), measure) for measure in shown])
+        if (cells := [cell(panel.value(method, measure, point), measure) for measure in shown])
     ]
     return ("", "ε per km", "promise between", *(measure.column for measure in shown)), rows
 
@@ -160,7 +165,7 @@ def _at_one_epsilon(panel: Panel, measures: Sequence[Measure]) -> tuple[tuple[st
     point = reference_epsilon(panel)
     shown = [measure for measure in measures if panel.has(measure)]
     rows = [
-        (label_of(method), *(_cell(panel.value(method, measure, point), measure) for measure in shown))
+        (label_of(method), *(cell(panel.value(method, measure, point), measure) for measure in shown))
         for method in panel.methods
     ]
     return (f"ε = {number(point)} per km", *(measure.column for measure in shown)), rows
@@ -178,18 +183,21 @@ def _sample(panel: Panel) -> str:
     return ""
 
 
-def _loss(value: Value | None) -> str:
+def loss_cell(value: Value | None) -> str:
+    """Return a loss or an error with half its interval."""
     if value is None or value.interval is None:
         return UNKNOWN if value is None else f"{value.value:.3f}"
     return f"{value.value:.3f} ±{value.interval.half:.3f}"
 
 
-def _gain(difference: Value | None) -> str:
+def gain_cell(difference: Value | None) -> str:
+    """Return a share saved with half its interval, and whether it is in doubt."""
     if difference is None:
         return UNKNOWN
     sure = f" ±{100 * difference.interval.half:.1f}" if difference.interval is not None else ""
     return f"{text(difference.value, '.1%')}{sure}{' ?' if decide(difference) is Relation.UNDECIDED else ''}"
 
 
-def _cell(value: Value | None, measure: Measure) -> str:
+def cell(value: Value | None, measure: Measure) -> str:
+    """Return a value as its measure is written."""
     return UNKNOWN if value is None else measure.text(value.value)

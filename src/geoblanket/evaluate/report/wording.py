@@ -24,6 +24,7 @@ __all__ = [
     "primary",
     "recommended",
     "reference_epsilon",
+    "worth_left",
 ]
 
 _CONTEXT = ("lp_cmdp", "lp_markov1", "lp_true_mb")
@@ -43,7 +44,9 @@ def primary(panel: Panel) -> str | None:
 def best_plain(panel: Panel) -> str | None:
     """Return the best method without context: LP, unless others are surely lower; then the one with the most wins."""
     plain = [
-        method for method in panel.methods if method not in _CONTEXT and panel.series(method, Measure.HELD_OUT_LOSS)
+        method
+        for method in panel.methods
+        if not (method in METHODS and METHODS[method].uses_past) and panel.series(method, Measure.HELD_OUT_LOSS)
     ]
     lower = [method for method in plain if method != "lp" and overall(panel, method, "lp") is Relation.LOWER]
     if "lp" in plain and not lower:
@@ -52,9 +55,9 @@ def best_plain(panel: Panel) -> str | None:
     return max(wins, key=lambda method: len(wins[method])) if wins else None
 
 
-def overall(panel: Panel, method: str, other: str) -> Relation:
+def overall(panel: Panel, method: str, other: str, measure: Measure = Measure.HELD_OUT_LOSS) -> Relation:
     """Say how losses compare over all points."""
-    relations = {decide(saved(panel, method, other, point)) for point in panel.points}
+    relations = {decide(saved(panel, method, other, point, measure)) for point in panel.points}
     if {Relation.LOWER, Relation.HIGHER} <= relations:
         return Relation.MIXED
     if decided := relations & {Relation.LOWER, Relation.HIGHER}:
@@ -70,11 +73,11 @@ def recommended(panel: Panel) -> str | None:
     return context if overall(panel, context, plain) is Relation.LOWER else plain
 
 
-def against(panel: Panel, method: str, other: str) -> str:
+def against(panel: Panel, method: str, other: str, measure: Measure = Measure.HELD_OUT_LOSS) -> str:
     """Return, as the end of a sentence, where a method loses less than another, more, or that cannot be decided."""
     differences: dict[Relation, dict[float | str, Value]] = {}
     for point in panel.points:
-        if (difference := saved(panel, method, other, point)) is not None:
+        if (difference := saved(panel, method, other, point, measure)) is not None:
             differences.setdefault(decide(difference), {})[point] = difference
     parts = []
     for relation in (Relation.LOWER, Relation.HIGHER, Relation.ALIKE, Relation.UNDECIDED):
@@ -120,3 +123,14 @@ def epsilons(panel: Panel, points: Sequence[float | str]) -> str:
     if len(points) == len(panel.points) > 2:
         return f"every ε ({number(panel.points[0])} to {number(panel.points[-1])} per km)"
     return f"ε = {', '.join(map(number, points))}"
+
+
+def worth_left(panel: Panel, method: str, point: float | str) -> float | None:
+    """Return which share of what exact reports are worth is left in design: 1 for exact ones, 0 for a constant."""
+    loss, exact, nothing = (
+        panel.number(method, name, point)
+        for name in (Measure.DESIGN_LOSS, Measure.NO_PRIVACY_LOSS, Measure.CONSTANT_LOSS)
+    )
+    if loss is None or exact is None or nothing is None or nothing <= exact:
+        return None
+    return (nothing - loss) / (nothing - exact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from geoblanket.evaluate.measures.catalogue import TRACKING, Measure
 from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers
 from geoblanket.evaluate.report.chosen_figures import caption, make_figures, sweep_name
 from geoblanket.evaluate.report.figures import SWEEPS
+from geoblanket.evaluate.report.panels import Panel
+from geoblanket.evaluate.report.second_stage import add_second_stages
 from geoblanket.evaluate.report.sections import SOUND, add_parameters, add_sanity, sweep_sentences
 from geoblanket.evaluate.report.story import PAPER_METHODS, Story
 from geoblanket.evaluate.report.tables import (
@@ -27,6 +29,7 @@ from geoblanket.evaluate.report.tables import (
     whole_city_table,
     zones_table,
 )
+from geoblanket.evaluate.report.tracked import hour_table, tracked_table, whole_city_answers
 from geoblanket.evaluate.sanity import check_results
 from geoblanket.evaluate.variants import Varied
 
@@ -86,6 +89,7 @@ def write_report(
             page.subheading(city.title())
             page.bullets(lines)
     _add_measurements(page, story, folder)
+    add_second_stages(page, results)
     more: dict[str, Any] = {}
     for add_chapter in chapters:
         more |= add_chapter(page, story)
@@ -118,10 +122,17 @@ def answers(results: pl.DataFrame, about: Mapping[str, Any]) -> dict[str, dict[s
 def _answers(story: Story) -> dict[str, dict[str, list[str]]]:
     which, cost, attack = _QUESTIONS
     return {
-        which: {panel.city: list(which_answers(panel, story.equal_cost(panel.city))) for panel in story.main},
+        which: {panel.city: [*_which(story, panel)] for panel in story.main},
         cost: {panel.city: list(cost_answers(panel)) for panel in story.main},
         attack: {panel.city: list(attack_answers(panel, reports=story.reports)) for panel in story.main},
     }
+
+
+def _which(story: Story, panel: Panel) -> Iterator[str]:
+    equal_cost = story.equal_cost(panel.city)
+    yield from which_answers(panel, equal_cost)
+    if (whole := story.tracked_beside(panel.city)) is not None:
+        yield from whole_city_answers(whole, panel, equal_cost)
 
 
 def compared_with(methods: Sequence[str], method: str) -> list[str]:
@@ -145,6 +156,7 @@ def _add_measurements(page: Page, story: Story, folder: ReportFolder) -> None:
     for panel in story.other_losses:
         page.subheading(f"Loss: {panel.loss_case}")
         loss_table(panel).add_to(page)
+    _add_tracked(page, story)
     page.heading("Leakage and attackers")
     show("leakage", "inference", "context-inference")
     for panel in story.main:
@@ -172,6 +184,25 @@ def _add_measurements(page: Page, story: Story, folder: ReportFolder) -> None:
     show("build-time")
     for panel in story.main:
         efficiency_table(panel).add_to(page)
+
+
+def _add_tracked(page: Page, story: Story) -> None:
+    """Add what becomes of vehicles that are tracked: in zones, without, and for the budget of an hour."""
+    panels = [panel for panel in (*story.main, *story.whole_city) if panel.has(Measure.TRACKED_ERROR)]
+    if not panels:
+        return
+    page.heading("Tracked by all reports")
+    page.paragraph(
+        "Nobody who receives reports forgets the earlier ones. A filter over all reports of a walk, with a model of "
+        "how other vehicles move, costs no ε; the service and an attacker run the same one."
+    )
+    for panel in panels:
+        tracked_table(panel).add_to(page)
+        equal_cost = story.equal_cost(panel.city) if panel in story.main else None
+        if equal_cost is not None and equal_cost.has(Measure.TRACKED_ERROR):
+            tracked_table(equal_cost, equal_cost=True).add_to(page)
+    for hours in story.hours:
+        hour_table(hours).add_to(page)
 
 
 def _add_whole_city(page: Page, story: Story) -> None:

@@ -92,15 +92,16 @@ def run_highs(
     lower: Floats,
     upper: Floats,
     *,
-    largest: float = math.inf,
+    smallest: float | Floats = 0.0,
+    largest: float | Floats = math.inf,
     time_limit_s: float = math.inf,
     solver: str = "choose",
 ) -> highspy.Highs:
-    """Minimise cost·x over 0 ≤ x ≤ largest with lower ≤ matrix·x ≤ upper; return HiGHS as it ended."""
+    """Minimise cost·x over smallest ≤ x ≤ largest with lower ≤ matrix·x ≤ upper; return HiGHS as it ended."""
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = len(cost), len(lower)
     model.col_cost_ = cost
-    model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.full(len(cost), largest)
+    model.col_lower_, model.col_upper_ = np.full(len(cost), smallest), np.full(len(cost), largest)
     model.row_lower_, model.row_upper_ = lower, upper
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = matrix

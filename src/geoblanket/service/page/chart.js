@@ -4,7 +4,8 @@ import { element, metres } from "./words.js";
 
 const SIZE = { width: 360, height: 150, left: 44, bottom: 22, top: 8 };
 
-function svg(name, attributes, text) {
+/** A new element of a drawing. */
+export function svg(name, attributes, text) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   if (text !== undefined) made.textContent = text;
@@ -23,39 +24,29 @@ function path(values, x, y) {
     .join("");
 }
 
-const USUAL = { report: "error of the report", guess: "error of the recipient's guess" };
-
 /**
- * @param {{report: (number|null)[], guess: number[]}} errors Metres, one for each interval.
+ * @param {{kind: string, values: (number|null)[], words: string}[]} lines Errors in metres, one for each interval; the
+ *   kind is a class of the style sheet.
  * @param {number} now The interval that is shown.
- * @param {{report: string, guess: string}} words What the two lines are.
  */
-export function errorChart(errors, now, words = USUAL) {
+export function errorChart(lines, now) {
   const { width, height, left, bottom, top } = SIZE;
-  const count = errors.guess.length;
-  const largest = Math.max(100, ...errors.guess, ...errors.report.filter((value) => value !== null));
+  const count = lines[0].values.length;
+  const largest = Math.max(100, ...lines.flatMap(({ values }) => values.filter((value) => value !== null)));
   const x = (index) => left + ((width - left - 4) * index) / Math.max(count - 1, 1);
   const y = (value) => height - bottom - ((height - bottom - top) * value) / largest;
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img" });
   chart.append(
-    svg("title", {}, `Over the trip: ${words.report}, and ${words.guess}`),
+    svg("title", {}, `Over the trip: ${lines.map(({ words }) => words).join("; ")}`),
     ...[0, 0.5, 1].flatMap((share) => [
       svg("line", { class: "axis", x1: left, x2: width - 4, y1: y(share * largest), y2: y(share * largest) }),
       svg("text", { x: left - 6, y: y(share * largest) + 4, "text-anchor": "end" }, metres(share * largest)),
     ]),
     svg("text", { x: left, y: height - 4 }, "first report"),
     svg("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, "last"),
-    svg("path", { class: "report", d: path(errors.report, x, y) }),
-    svg("path", { class: "guess", d: path(errors.guess, x, y) }),
+    ...lines.map(({ kind, values }) => svg("path", { class: kind, d: path(values, x, y) })),
     svg("line", { class: "now", x1: x(now), x2: x(now), y1: top, y2: height - bottom }),
   );
-  const caption = element(
-    "figcaption",
-    {},
-    element("i", { class: "key report" }),
-    `${words.report}  `,
-    element("i", { class: "key guess" }),
-    words.guess,
-  );
-  return [chart, caption];
+  const keys = lines.map(({ kind, words }) => element("span", {}, element("i", { class: `key ${kind}` }), words));
+  return [chart, element("figcaption", {}, "How far off, in each interval: ", ...keys)];
 }

@@ -74,7 +74,9 @@ function style({ roads, places }, palette, above) {
       heat: geojson(NOTHING),
       borders: geojson(NOTHING),
       steps: geojson(NOTHING),
-      rings: { ...geojson(NOTHING), tolerance: 0 }, // or circles have corners
+      // Without a tolerance of 0, circles have corners.
+      rings: { ...geojson(NOTHING), tolerance: 0 },
+      within: { ...geojson(NOTHING), tolerance: 0 },
     },
     layers: [
       { id: "paper", type: "background", paint: { "background-color": colour.paper } },
@@ -90,6 +92,18 @@ function style({ roads, places }, palette, above) {
         type: "line",
         source: "borders",
         paint: { "line-color": colour.border, "line-width": 1.4, "line-dasharray": [3, 2], "line-opacity": 0.75 },
+      },
+      {
+        id: "within",
+        type: "fill",
+        source: "within",
+        paint: { "fill-color": colour.other, "fill-opacity": 0.13 },
+      },
+      {
+        id: "within-edge",
+        type: "line",
+        source: "within",
+        paint: { "line-color": colour.other, "line-width": 1.5, "line-opacity": 0.8 },
       },
       {
         id: "ways",
@@ -222,6 +236,13 @@ export class CityMap {
         ...reported.map(({ at, age }) => point(at, { age })),
       ],
     });
+  }
+
+  /** Draw the circle that holds a tracked vehicle; null: none. @param {[number, number][]|null} ring */
+  async showWithin(ring) {
+    await this.ready;
+    const features = ring ? [{ type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } }] : [];
+    this.map.getSource("within").setData({ type: "FeatureCollection", features });
   }
 
   /** Draw closed lines. @param {[number, number][][]} rings */

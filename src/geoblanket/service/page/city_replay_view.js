@@ -1,11 +1,12 @@
-/** A lattice over time: a trip or a parked car, with the anchor and without, and what somebody who averages finds. */
+/** A lattice over time: a trip or a parked car, with the anchor and without, and where the tracker takes it to be. */
 
 import { errorChart } from "./chart.js";
 import { boxAround, boxAt } from "./geometry.js";
 import { PointMarker } from "./markers.js";
 import { Player } from "./player.js";
 import * as service from "./service.js";
-import { bundleInWords, duration, element, metres, number } from "./words.js";
+import { along, circleNow, heldSoFar, replayFigures, soFar } from "./tracked.js";
+import { bundleInWords, duration, metres, modelInWords, number } from "./words.js";
 
 const TAIL = 8;
 const PLAY_MS = 25_000;
@@ -17,7 +18,6 @@ const MADE_UP = [
 ];
 
 const byId = (id) => document.getElementById(id);
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 export class CityReplayView {
   constructor(state, overview, map, report) {
@@ -29,7 +29,7 @@ export class CityReplayView {
     this.load = service.latestOnly((question) => service.latticeReplay(question));
     this.markers = {
       shifted: new PointMarker(map, "shifted", "True coordinate, shifted by the anchor,"),
-      guess: new PointMarker(map, "guess", "The recipient's guess"),
+      guess: new PointMarker(map, "guess", "Tracked"),
       reported: new PointMarker(map, "reported", "Reported"),
       present: new PointMarker(map, "present", "True coordinate"),
     };
@@ -73,6 +73,7 @@ export class CityReplayView {
   async begin() {
     this.player.stop();
     if (!this.active) {
+      if (this.replay) this.map.showWithin(null);
       for (const marker of Object.values(this.markers)) marker.put(null);
       this.replay = null;
       return;
@@ -86,6 +87,7 @@ export class CityReplayView {
     const [lon, lat] = this.state.values.point;
     const chosen = byId("way").value;
     const question = { bundle: this.bundle.sha256, lat, lon, way: this.isTrip ? Number(chosen) : chosen };
+    byId("way-words").textContent = this.replay ? byId("way-words").textContent : "The tracker is at work…";
     try {
       await this.load((replay) => this.take(replay, chosen), question);
       this.report(null);
@@ -100,7 +102,7 @@ export class CityReplayView {
     this.replay = { ...replay, way };
     this.player.take(replay.times);
     const { most_error_m: most } = this.bundle.figures;
-    if (another) this.map.fit(replay.moves ? boxAround(replay.true) : boxAt(replay.true[0], most));
+    if (another) this.map.fit(replay.moves ? boxAround(replay.lines.flat()) : boxAt(replay.true[0], most));
     this.player.show(another ? this.player.last : Math.min(this.player.now, this.player.last));
   }
 
@@ -111,90 +113,91 @@ export class CityReplayView {
 
   /** Show the trip up to a report. */
   show(now) {
-    const { moves } = this.replay;
-    const { reports, guesses, shifted } = this.drawn;
+    const { moves, lines } = this.replay;
+    const { model, reports, tracked, shifted } = this.drawn;
     const past = (points, from = 0) => points.slice(from, now + 1);
     const tail = Math.max(0, now + 1 - TAIL);
     // A parked car's reports all matter, those of a trip only while it is near.
     const age = (index) => (moves ? Math.max(0.15, 1 - (now - index) / TAIL) : 0.35);
     this.map.showWays(
       [
-        { kind: "older", points: past(this.replay.true) },
-        { kind: "true", points: past(this.replay.true, tail) },
-        { kind: "guess", points: past(guesses, moves ? tail : 0) },
+        { kind: "older", points: along(lines, 0, now) },
+        { kind: "true", points: along(lines, tail, now) },
+        { kind: "guess", points: past(tracked.at, moves ? tail : 0) },
       ],
       past(reports).map((at, index) => ({ at, age: age(index) })),
     );
+    this.map.showWithin(circleNow(tracked, now));
     this.markers.present.put(this.replay.true[now]);
     this.markers.shifted.put(this.drawn === this.replay.anchored ? shifted[now] : null);
-    this.markers.guess.put(guesses[now]);
+    this.markers.guess.put(tracked.at[now]);
     this.markers.reported.put(reports[now]);
     byId("way-words").textContent = this.words(now);
+    byId("way-model").textContent = modelInWords(model);
     byId("way-figures").replaceChildren(this.figures(now));
     this.showChart(now);
   }
 
   /** What there is to see, in a sentence or two. */
   words(now) {
-    const { anchored, independent, moves } = this.replay;
-    const without = metres(independent.guess_error_m[now]);
-    if (moves) return "The recipient follows the vehicle: reports near in time are averaged, as far as it can have moved.";
-    if (!anchored) {
-      return `Reports scatter around the car, so their average finds it: after ${now + 1} reports it is ${without} off.`;
+    const { anchored, independent, moves, without } = this.replay;
+    const guess = metres(without.error_m[now]);
+    const bare = metres(independent.tracked.error_m[now]);
+    const many = now ? `${now + 1} reports` : "one report";
+    if (moves) {
+      const now90 = metres(this.drawn.tracked.radius_m[now]);
+      return `After ${many} the tracker is ${metres(this.drawn.tracked.error_m[now])} off. Its circle of ${now90} holds the vehicle nine times out of ten.`;
     }
+    if (!anchored) return `Reports scatter around the car, so together they find it: after ${many} the tracker is ${bare} off.`;
     const period = duration(this.bundle.lattice.anchor.period_s);
     const shifts = this.replay.periods[now] > 1 ? `${this.replay.periods[now]} shifted points` : "the shifted point";
     return (
-      `Reports scatter around ${shifts}, not around the car: averaging ${now + 1} of them leaves ` +
-      `${metres(anchored.guess_error_m[now])}. Without the anchor it would be ${without}. The shift is drawn anew every ` +
-      `${period === "an hour" ? "hour" : period}.`
+      `Reports scatter around ${shifts}, not around the car: after ${many} the tracker is still ` +
+      `${metres(anchored.tracked.error_m[now])} off. Without the anchor it would be ${bare}, without any report ${guess}. ` +
+      `The shift is drawn anew every ${period === "an hour" ? "hour" : period}.`
     );
   }
 
   /** A column with the anchor, if there is one, and one without. */
   figures(now) {
-    const { anchored, independent, periods, moves } = this.replay;
+    const { anchored, independent, periods, moves, without } = this.replay;
     const { epsilon, lattice } = this.bundle;
     const columns = anchored ? [anchored, independent] : [independent];
+    const each = (value) => columns.map(value);
     const reports = `${number(epsilon * (now + 1))} per km`;
     const stay = (column) =>
       column === anchored ? `${number(lattice.anchor.epsilon_per_km * periods[now])} per km` : reports;
     const rows = [
-      ["Recipient's error now", "who averages all reports so far", (column) => metres(column.guess_error_m[now])],
+      ["Mean error, tracked", "by all reports up to each", ...each(({ tracked }) => soFar(tracked.error_m, now))],
+      ["Mean error of reports", "each taken as it is", ...each((column) => soFar(column.error_m, now))],
       [
-        "Recipient's mean error",
-        "over the reports so far",
-        (column) => metres(mean(column.guess_error_m.slice(0, now + 1))),
+        "Mean error without any report",
+        without.typical ? "the best guess for a car anywhere in the city" : "the best guess by how vehicles move alone",
+        ...each(() => soFar(without.error_m, now)),
       ],
-      ["Mean error of reports", "", (column) => metres(mean(column.error_m.slice(0, now + 1)))],
-      ...(moves ? [["Given away on the road", `at most ε for each of ${now + 1} reports`, () => reports]] : []),
+      ["Tracked now", "how far off", ...each(({ tracked }) => metres(tracked.error_m[now]))],
+      ["90 % circle now", "its radius", ...each(({ tracked }) => metres(tracked.radius_m[now]))],
+      // A parked car has one shift, and its circles are right or wrong together.
+      ...(moves ? [["Inside the circle so far", "about 90 % over many trips", ...each(({ tracked }) => heldSoFar(tracked, now))]] : []),
+      ...(moves ? [["Given away on the road", `at most ε for each of ${now + 1} reports`, ...each(() => reports)]] : []),
       [
         moves ? "Given away to tell parallel ways apart" : "Given away so far",
         anchored ? "with an anchor: ε₀ for each period begun" : "",
-        stay,
+        ...each(stay),
       ],
     ];
-    const head = ["", "with anchor", "without"].map((title) => element("th", { scope: "col" }, title));
-    const lines = rows.map(([title, hint, value]) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row" }, title, element("small", {}, hint)),
-        ...columns.map((column) => element("td", {}, value(column))),
-      ),
-    );
-    const header = anchored ? [element("thead", {}, element("tr", {}, ...head))] : [];
-    return element("table", { class: "figures" }, ...header, element("tbody", {}, ...lines));
+    return replayFigures(rows, anchored ? ["with anchor", "without"] : []);
   }
 
   showChart(now) {
-    const { anchored, independent } = this.replay;
-    const lines = anchored
-      ? { report: anchored.guess_error_m, guess: independent.guess_error_m }
-      : { report: independent.error_m, guess: independent.guess_error_m };
-    const words = anchored
-      ? { report: "recipient's error with the anchor", guess: "recipient's error without" }
-      : undefined;
-    byId("way-chart").replaceChildren(...errorChart(lines, now, words));
+    const { anchored, independent, without } = this.replay;
+    const other = this.drawn === anchored ? independent : anchored;
+    const lines = [
+      { kind: "without", values: without.error_m, words: "without any report" },
+      { kind: "report", values: this.drawn.error_m, words: "the report itself" },
+      ...(other ? [{ kind: "rival", values: other.tracked.error_m, words: `tracked ${other === anchored ? "with" : "without"} the anchor` }] : []),
+      { kind: "guess", values: this.drawn.tracked.error_m, words: "tracked, as on the map" },
+    ]; // prettier-ignore
+    byId("way-chart").replaceChildren(...errorChart(lines, now));
   }
 }

@@ -18,6 +18,8 @@ const nightHint = (bundle) =>
 
 const pastInWords = ({ history_weights: weights }) => (weights.length ? `, w = ${weightsInWords(weights)}` : "");
 const ZONE_LOSS = "Expected loss in this zone";
+/** Rows that say nothing of a lattice. */
+const OF_ZONES = [ZONE_LOSS, "The same from the zone alone"];
 
 const ROWS = [
   ["Mean error of a report", "how far the reported place is from the true one", (f) => metres(f.error_m)],
@@ -27,6 +29,12 @@ const ROWS = [
     "Error of a recipient's best guess",
     (bundle) => `after one report; ${bundle.kind === "lattice" ? "all of the city alike" : "the mean over this zone"}`,
     (f) => metres(f.recipient_error_m),
+  ],
+  ["The same from the zone alone", "which every report tells", (f) => (f.zone_error_m === null ? "–" : metres(f.zone_error_m))],
+  [
+    "The same without any report",
+    (bundle) => (bundle.kind === "lattice" ? "anywhere in the frame" : "by what is known beforehand, without the zone"),
+    (f) => metres(f.unreported_error_m),
   ],
   [ZONE_LOSS, lossHint, loss],
   ["Shift of odds, 100 m apart", "the largest factor by one report", (f, bundle) => `× ${factor(bundle.epsilon * 0.1)}`],
@@ -48,7 +56,7 @@ export function figuresTable(columns) {
     return element("th", { scope: "col" }, `${"AB"[index]}: ε = ${bundle.epsilon}${past}`);
   });
   const onlyLattices = columns.every(({ bundle }) => bundle.kind === "lattice");
-  const rows = ROWS.filter(([title]) => !(onlyLattices && title === ZONE_LOSS)).map(([title, hint, value]) =>
+  const rows = ROWS.filter(([title]) => !(onlyLattices && OF_ZONES.includes(title))).map(([title, hint, value]) =>
     element(
       "tr",
       {},

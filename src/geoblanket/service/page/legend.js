@@ -11,13 +11,16 @@ const ABOVE = { zones: STEPS, lattice: HECTARE_STEPS };
 const MARKS = {
   report: [["present", "vehicle"], ["previous", "previous place"]],
   conclusion: [["present", "vehicle"], ["previous", "previous"], ["reported", "reported"], ["guess", "best guess"]],
-  replay: [["present", "true place"], ["reported", "reported"], ["guess", "recipient's guess"]],
+  replay: [["present", "true place"], ["reported", "reported"], ["guess", "tracked"], ["within", "90 % circle"]],
 }; // prettier-ignore
 
 const CITY_MARKS = {
   report: [["present", "vehicle"]],
   conclusion: [["present", "vehicle"], ["reported", "reported, and best guess"]],
-  replay: [["present", "true"], ["shifted", "shifted by the anchor"], ["reported", "reported"], ["guess", "recipient's guess"]],
+  replay: [
+    ["present", "true"], ["shifted", "shifted by the anchor"], ["reported", "reported"], ["guess", "tracked"],
+    ["within", "90 % circle"],
+  ],
 }; // prettier-ignore
 
 /**

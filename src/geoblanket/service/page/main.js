@@ -6,6 +6,7 @@ import { CityReplayView } from "./city_replay_view.js";
 import { boxAround, boxAt, nearestPlace } from "./geometry.js";
 import { showLegend } from "./legend.js";
 import { PlacesView } from "./places_view.js";
+import { PlanView } from "./plan_view.js";
 import { showPromise } from "./promise_view.js";
 import { ReplayView } from "./replay_view.js";
 import { RingsView } from "./rings_view.js";
@@ -137,6 +138,7 @@ async function start() {
   new PlacesView(state, overview, { a: first, b: second }, report);
   new ReplayView(state, overview, first, report);
   new CityReplayView(state, overview, first, report);
+  new PlanView(state, overview);
   new RingsView(state, overview, first);
   state.on(["a", "view"], () => showPromise(byId("promise-words"), bundle("a"), state));
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));

@@ -1,18 +1,18 @@
-/** A trip that was held out: its true route, what is reported of it, and what a recipient who follows it believes. */
+/** A trip that was held out: its true route, what is reported of it, and where the tracker takes the vehicle to be. */
 
 import { errorChart } from "./chart.js";
 import { boxAround } from "./geometry.js";
-import { PlaceMarker } from "./markers.js";
+import { PlaceMarker, PointMarker } from "./markers.js";
 import { Player } from "./player.js";
 import * as service from "./service.js";
-import { bundleInWords, element, metres, number } from "./words.js";
+import { along, circleNow, heldSoFar, replayFigures, soFar } from "./tracked.js";
+import { bundleInWords, metres, modelInWords, number } from "./words.js";
 
 const REPORTS_ALLOWED = [10, 20, 30, 45, 60, 90, null];
 const TAIL = 8;
 const STEP_MS = 450;
 
 const byId = (id) => document.getElementById(id);
-const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
 
 export class ReplayView {
   constructor(state, overview, map, report) {
@@ -23,7 +23,7 @@ export class ReplayView {
     this.replay = null;
     this.load = service.latestOnly((question) => service.replay(question));
     this.markers = [
-      new PlaceMarker(map, "guess", "The recipient's guess"),
+      new PointMarker(map, "guess", "Tracked"),
       new PlaceMarker(map, "reported", "Reported"),
       new PlaceMarker(map, "present", "True place"),
     ];
@@ -69,7 +69,9 @@ export class ReplayView {
     byId("no-trips").hidden = this.overview.trips.length > 0;
     byId("walk-replay").hidden = !this.overview.trips.length;
     if (!this.active) {
+      if (this.replay) this.map.showWithin(null);
       for (const marker of this.markers) marker.put(null);
+      this.replay = null;
       return;
     }
     const budget = this.budget();
@@ -96,63 +98,71 @@ export class ReplayView {
     const another = this.replay?.trip !== byId("trip").value;
     this.replay = { ...replay, budget, trip: byId("trip").value };
     this.player.take(replay.times);
-    if (another) this.map.fit(boxAround(replay.steps.map((step) => this.overview.places[step.true])));
+    if (another) this.map.fit(boxAround(this.lines.flat()));
     this.player.show(another ? this.player.last : this.player.now);
+  }
+
+  /** The true way to each interval from the one before: along streets, or straight where there are none. */
+  get lines() {
+    const { lines, true: places } = this.replay;
+    const at = (index) => this.overview.places[places[Math.max(index, 0)]];
+    return lines ?? places.map((_, index) => [at(index - 1), at(index)]);
   }
 
   /** Show the trip up to an interval. */
   show(now) {
-    const { steps, budget } = this.replay;
-    const at = (place) => this.overview.places[place];
-    const past = steps.slice(0, now + 1);
-    const step = steps[now];
-    const reported = past.flatMap(({ released }, index) =>
-      released === null ? [] : [{ at: at(released), age: Math.max(0.25, 1 - (now - index) / TAIL) }],
-    );
+    const { true: places, released, tracked, left, budget, model } = this.replay;
+    const tail = Math.max(0, now + 1 - TAIL);
+    const reported = released.slice(0, now + 1).flatMap((place, index) => {
+      const age = Math.max(0.25, 1 - (now - index) / TAIL);
+      return place === null ? [] : [{ at: this.overview.places[place], age }];
+    });
     this.map.showWays(
       [
-        { kind: "released", points: reported.slice(-TAIL).map((report) => report.at) },
-        { kind: "older", points: past.slice(0, 1 - TAIL).map((step) => at(step.true)) },
-        { kind: "true", points: past.slice(-TAIL).map((step) => at(step.true)) },
-        { kind: "guess", points: past.slice(-TAIL).map((step) => at(step.guess)) },
+        { kind: "older", points: along(this.lines, 0, now) },
+        { kind: "true", points: along(this.lines, tail, now) },
+        { kind: "guess", points: tracked.at.slice(tail, now + 1) },
       ],
       reported,
     );
+    this.map.showWithin(circleNow(tracked, now));
     const [guess, report, present] = this.markers;
-    present.put(step.true);
-    guess.put(step.guess);
-    report.put(step.released);
-    this.showBudget(step, budget);
-    byId("replay-figures").replaceChildren(this.figures(past));
-    const errors = { report: steps.map((step) => step.error_m), guess: steps.map((step) => step.guess_error_m) };
-    byId("chart").replaceChildren(...errorChart(errors, now));
+    present.put(places[now]);
+    guess.put(tracked.at[now]);
+    report.put(released[now]);
+    this.showBudget(left[now], budget);
+    byId("replay-model").textContent = modelInWords(model);
+    byId("replay-figures").replaceChildren(this.figures(now));
+    this.showChart(now);
   }
 
-  showBudget(step, budget) {
-    byId("left").value = step.left / budget.epsilon;
-    byId("left-value").textContent = `${number(step.left)} of ${number(budget.epsilon)} per km`;
+  showBudget(left, budget) {
+    byId("left").value = left / budget.epsilon;
+    byId("left-value").textContent = `${number(left)} of ${number(budget.epsilon)} per km`;
   }
 
-  figures(past) {
-    const made = past.flatMap((step) => (step.error_m === null ? [] : [step.error_m]));
-    const rows = [
-      ["Reports made", "and intervals without one, for lack of budget", `${made.length}, ${past.length - made.length}`],
-      ["Mean error of reports", "", made.length ? metres(mean(made)) : "–"],
-      [
-        "Mean error of the recipient's guess",
-        "who follows the vehicle through all reports, and knows how traffic flows",
-        metres(mean(past.map((step) => step.guess_error_m))),
-      ],
-      ["The same from zones alone", "what is disclosed anyway", metres(mean(past.map((step) => step.zone_only_error_m)))],
+  figures(now) {
+    const { released, error_m: errors, tracked, zones, without } = this.replay;
+    const made = released.slice(0, now + 1).filter((place) => place !== null).length;
+    return replayFigures([
+      ["Reports made", "and intervals without one, for lack of budget", `${made}, ${now + 1 - made}`],
+      ["Mean error, tracked", "by all reports up to each interval", soFar(tracked.error_m, now)],
+      ["Mean error of reports", "each taken as it is", soFar(errors, now)],
+      ["Mean error from zones alone", "tracked by what every report tells anyway", soFar(zones.error_m, now)],
+      ["Mean error without any report", "the best guess by how vehicles move alone", soFar(without.error_m, now)],
+      ["Tracked now", "how far off, and the radius of the 90 % circle", `${metres(tracked.error_m[now])}, ${metres(tracked.radius_m[now])}`],
+      ["Inside the circle so far", "about 90 % over many trips", heldSoFar(tracked, now)],
+    ]); // prettier-ignore
+  }
+
+  showChart(now) {
+    const { error_m: errors, tracked, zones, without } = this.replay;
+    const lines = [
+      { kind: "without", values: without.error_m, words: "without any report" },
+      { kind: "rival", values: zones.error_m, words: "from zones alone" },
+      { kind: "report", values: errors, words: "the report itself" },
+      { kind: "guess", values: tracked.error_m, words: "tracked" },
     ];
-    const lines = rows.map(([title, hint, value]) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row" }, title, element("small", {}, hint)),
-        element("td", {}, value),
-      ),
-    );
-    return element("table", { class: "figures" }, element("tbody", {}, ...lines));
+    byId("chart").replaceChildren(...errorChart(lines, now));
   }
 }

@@ -51,6 +51,21 @@ export function duration(seconds) {
   return seconds < 120 ? `${number(seconds)} s` : `${number(seconds / 60)} min`;
 }
 
+const KNOWS = {
+  roads: "It also knows the roads",
+  "roads and walks": "It also knows the roads, and how the vehicles drive that were not held out",
+  distance: "It knows no roads: near is more probable than far",
+  parked: "It also knows that the car is parked",
+  "a file": "It also knows a motion model from a file",
+};
+
+/** What the tracker knows beside the reports. @param {{from: string, order: number, saw_all: boolean}} model */
+export function modelInWords({ from, order, saw_all: sawAll }) {
+  const memory = order > 1 ? `, by the last ${order} places` : "";
+  const seen = sawAll ? " Its model may have been learned from this very trip, which flatters it." : "";
+  return `The tracker uses the mechanism and all reports so far. ${KNOWS[from]}${memory}.${seen}`;
+}
+
 /** A coordinate, to about ten metres. @param {[number, number]} point Longitude and latitude. */
 export const coordinate = ([lon, lat]) => `${lat.toFixed(4)}, ${lon.toFixed(4)}`;
 

@@ -1,0 +1,157 @@
+"""`geoblanket plan`: which anchor, which ε and how often, for what a night, an hour and a report may cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geoblanket.cli import _options as options
+from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from geoblanket.planning.search import Plan, Rated
+
+__all__ = ["plan"]
+
+
+def plan(
+    *,
+    night: Annotated[
+        float | None, typer.Option(help="What 8 hours at one place may cost, ε per km.", show_default="no limit")
+    ] = None,
+    hour: Annotated[
+        float | None, typer.Option(help="What an hour on the road may cost, ε per km.", show_default="no limit")
+    ] = None,
+    report: Annotated[
+        float | None, typer.Option(help="What one report may cost, ε per km.", show_default="no limit")
+    ] = None,
+    roads: options.MaybeRoads = None,
+    walks: options.MaybeWalks = None,
+    model: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a motion model, instead of roads.")] = None,
+    spacing: Annotated[
+        float | None,
+        typer.Option(help="Without walks: least distance between places, metres.", show_default="250"),
+    ] = None,
+    error: Annotated[
+        float | None,
+        typer.Option(
+            help="A mean error on the road that is small enough, metres: then the least cost is sought.",
+            show_default="as small as possible",
+        ),
+    ] = None,
+    private_day: Annotated[
+        bool,
+        typer.Option("--private-day", help="Nobody knows where the vehicle is by day: an anchor may stay for a day."),
+    ] = False,
+    order: Annotated[int, typer.Option(min=1, max=3, help="How many recent places the motion model knows.")] = 2,
+    trips: Annotated[int, typer.Option(min=1, help="How many trips are followed for each schedule, at most.")] = 600,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    picture: options.Picture = None,
+    json: JsonOption = False,
+) -> None:
+    """Choose how a vehicle should report: which anchor, which ε, and how often.
+
+    Give what a night at home, an hour on the road or one report may cost at most. Schedules within these budgets are
+    tried on trips, and a tracker follows the reports: all figures are estimates by simulation.
+    """
+    from geoblanket.errors import ParameterError
+    from geoblanket.planning.judged_trips import judges_of_model, judges_of_roads
+    from geoblanket.planning.schedules import Budgets
+    from geoblanket.planning.search import make_plan
+    from geoblanket.planning.words import commands, in_words, plan_facts
+
+    budgets = Budgets(night=night, hour=hour, report=report)
+    options.check_picture(picture)
+    if (roads is None) == (model is None):
+        raise ParameterError("Give either --roads or --model.")
+    if model is not None and (walks is not None or spacing is not None):
+        raise ParameterError("--walks and --spacing need --roads: a motion model has its own places.")
+    with progress_bars() as progress:
+        if roads is not None:
+            judges = judges_of_roads(roads, walks=walks, spacing_m=spacing, order=order, seed=seed, progress=progress)
+        else:
+            judges = judges_of_model(str(model), seed=seed)
+        made = make_plan(
+            judges,
+            budgets,
+            need_m=error,
+            private_day=private_day,
+            trips=trips,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    road_file = None if roads is None else str(roads)
+    if json:
+        print_json(plan_facts(made, roads=road_file))
+    else:
+        for sentence in in_words(made):
+            typer.echo(sentence)
+        _print_tables(made)
+        typer.echo("To do so:")
+        for command in commands(made, roads=road_file):
+            typer.echo(f"  {command}")
+    say(f"Estimates, by simulation. {made.judged_by}")
+    if picture is not None:
+        from geoblanket._picture import save_figure
+        from geoblanket.planning.picture import plan_figure
+
+        save_figure(plan_figure(made), picture)
+        say(f"Picture written to {picture}.")
+
+
+def _print_tables(made: Plan) -> None:
+    from geoblanket.planning.on_the_road import RADII_M
+    from geoblanket.planning.words import every, radius_in_words
+
+    print_table(
+        "The best within the budgets, tracked by the present place alone",
+        [_candidate(rated) for rated in made.candidates[:6]],
+        header=("anchor", "ε", "every", "error on the road", "a report", "an hour", "a night"),
+    )
+    chosen, bare = made.recommended, made.without_anchor
+    columns = [("on the road", chosen.road.within)]
+    if chosen.rest is not None:
+        columns.append(("at rest for an hour", chosen.rest.within))
+    if bare is not None and bare.rest is not None:
+        columns.append(("at rest, no anchor", bare.rest.within))
+    columns.append(("no report at all", made.no_report_rest.within))
+    print_table(
+        "How often a recipient is within",
+        [(radius_in_words(radius), *(f"{within[radius]:.0%}" for _, within in columns)) for radius in RADII_M],
+        header=("", *(name for name, _ in columns)),
+    )
+    if not made.grid:
+        return
+    intervals = sorted({rated.schedule.interval_s for rated in made.grid})
+    cells = {(rated.schedule.epsilon, rated.schedule.interval_s): rated for rated in made.grid}
+    print_table(
+        "Without an anchor: error on the road, and what an hour costs",
+        [
+            (
+                f"ε = {epsilon:g}",
+                *(f"{cells[epsilon, each].road.error_m:,.0f} m ({cells[epsilon, each].schedule.hour:g})"
+                  for each in intervals),
+            )
+            for epsilon in sorted({rated.schedule.epsilon for rated in made.grid})
+        ],
+        header=("", *(f"every {every(each)}" for each in intervals)),
+    )  # fmt: skip
+
+
+def _candidate(rated: Rated) -> tuple[str, ...]:
+    from geoblanket.planning.words import every, stays
+
+    schedule, road = rated.schedule, rated.road
+    return (
+        stays(schedule),
+        f"{schedule.epsilon:g}",
+        every(schedule.interval_s),
+        f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m",
+        f"{schedule.report:g}",
+        f"{schedule.hour:g}",
+        f"{schedule.night:,g}",
+    )

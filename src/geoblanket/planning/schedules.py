@@ -1,0 +1,153 @@
+"""How a vehicle may report, and what that costs: one report, an hour on the road, a night at one place.
+
+All costs are bounds of the theorem for trips (`geoblanket.mechanism.lattice.anchor`), in ε per kilometre, as a ledger
+counts them:
+
+- one report costs ε;
+- an hour on the road costs ε for each report. The theorem holds for every shift; without any (s = 0) the anchor adds
+  nothing;
+- a stay costs ε₀ for each whole period of the anchor, or ε for each report, whichever is less. Without an anchor every
+  report counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from geoblanket.errors import ParameterError
+
+__all__ = ["DAY_S", "HOUR_S", "LARGEST_EPSILON", "NIGHT_S", "Budgets", "Schedule", "affordable"]
+
+HOUR_S: Final = 3600
+NIGHT_S: Final = 8 * HOUR_S
+DAY_S: Final = 24 * HOUR_S
+LARGEST_EPSILON: Final = 20.0
+"""Devices refuse more, of a report and of an anchor, unless their policy allows it."""
+_LEAST_EPSILON: Final = 0.01
+"""Per kilometre: a report would be off by 200 km."""
+_LARGEST_BUDGET: Final = 1e6
+_DIGITS: Final = 2
+_SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What may be given away at most, ε per kilometre; None: no limit is set."""
+
+    night: float | None = None
+    """8 hours at one place."""
+    hour: float | None = None
+    """An hour on the road."""
+    report: float | None = None
+    """One report."""
+
+    def __post_init__(self) -> None:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        if all(value is None for value in given.values()):
+            raise ParameterError("A plan needs a limit: give at least one of --night, --hour and --report, ε per km.")
+        for name, value in given.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and (not is_number or not 0 < value <= _LARGEST_BUDGET):
+                raise ParameterError(
+                    f"What {_SPOKEN[name]} may cost must be above 0 and at most {_LARGEST_BUDGET:,.0f} per km. Got "
+                    f"{value} instead."
+                )
+
+    def given(self) -> dict[str, float]:
+        """Return the limits that are set, by name."""
+        limits = {"night": self.night, "hour": self.hour, "report": self.report}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def times(self, factor: float) -> Budgets:
+        """Return all limits, so many times as large, up to the largest that there is."""
+        return Budgets(**{name: min(limit * factor, _LARGEST_BUDGET) for name, limit in self.given().items()})
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a vehicle reports by a lattice."""
+
+    epsilon: float
+    """ε of a report, per kilometre."""
+    interval_s: float
+    """From one report to the next, seconds."""
+    anchor_epsilon: float | None = None
+    """ε₀ of a period, per kilometre; None: no anchor."""
+    anchor_period_s: int = HOUR_S
+    """How long an anchor stays, seconds."""
+
+    @property
+    def report(self) -> float:
+        """What one report costs."""
+        return self.epsilon
+
+    @property
+    def hour(self) -> float:
+        """What an hour on the road costs at most."""
+        return _exact(self._reports(HOUR_S) * self.epsilon)
+
+    @property
+    def night(self) -> float:
+        """What the whole periods of 8 hours at one place cost at most."""
+        reports = self._reports(NIGHT_S) * self.epsilon
+        if self.anchor_epsilon is None:
+            return _exact(reports)
+        return _exact(min(reports, periods_of_night(self.anchor_period_s) * self.anchor_epsilon))
+
+    @property
+    def anchors_of_hour(self) -> float:
+        """What the anchors cost that the reports of any hour can touch; 0 without an anchor."""
+        if self.anchor_epsilon is None:
+            return 0.0
+        return _exact((math.ceil(HOUR_S / self.anchor_period_s) + 1) * self.anchor_epsilon)
+
+    def within(self, budgets: Budgets) -> bool:
+        """Return whether nothing costs more than it may."""
+        pairs = ((self.night, budgets.night), (self.hour, budgets.hour), (self.report, budgets.report))
+        return all(limit is None or cost <= limit * (1 + 1e-12) for cost, limit in pairs)
+
+    def _reports(self, seconds: float) -> int:
+        return math.ceil(seconds / self.interval_s)
+
+
+def periods_of_night(period_s: int) -> int:
+    """Return how many whole periods of an anchor a night has; a longer period counts as one."""
+    return max(NIGHT_S // period_s, 1)
+
+
+def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Sequence[int]) -> Iterator[Schedule]:
+    """Yield, for each interval, with each anchor and without, the largest ε and ε₀ within the budgets.
+
+    A larger ε or ε₀ is never less useful, so nothing below them needs a look. Both are rounded down to two digits.
+    """
+    for interval_s in intervals_s:
+        alone = Schedule(1.0, interval_s)
+        limits = [LARGEST_EPSILON if budgets.report is None else budgets.report]
+        if budgets.hour is not None:
+            limits.append(budgets.hour / alone.hour)
+        if budgets.night is not None:
+            for period_s in periods_s:
+                epsilon, anchor_epsilon = _down(min(limits)), _down(budgets.night / periods_of_night(period_s))
+                if min(epsilon, anchor_epsilon) >= _LEAST_EPSILON:
+                    yield Schedule(epsilon, interval_s, anchor_epsilon, period_s)
+            limits.append(budgets.night / alone.night)
+        epsilon = _down(min(limits))
+        if epsilon >= _LEAST_EPSILON:
+            yield Schedule(epsilon, interval_s)
+
+
+def _exact(cost: float) -> float:
+    """Return a cost in whole millionths, as ledgers count: 6 times 0.7 is 4.2."""
+    return round(cost, 6)
+
+
+def _down(epsilon: float) -> float:
+    """Round down to two digits that count, and to what devices accept."""
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    if epsilon < _LEAST_EPSILON / 10:
+        return 0.0
+    scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(epsilon)))
+    return round(math.floor(epsilon * scale * (1 + 1e-12)) / scale, 6)

@@ -1,0 +1,117 @@
+"""`geoblanket plan`: its words, its picture, and the commands that it prints."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from geoblanket.cli.main import app
+from geoblanket.errors import ParameterError, UnmetPlanError
+from geoblanket.mechanism import load_bundle
+from geoblanket.release import Device
+from tests.planning.worlds import walking
+
+START = 1_719_792_000
+
+
+def run(*arguments: object) -> tuple[int, str, str, BaseException | None]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr, result.exception
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("motion") / "city.motion"
+    walking(6).model.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def facts(model: Path) -> dict[str, Any]:
+    code, text, talk, _ = run("plan", "--model", model, "--night", 64, "--hour", 240, "--trips", 40, "--json")
+    assert code == 0, talk
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_a_plan_has_errors_costs_and_shares(facts: dict[str, Any]) -> None:
+    chosen = facts["recommended"]
+    assert chosen["anchor"] == {"epsilon_per_km": 8.0, "period_s": 3600}
+    assert chosen["cost_per_km"]["night"] <= 64
+    assert chosen["cost_per_km"]["hour"] <= 240
+    for where in (chosen["on_the_road"], chosen["at_rest_for_an_hour"], facts["without_any_report"]["on_the_road"]):
+        shares = list(where["share_within"].values())
+        assert list(where["share_within"]) == ["100 m", "250 m", "533.4 m", "563.88 m"]
+        assert shares == sorted(shares)
+        assert 0 <= shares[0] <= shares[-1] <= 1
+    assert chosen["on_the_road"]["error_m"] < facts["without_any_report"]["on_the_road"]["error_m"]
+
+
+def test_the_commands_that_are_printed_make_what_was_planned(
+    facts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in facts["commands"]:
+        program, *arguments = shlex.split(command)
+        assert program == "geoblanket"
+        code, _, talk, _ = run(*arguments)
+        assert code == 0, talk
+    chosen, bundle = facts["recommended"], load_bundle("city.bundle")
+    assert bundle.lattice is not None
+    assert bundle.lattice.anchor is not None
+    assert bundle.lattice.epsilon == chosen["epsilon_per_km"]
+    assert bundle.lattice.anchor.epsilon == chosen["anchor"]["epsilon_per_km"]
+    assert bundle.needed_clock().interval_s == chosen["interval_s"]
+    # Two hours of the planned reports, and none is refused.
+    with Device.open("city.bundle", ledger="car.ledger", replay=True) as device:
+        lat, lon = walking(6).model.lat[0], walking(6).model.lon[0]
+        for number in range(round(7200 / chosen["interval_s"])):
+            device.report(lat, lon, START + 1234 + number * chosen["interval_s"])
+
+
+def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -> None:
+    code, text, talk, _ = run(
+        "plan", "--model", model, "--hour", 480, "--trips", 40, "--picture", tmp_path / "plan.png"
+    )
+    assert code == 0, talk
+    assert text.startswith("Report every ")
+    assert "nothing protects a parked vehicle" in text
+    assert "Limit what a night may cost (--night)" in text
+    assert "564 m (1,850 ft)" in text
+    assert "geoblanket lattice --area=" in text
+    assert "--no-anchor" in text
+    assert "Estimates, by simulation." in talk
+    assert (tmp_path / "plan.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "MODEL"), "at least one of"),
+        (("--model", "MODEL", "--night", 0), "What a night may cost"),
+        (("--model", "MODEL", "--hour", -3), "What an hour may cost"),
+        (("--model", "MODEL", "--report", "nan"), "What a report may cost"),
+        (("--hour", 60), "either --roads or --model"),
+        (("--model", "MODEL", "--roads", "MODEL", "--hour", 60), "either --roads or --model"),
+        (("--model", "MODEL", "--walks", "MODEL", "--hour", 60), "need --roads"),
+        (("--model", "MODEL", "--hour", 60, "--error", 0), "must be above 0 m"),
+        (("--model", "MODEL", "--hour", 60, "--picture", "plan.txt"), "must end in .png"),
+    ],
+)
+def test_wrong_options_are_refused(model: Path, arguments: tuple[object, ...], message: str) -> None:
+    code, _, _, error = run("plan", *(model if argument == "MODEL" else argument for argument in arguments))
+    assert code == 1
+    assert isinstance(error, ParameterError)
+    assert message in str(error)
+
+
+def test_what_no_schedule_meets_is_refused_with_what_would(model: Path) -> None:
+    code, _, _, error = run("plan", "--model", model, "--hour", 60, "--error", 150, "--trips", 30)
+    assert code == 1
+    assert isinstance(error, UnmetPlanError)
+    assert "The least budgets that would do, all enlarged alike: --hour" in str(error)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.lattice.anchor import make_anchor
+from geoblanket.mechanism.lattice.kernel import slope
+from geoblanket.mechanism.lattice.making import Area, spec_over
+from geoblanket.planning.on_the_road import LATTICE_SHARE, RADII_M, RoadErrors, TickErrors, laplace_m, tick_errors
+from geoblanket.planning.schedules import Schedule
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.estimate import Estimator
+from geoblanket.tracking.following import NO_REPORT, Sequences, follow
+from tests.planning.worlds import jumping, still, walking
+
+
+def test_each_time_since_a_report_counts_alike() -> None:
+    errors = TickErrors(np.array([100.0, 200.0, 300.0, 500.0]), np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]))
+    found = RoadErrors.of(errors)
+    assert found.error_m == pytest.approx((200 + 500) / 2)
+    assert found.error_of_steps_m == pytest.approx(275)
+    # Trip 0 lies 100 below its mean at age 0, trip 1 as much above, each with a weight of 1/6.
+    assert found.standard_error_m == pytest.approx(np.hypot(100 / 6, 100 / 6))
+    assert found.within[250.0] == pytest.approx(2 / 6)
+    assert (found.trips, found.steps) == (2, 4)
+
+
+def test_where_nothing_is_remembered_only_the_report_of_a_step_tells_anything() -> None:
+    judges = jumping()
+    blind = RoadErrors.of(tick_errors(None, judges.model, judges.trips)).error_m
+    once = RoadErrors.of(tick_errors(Schedule(4.0, 30.0), judges.model, judges.trips))
+    fourth = RoadErrors.of(tick_errors(Schedule(4.0, 120.0), judges.model, judges.trips))
+    assert fourth.error_m == pytest.approx((once.error_m + 3 * blind) / 4, rel=0.02)
+    assert once.error_m == pytest.approx(_single_error_m(judges.model.xy_m, 4.0), rel=0.03)
+
+
+def _single_error_m(xy_m: np.ndarray, epsilon: float) -> float:
+    """The error of the best point from one report, every place alike probable: plain Bayes, by trying points."""
+    rng, rate = np.random.default_rng(8), LATTICE_SHARE * epsilon / 1000
+    axis = np.linspace(xy_m.min() - 100, xy_m.max() + 100, 90)
+    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    apart = np.hypot(*(points[:, None] - xy_m).transpose(2, 0, 1))
+    errors = []
+    for _ in range(1500):
+        truth = xy_m[rng.integers(len(xy_m))]
+        angle = rng.uniform(0, 2 * np.pi)
+        report = truth + rng.gamma(2, 1 / rate) * np.array([np.cos(angle), np.sin(angle)])
+        belief = np.exp(-rate * np.hypot(*(xy_m - report).T))
+        errors.append(np.hypot(*(points[(apart @ belief).argmin()] - truth)))
+    return float(np.mean(errors))
+
+
+def test_where_nobody_moves_reports_add_up() -> None:
+    judges = still()
+    errors = tick_errors(Schedule(2.0, 30.0), judges.model, judges.trips)
+    step = np.arange(len(errors.trip)) % 60
+    assert errors.error_m[step < 3].mean() > 3 * errors.error_m[step > 40].mean()
+
+
+def test_a_verified_lattice_gives_the_same_errors_as_the_estimate(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Reports drawn from a real lattice and its anchor, and the tracker's own grid of shifts."""
+    judges = walking(8, trips=120, steps=24)
+    model, trips = judges.model, judges.trips
+    schedule = Schedule(8.0, 60.0, 6.0)
+    area = Area(model.lat.min(), model.lon.min(), model.lat.max(), model.lon.max())
+    spec = spec_over(area, epsilon=8.0)
+    assert float(slope(spec.rate)) * 1e6 / spec.plane.unit_mm / 8 == pytest.approx(LATTICE_SHARE, abs=0.003)
+    path = tmp_path_factory.mktemp("lattice") / "a.bundle"
+    save_lattice(
+        path, spec, make_anchor(spec.plane, epsilon_micro=6_000_000, period_s=3600), version=1, interval_s=30.0
+    )
+    bundle = load_bundle(path)
+    lattice, side = bundle.lattice, spec.plane.side
+    assert lattice is not None
+    assert lattice.anchor is not None
+    below = random.Random(4).randrange  # noqa: S311
+    shift = np.array([lattice.anchor.draw(side, below) for _ in range(len(trips))])
+    trip = np.repeat(np.arange(len(trips)), trips.lengths)
+    x, y = spec.plane.units(model.lat[trips.place], model.lon[trips.place])
+    cells = lattice.draw_many_at(x, y, shift=(shift[trip, 0], shift[trip, 1]))
+    step = np.arange(len(trip)) - trips.starts[trip]
+    beliefs, estimator, error_m = BeliefFilter.of(bundle, model), Estimator(model), np.empty(len(trip))
+
+    def note(positions: np.ndarray, belief: np.ndarray) -> None:
+        apart = estimator.points(beliefs.places(belief)) - model.xy_m[trips.place[positions]]
+        error_m[positions] = np.hypot(*apart.T)
+
+    follow(beliefs, Sequences(step, np.where(step % 2 == 0, cells, NO_REPORT), trips.starts), note)
+    real = RoadErrors.of(TickErrors(error_m, step % 2, trip))
+    estimate = RoadErrors.of(tick_errors(schedule, model, trips))
+    spread = np.hypot(real.standard_error_m, estimate.standard_error_m)
+    assert abs(real.error_m - estimate.error_m) < 3 * spread
+    assert spread < 0.1 * real.error_m
+
+
+def test_an_anchor_only_adds_to_the_error() -> None:
+    judges = walking(7, trips=80, steps=20)
+    errors = [
+        RoadErrors.of(tick_errors(Schedule(8.0, 60.0, anchor), judges.model, judges.trips)).error_m
+        for anchor in (None, 20.0, 8.0, 3.0)
+    ]
+    assert errors == sorted(errors)
+    assert errors[-1] > 1.5 * errors[0]
+
+
+def test_noise_is_planar_laplace() -> None:
+    rng = np.random.default_rng(0)
+    noise = laplace_m(4.0, rng.gamma(2.0, 1.0, 20_000), rng.uniform(0, 2 * np.pi, 20_000))
+    radius = np.hypot(*noise.T)
+    assert radius.mean() == pytest.approx(500, rel=0.02)
+    for distance in RADII_M:
+        known = 1 - (1 + distance / 250) * np.exp(-distance / 250)
+        assert (radius <= distance).mean() == pytest.approx(known, abs=0.012)
