@@ -85,7 +85,9 @@ def load(roads: str, walks: str, trips: int | None = None) -> Known:
     unseen = rows["walk"].is_in(parts.walks[parts.chosen])
     long = rows.filter(unseen).filter(pl.len().over("walk") >= LEAST_STEPS).sort("walk", "step")
     if trips is not None:
-        long = long.filter(pl.col("walk").is_in(long["walk"].unique(maintain_order=True).sample(trips, seed=0)))
+        long = long.filter(
+            pl.col("walk").is_in(long["walk"].unique(maintain_order=True).sample(trips, seed=0).implode())
+        )
     walk = long["walk"].to_numpy()
     return Known(
         graph,
