@@ -19,6 +19,7 @@ from geoblanket.evaluate.variants import Varied, read_variant
 __all__ = [
     "ALIKE_WITHIN",
     "REFERENCE_EPSILON",
+    "WIDE_GAP",
     "HourPanel",
     "Panel",
     "Relation",
@@ -39,6 +40,8 @@ _USUAL: Mapping[Varied, float | str] = {Varied.DELAY: 1.0, Varied.BLANKET: "as t
 """The values of these in the main comparison."""
 ALIKE_WITHIN = 0.01
 """Losses that surely differ by no more than this share are alike: searches end with gaps of that order."""
+WIDE_GAP = 0.05
+"""A linear program that was stopped this far from its optimum does not tell what the optimum is like."""
 REFERENCE_EPSILON = 2.0
 """ε per kilometre that single figures are told for, where it was compared."""
 
@@ -147,7 +150,7 @@ class Way:
 
 @dataclass(frozen=True)
 class HourPanel:
-    """Ways to spend the budget of an hour in one city, by what an hour costs; at least two at each cost."""
+    """Ways to spend the budget of an hour in one city, by what an hour costs; of costs with several intervals."""
 
     city: str
     whole_city: bool
@@ -180,13 +183,16 @@ def _hour_panel(rows: pl.DataFrame, every: Mapping[str, float], *, city: str, wh
         cost, location, error = (
             values.get(name) for name in (Measure.EPSILON_PER_HOUR, Measure.EPSILON_PER_LOCATION, Measure.TRACKED_ERROR)
         )
-        if cost is not None and location is not None and error is not None:
+        finished = Measure.GAP not in values or values[Measure.GAP].value <= WIDE_GAP
+        if cost is not None and location is not None and error is not None and finished:
             seconds = interval_s * every[str(variant)]
             # Equal costs per location are another ε of the same method; without a past, the same one.
             key = (round(cost.value, 2), seconds, str(method))
             ways.setdefault(key, Way(str(method), cost.value, location.value, seconds, error))
-    costs = [key[0] for key in ways]
-    kept = [ways[key] for key in sorted(ways) if costs.count(key[0]) > 1]
+    intervals: dict[float, set[float]] = {}
+    for cost_of, seconds, _ in ways:
+        intervals.setdefault(cost_of, set()).add(seconds)
+    kept = [ways[key] for key in sorted(ways) if len(intervals[key[0]]) > 1]
     return HourPanel(city, whole_city, interval_s, tuple(kept))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket._numbers import number
+from geoblanket._numbers import number, percent
 from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.report.panels import HourPanel, Panel, saved
+from geoblanket.evaluate.report.panels import WIDE_GAP, HourPanel, Panel, saved
 from geoblanket.evaluate.report.tables import Table, cell, gain_cell, loss_cell
 from geoblanket.evaluate.report.wording import label_of
 
@@ -24,7 +24,7 @@ def tracked_table(panel: Panel, *, equal_cost: bool = False) -> Table:
     unit = panel.unit(Measure.TRACKED_LOSS)
     rows = [
         (
-            label_of(method),
+            f"{label_of(method)}{_unfinished(panel, method, point)}",
             number(point),
             cell(panel.value(method, Measure.EPSILON_PER_LOCATION, point), Measure.EPSILON_PER_LOCATION),
             loss_cell(panel.value(method, Measure.HELD_OUT_LOSS, point)),
@@ -49,17 +49,21 @@ def tracked_table(panel: Panel, *, equal_cost: bool = False) -> Table:
             f"tracked loss, {unit}", "below LP by", "one report: error, km", "tracked: error, km",
         ),
         rows,
-        f"{panel.city.title()}, {where}, {same}. Loss: of the service, when it uses a report. Error: of the best guess "
-        "of where the vehicle is, which an attacker makes as well. Tracked: by all reports of the walk so far"
-        f"{_blind(panel)}. With 95 % intervals over vehicles; a question mark: it cannot be decided which is lower.",
+        f"{panel.city.title()}, {where}, {same}{_blind(panel)}.",
     )  # fmt: skip
+
+
+def _unfinished(panel: Panel, method: str, point: float | str) -> str:
+    """Return what is to be said of a linear program that was stopped far from its optimum."""
+    gap = panel.number(method, Measure.GAP, point)
+    return "" if gap is None or gap <= WIDE_GAP else f" (search stopped at a gap of {percent(gap)})"
 
 
 def _blind(panel: Panel) -> str:
     """Return how far off the tracker is without reports, if known."""
     known = "the zones alone" if "max_places" in panel.setting else "no report at all"
     values = panel.first_series(panel.methods, Measure.TRACKED_ERROR_PRIOR)
-    return f"; by {known}, it is {values[0][1].value:.3f} km off" if values else ""
+    return f"; by {known}, the tracker is {values[0][1].value:.3f} km off" if values else ""
 
 
 def hour_table(panel: HourPanel) -> Table:
@@ -77,8 +81,8 @@ def hour_table(panel: HourPanel) -> Table:
             )
             for way in panel.ways
         ],
-        f"{panel.city.title()}, {where}: the same budget for an hour, per km of a way that is moved all along. Errors "
-        f"are of all steps of {panel.interval_s:g} s, with a report or without.",
+        f"{panel.city.title()}, {where}: the same budget for an hour. Errors are of all steps of {panel.interval_s:g} "
+        "s, with a report or without.",
     )
 
 
@@ -133,5 +137,7 @@ def whole_city_answers(whole: Panel, zones: Panel | None, equal_cost: Panel | No
 
 
 def _errors(panel: Panel, methods: Sequence[str], point: float | str) -> str:
-    values = {key: panel.value(key, Measure.TRACKED_ERROR, point) for key in methods}
+    values = {
+        key: panel.value(key, Measure.TRACKED_ERROR, point) for key in methods if not _unfinished(panel, key, point)
+    }
     return ", ".join(f"{label_of(key)} {loss_cell(value)} km" for key, value in values.items() if value is not None)

@@ -194,7 +194,9 @@ def _add_tracked(page: Page, story: Story) -> None:
     page.heading("Tracked by all reports")
     page.paragraph(
         "Nobody who receives reports forgets the earlier ones. A filter over all reports of a walk, with a model of "
-        "how other vehicles move, costs no ε; the service and an attacker run the same one."
+        "how other vehicles move, costs no ε; the service and an attacker run the same one. Loss: of the service, when "
+        "it uses a report. Error: of the best guess of where the vehicle is. Tracked: by all reports of the walk so "
+        "far. With 95 % intervals over vehicles; a question mark: it cannot be decided which is lower."
     )
     for panel in panels:
         tracked_table(panel).add_to(page)
