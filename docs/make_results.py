@@ -18,6 +18,7 @@ from PIL import Image
 
 from geoblanket.evaluate.experiment import shipped_experiments
 from geoblanket.evaluate.measures.catalogue import Measure
+from geoblanket.evaluate.report.answers import which_answers
 from geoblanket.evaluate.report.chosen_figures import caption, sweep_name
 from geoblanket.evaluate.report.figures import SWEEPS
 from geoblanket.evaluate.report.sections import SOUND, sweep_sentences
@@ -78,10 +79,10 @@ class Results:
 
     def short(self) -> Iterator[str]:
         """Yield the parts of the short page in their order."""
-        question, cities = next(iter(answers(self.results, self.about).items()))
-        yield f"## {question}\n"
-        for city, sentences in cities.items():
-            yield f"**{city.title()}**\n\n{bullets(sentences)}"
+        yield "## Which mechanism should I use?\n"
+        for panel in self.story.main:
+            sentences = which_answers(panel, self.story.equal_cost(panel.city))
+            yield f"**{panel.city.title()}**\n\n{bullets([*sentences])}"
         yield "## In zones, which are disclosed\n"
         for panel in self.story.main:
             equal_cost = self.story.equal_cost(panel.city)
