@@ -6,10 +6,9 @@ Vehicles, slots and outputs go into no log, metric or error. One thread owns the
 
 from __future__ import annotations
 
-import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, Self
 
 from fastapi import APIRouter, Request
@@ -22,6 +21,7 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.service.limits import Limits
 from geoblanket.service.metrics import ServiceMetrics
 from geoblanket.service.refusals import OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
+from geoblanket.service.single_thread import SingleThread
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Outcome, Tracked, Tracker
 
@@ -140,11 +140,10 @@ class Receiver:
     """
 
     def __init__(self, bundle: Bundle, model: MotionModel | None = None, *, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+        limits = limits or Limits()
         self._sha256 = bundle.sha256
-        self._tracker = Tracker(bundle, model, late_slots=_LATE_SLOTS, memory_bytes=self._limits.tracker_bytes)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tracker")
-        self._waiting = 0
+        self._tracker = Tracker(bundle, model, late_slots=_LATE_SLOTS, memory_bytes=limits.tracker_bytes)
+        self._thread = SingleThread("tracker", limits)
 
     @property
     def interval_ms(self) -> int:
@@ -178,27 +177,14 @@ class Receiver:
 
     async def see(self, asked: _Asked) -> Tracked:
         """Take a report into account; raise Refused if too many wait, or this one waited too long."""
-        if self._waiting >= self._limits.reports:
-            raise Refused(OVERLOADED)
-        self._waiting += 1
-        made = asyncio.wrap_future(self._thread.submit(self._see, asked))
-        made.add_done_callback(self._done)
-        try:
-            return await asyncio.wait_for(asyncio.shield(made), self._limits.report_s)
-        except TimeoutError:
-            raise Refused(OVERLOADED) from None
+        return await self._thread.do(partial(self._see, asked))
 
     def close(self) -> None:
         """Finish the reports that were begun."""
-        self._thread.shutdown()
+        self._thread.close()
 
     def _see(self, asked: _Asked) -> Tracked:
         return self._tracker.see(asked.vehicle, asked.slot, asked.output, ahead=asked.ahead)
-
-    def _done(self, made: asyncio.Future[Tracked]) -> None:
-        self._waiting -= 1
-        if not made.cancelled():
-            made.exception()  # looked at, or asyncio would log it where nobody waits any more
 
 
 def router(receiver: Receiver, metrics: ServiceMetrics) -> APIRouter:

@@ -7,10 +7,9 @@ completely or not at all, whatever happens to the request.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Any, Final, Protocol
 
 from fastapi import APIRouter, Request
@@ -21,7 +20,8 @@ from geoblanket._strict_json import read_object
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.service.limits import LOOPBACK_NAMES, Limits, host_name
 from geoblanket.service.metrics import ServiceMetrics
-from geoblanket.service.refusals import OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
+from geoblanket.service.refusals import TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
+from geoblanket.service.single_thread import SingleThread
 
 __all__ = ["ReportDesk", "router"]
 
@@ -102,13 +102,11 @@ class ReportDesk:
     """
 
     def __init__(self, open_device: Callable[[], ReportingDevice], *, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reports")
-        self._waiting = 0
+        self._thread = SingleThread("reports", limits or Limits())
         try:
-            self._device = self._thread.submit(open_device).result()
+            self._device = self._thread.now(open_device)
         except BaseException:
-            self._thread.shutdown()
+            self._thread.close()
             raise
 
     async def report(self, body: ReportBody) -> dict[str, Any]:
@@ -120,28 +118,15 @@ class ReportDesk:
             If too many reports wait, or this one waited too long. It may still be made: whoever asks again, in the
             same slot or with the same name, gets the same answer.
         """
-        if self._waiting >= self._limits.reports:
-            raise Refused(OVERLOADED)
-        self._waiting += 1
-        made = asyncio.wrap_future(self._thread.submit(self._make, body))
-        made.add_done_callback(self._done)
-        try:
-            return await asyncio.wait_for(asyncio.shield(made), self._limits.report_s)
-        except TimeoutError:
-            raise Refused(OVERLOADED) from None
+        return await self._thread.do(partial(self._make, body))
 
     def close(self) -> None:
         """Finish the reports that were begun, and close the ledger."""
-        self._thread.submit(self._device.close).result()
-        self._thread.shutdown()
+        self._thread.now(self._device.close)
+        self._thread.close()
 
     def _make(self, body: ReportBody) -> dict[str, Any]:
         return self._device.report(body.lat, body.lon, body.time, request=body.request).as_dict()
-
-    def _done(self, made: asyncio.Future[dict[str, Any]]) -> None:
-        self._waiting -= 1
-        if not made.cancelled():
-            made.exception()  # looked at, or asyncio would log it where nobody waits any more
 
 
 def router(desk: ReportDesk, metrics: ServiceMetrics) -> APIRouter:

@@ -53,7 +53,7 @@ def second_stage_tables(results: pl.DataFrame) -> Iterator[Table]:
     for keys, part in together.group_by(shared, maintain_order=True):
         setting = dict(zip(shared, keys, strict=True))
         rows = [row for (epsilon,), cell in part.group_by("epsilon", maintain_order=True)
-                for row in _rows(_losses(cell), refined, float(epsilon))]  # fmt: skip  # type: ignore[arg-type]
+                for row in _rows(_losses(cell), refined, float(epsilon))]  # fmt: skip  # type: ignore[arg-type]  # a group key
         if rows:
             yield Table(_HEADER, rows, _caption(setting, part))
 
