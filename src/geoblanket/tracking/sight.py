@@ -124,11 +124,10 @@ class LatticeSight:
 
     def _apart(self, place: Floats, shift: Floats, cell: Ints) -> Singles:
         """Return distances along one axis of the torus, in units, shape (P, S, B)."""
-        apart = ((place + shift)[:, :, None] - cell).astype(np.float32)
-        side = np.float32(self._side)
-        apart = np.abs(apart)
-        apart = np.where(apart > side, apart - side, apart)
-        result: Singles = np.minimum(apart, side - apart)
+        # Once round the frame or more: a shift may be longer than it.
+        point = np.mod(place + shift, self._side).astype(np.float32)
+        apart = np.abs(point[:, :, None] - cell.astype(np.float32))
+        result: Singles = np.minimum(apart, np.float32(self._side) - apart)
         return result
 
 
