@@ -1,0 +1,195 @@
+"""What something was learned from, and what that promises to those who drove: a statement that files carry.
+
+Learning is private if its result is nearly as probable without any one *unit*, a vehicle with all its trips or a single
+trip: (ε, δ)-differential privacy of whole units. Each part of a model that was counted costs some ρ, in
+zero-concentrated differential privacy; parts add up. Who reads a statement can check that its ε follows from the noise
+that it names. That this noise was added, only who learned can know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, get_args
+
+__all__ = ["NOBODY", "NOT_SAID", "WALKS", "PrivatePart", "Training", "TrainingPromise", "Unit", "epsilon_of"]
+
+Unit = Literal["vehicle", "trip"]
+Source = Literal["nobody", "walks", "private", "not said"]
+_ROUNDING: Final = 1e-9
+_MOST_PARTS: Final = 100
+_LONGEST_WORDS: Final = 200
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """Return the ε that ρ-zero-concentrated differential privacy means for a given δ.
+
+    The bound of Canonne, Kamath and Steinke (2020): δ = min over α > 1 of
+    e^((α − 1)(αρ − ε)) / (α − 1) · (1 − 1/α)^α, solved for ε and minimised over α.
+    """
+    if not (rho >= 0 and 0 < delta < 1):
+        return math.inf
+    if rho == 0:
+        return 0.0
+
+    def epsilon(order: float) -> float:
+        bound = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
+        return order * rho + bound / (order - 1)
+
+    low, high = 1e-9, 2 + 4 * math.sqrt(-math.log(delta) / rho)
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(200):  # golden section: each turn keeps the minimum between them
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, right) if epsilon(1 + left) < epsilon(1 + right) else (left, high)
+    return max(0.0, epsilon(1 + high))
+
+
+@dataclass(frozen=True)
+class PrivatePart:
+    """Numbers that were counted together, and the noise that was added to each."""
+
+    name: str
+    """What was counted."""
+    cells: int
+    """How many numbers."""
+    bound: int
+    """No unit changes them by more than this, as a Euclidean length."""
+    scale: float
+    """Of the discrete Gaussian noise of each, in the same measure."""
+
+    @property
+    def rho(self) -> float:
+        """What it costs, zero-concentrated differential privacy."""
+        return (self.bound / self.scale) ** 2 / 2
+
+
+@dataclass(frozen=True)
+class TrainingPromise:
+    """What was promised to those who were learned from."""
+
+    unit: Unit
+    """Whose presence is hidden: that of a vehicle with all its trips, or that of a trip."""
+    units: int
+    """How many there were: public."""
+    epsilon: float
+    delta: float
+    parts: tuple[PrivatePart, ...]
+    rule: str
+    """How it was decided how many past places matter, as words."""
+    rho_before: float = 0.0
+    """What was learned before from the same walks cost."""
+
+    @property
+    def rho(self) -> float:
+        """What all parts cost together."""
+        return sum(part.rho for part in self.parts)
+
+    @property
+    def total_epsilon(self) -> float:
+        """ε with what was learned before from the same walks, for the same δ."""
+        return (
+            max(self.epsilon, epsilon_of(self.rho + self.rho_before, self.delta)) if self.rho_before else self.epsilon
+        )
+
+    def in_words(self) -> str:
+        """Return the promise as part of a sentence."""
+        words = f"learned with ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit}"
+        if self.rho_before:
+            words += f" (ε = {self.total_epsilon:.3g} with what was learned from the same walks before)"
+        return words
+
+    def problem(self) -> str | None:
+        """Return why this cannot be a promise that was kept, or None."""
+        if self.unit not in get_args(Unit) or self.units < 2:
+            return "it names no units"
+        if not (0 < self.epsilon < math.inf and 0 < self.delta < 1 / self.units and 0 <= self.rho_before < math.inf):
+            return "ε or δ promise nothing"
+        if (
+            not 1 <= len(self.parts) <= _MOST_PARTS
+            or max(len(self.rule), *(len(p.name) for p in self.parts)) > _LONGEST_WORDS
+        ):
+            return "it names no parts, or too many"
+        if not all(part.cells >= 1 and part.bound >= 1 and 0 < part.scale < math.inf for part in self.parts):
+            return "a part has no bound or no noise"
+        if epsilon_of(self.rho, self.delta) > self.epsilon * (1 + _ROUNDING) + _ROUNDING:
+            return "the noise of its parts is too small for its ε"
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the promise as JSON values."""
+        return asdict(self) | {"parts": [asdict(part) for part in self.parts]}
+
+    @classmethod
+    def parsed(cls, value: object) -> TrainingPromise:
+        """Read a promise from JSON values.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or if its ε does not follow from its parts.
+        """
+        fields = _typed(value, _PROMISE_TYPES)
+        parts = tuple(PrivatePart(**_typed(part, _PART_TYPES)) for part in fields["parts"])
+        promise = cls(**{**fields, "parts": parts})
+        problem = promise.problem()
+        if problem is not None:
+            raise ValueError(f"the statement of what it was learned from cannot be true: {problem}")
+        return promise
+
+
+_NUMBER: Final = (int, float)
+_PART_TYPES: Final[dict[str, tuple[type, ...]]] = {"name": (str,), "cells": (int,), "bound": (int,), "scale": _NUMBER}
+_PROMISE_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "unit": (str,),
+    "units": (int,),
+    "epsilon": _NUMBER,
+    "delta": _NUMBER,
+    "parts": (list,),
+    "rule": (str,),
+    "rho_before": _NUMBER,
+}
+
+
+def _typed(value: object, types: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    if type(value) is not dict or set(value) != set(types):
+        raise ValueError("the statement of what it was learned from has other fields")
+    if any(type(value[name]) not in allowed for name, allowed in types.items()):
+        raise ValueError("the statement of what it was learned from has values of other types")
+    return dict(value)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What something was learned from: nobody, walks without privacy, or walks with a promise."""
+
+    source: Source
+    promise: TrainingPromise | None = None
+
+    def in_words(self) -> str:
+        """Return what those who drove have been promised, as part of a sentence."""
+        if self.promise is not None:
+            return self.promise.in_words()
+        return {
+            "nobody": "learned from nobody's trips",
+            "walks": "learned without privacy for those in the traces",
+        }.get(self.source, "learned from what its file does not say")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"source": self.source} | ({} if self.promise is None else {"promise": self.promise.as_json()})
+
+    @classmethod
+    def parsed(cls, value: object) -> Training:
+        """Read it from JSON values; raise ValueError if it is none."""
+        if type(value) is not dict or value.get("source") not in get_args(Source):
+            raise ValueError("it does not say what it was learned from")
+        private = value["source"] == "private"
+        if set(value) != ({"source", "promise"} if private else {"source"}):
+            raise ValueError("the statement of what it was learned from has other fields")
+        return cls(value["source"], TrainingPromise.parsed(value["promise"]) if private else None)
+
+
+NOBODY: Final = Training("nobody")
+WALKS: Final = Training("walks")
+NOT_SAID: Final = Training("not said")
