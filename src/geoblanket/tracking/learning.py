@@ -103,6 +103,7 @@ def learn_motion(
         interval_s = float(about["interval_s"])
         counts = count_histories(walks, places, largest=max(memory - 1, 1), part=part, split=split, progress=progress)
         learned |= {"walks": str(about.get("method", "")), "part": part, "steps": int(counts.count.sum())}
+        learned |= {name: about[name] for name in ("training",) if name in about}
     interval_s = DEFAULT_INTERVAL_S if interval_s is None else interval_s
     driven = count_steps(
         drive(graph, places, interval_s=interval_s, seed=seed, progress=progress), largest=max(memory - 1, 1)
