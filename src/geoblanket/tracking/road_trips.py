@@ -49,6 +49,11 @@ class RoadTrips:
     step: Ints
     """How many steps of the trip came before, shape (steps,)."""
 
+    @property
+    def lengths(self) -> Ints:
+        """Steps of each trip, shape (trips,)."""
+        return np.diff(np.append(np.flatnonzero(self.step == 0), len(self.step)))
+
 
 def drive(
     graph: RoadGraph,
