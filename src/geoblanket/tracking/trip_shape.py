@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints, Singles
 
-__all__ = ["HOURS", "LENGTH_BINS", "MOST_STEPS", "TripShape", "length_bin", "steps_of_bins"]
+__all__ = ["DAY_S", "HOURS", "LENGTH_BINS", "MOST_STEPS", "TripShape", "length_bin", "steps_of_bins"]
 
 HOURS: Final = 24
+DAY_S: Final = 86_400
+_HOUR_S: Final = DAY_S // HOURS
 MOST_STEPS: Final = 1024
 """A longer trip counts as one of so many steps."""
 _LEAST_STEPS: Final[Ints] = np.ceil(2.0 ** np.arange(1, 10.5, 0.5) - 1e-9).astype(np.int64)
@@ -93,6 +95,13 @@ class TripShape:
         least, most = steps_of_bins(np.arange(LENGTH_BINS))
         return float(self.lengths.astype(np.float64) @ (least + most) / 2)
 
+    def draw(self, trips: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """Return the seconds of the day at which trips start, UTC, and how many steps they have."""
+        hour = _drawn(self.hours, trips, rng)
+        start_s: Ints = hour * _HOUR_S + rng.integers(_HOUR_S, size=trips)
+        least, most = steps_of_bins(_drawn(self.lengths, trips, rng))
+        return start_s, rng.integers(least, most, endpoint=True)
+
     def problem(self) -> str | None:
         """Return what is wrong, or None."""
         for shares, count in ((self.hours, HOURS), (self.lengths, LENGTH_BINS)):
@@ -101,6 +110,11 @@ class TripShape:
             if not (shares.min() >= 0 and abs(float(shares.sum(dtype=np.float64)) - 1) < _TOLERANCE):
                 return "shares of hours and lengths must not be negative, and must sum to 1"
         return None
+
+
+def _drawn(shares: Singles, count: int, rng: np.random.Generator) -> Ints:
+    chances = shares.astype(np.float64)
+    return rng.choice(len(shares), count, p=chances / chances.sum())
 
 
 def _counted(numbers: Ints, size: int) -> Floats:
