@@ -117,6 +117,7 @@ def build(
     )
     from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
+    from geoblanket.build.statement import learned_in_words, training_of_build
     from geoblanket.mechanism.meaning import odds_in_words
 
     say(odds_in_words(parameters.epsilon, between="history"))
@@ -124,7 +125,10 @@ def build(
         "Every report also discloses the zone that the vehicle is in. For a whole city with no zone disclosed, see "
         "`geoblanket lattice`."
     )
-
+    training, why = training_of_build(walks, parameters)
+    say(learned_in_words(training))
+    if why is not None:
+        say(why)
     with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
         record = build_bundle(
             roads, walks, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
