@@ -8,11 +8,14 @@ from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.learning.noise import Budget, noisy
+    from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 
-__all__ = ["Budget", "noisy"]
+__all__ = ["Budget", "TrainingAccount", "TrainingLedger", "noisy"]
 
 _HOME = {
     "Budget": "geoblanket.learning.noise",
+    "TrainingAccount": "geoblanket.learning.spending",
+    "TrainingLedger": "geoblanket.learning.spending",
     "noisy": "geoblanket.learning.noise",
 }
 
