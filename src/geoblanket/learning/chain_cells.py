@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._arrays import Floats, Ints
 from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["ChainCells", "Runs", "regions"]

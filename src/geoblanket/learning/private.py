@@ -23,12 +23,13 @@ import numpy as np
 from geoblanket._arrays import Floats, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._training import PrivatePart, TrainingPromise, Unit
-from geoblanket.errors import InputError, ParameterError
+from geoblanket.errors import ParameterError
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.noise import BOUND, Budget, noisy
-from geoblanket.learning.shrinking import normalised, raked, shrunk
+from geoblanket.learning.shrinking import normalised, raked, shrunk, summed
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.learning.unit_counts import Kind, UnitWalks, counted
+from geoblanket.learning.units import count_units
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
@@ -87,9 +88,11 @@ def learn_privately(
     Raises
     ------
     InputError
-        If there are fewer than two units.
+        If only some walks have a vehicle.
     ParameterError
-        If δ is not below one over the number of units: it would allow to give one of them away.
+        If there are fewer than two units, or if δ is not below one over their number.
+    BudgetError
+        If the ledger has not enough left.
     MismatchError
         If the walks were matched to other places.
     """
@@ -97,19 +100,18 @@ def learn_privately(
         raise ParameterError(f"The order of a motion model is 1 to {LONGEST_MEMORY}. Got {order} instead.")
     frame, about = scan_walks(walks)
     check_walks(walks, about, places)
-    whose = UnitWalks.read(frame, path=walks, unit=unit)
-    _check_units(whose, budget, walks)
-    road = learn_motion(
-        graph, places, order=order, interval_s=float(about["interval_s"]), seed=seed, progress=progress
-    )
+    units = count_units(walks, unit=unit)
+    units.check_delta(budget.delta)
+    whose = UnitWalks.read(frame, path=walks, unit=units.unit)
+    road = learn_motion(graph, places, order=order, interval_s=float(about["interval_s"]), seed=seed, progress=progress)
     cells = ChainCells(road)
     kinds = dict(_kinds(cells))
-    shares = split_budget(budget.rho, whose.units, kinds)
+    shares = split_budget(budget.rho, units.count, kinds)
     kinds = {name: kind for name, kind in kinds.items() if name in shares}
     sums = counted(frame, whose, cells, kinds, path=walks, progress=progress)
     rho_before = 0.0
     if ledger is not None:
-        rho_before = ledger.spend(budget, unit=whose.by, rho=sum(shares.values()))
+        rho_before = ledger.spend(walks, budget, unit=units.unit, purpose=f"a motion model of order {order}").rho_before
     told: dict[str, _Told] = {}
     parts: list[PrivatePart] = []
     for name, total in sums.items():
@@ -117,8 +119,8 @@ def learn_privately(
         told[name] = _Told(drawn / BOUND, part.scale / BOUND)
         parts.append(part)
     promise = TrainingPromise(
-        unit=whose.by,
-        units=whose.units,
+        unit=units.unit,
+        units=units.count,
         epsilon=budget.epsilon,
         delta=budget.delta,
         parts=tuple(parts),
@@ -128,20 +130,6 @@ def learn_privately(
     learned: dict[str, Any] = {**road.learned, "from": "private", "promise": promise.as_json()}
     learned |= {name: about[name] for name in ("training",) if name in about}
     return replace(_estimated(cells, told), learned=learned)
-
-
-def _check_units(whose: UnitWalks, budget: Budget, path: str | Path) -> None:
-    if whose.units < 2:
-        raise InputError(
-            f"has walks of {whose.units} {whose.by}: nobody can hide among others there",
-            path=path,
-            hint="Give walks of more vehicles, or protect single trips (--unit trip)",
-        )
-    if budget.delta * whose.units >= 1:
-        raise ParameterError(
-            f"δ must be below 1/{whose.units:,}, one over the number of {whose.by}s: with a larger one a promise could "
-            f"be kept by giving away one of them. Got {budget.delta:g} instead."
-        )
 
 
 def _kinds(cells: ChainCells) -> Iterator[tuple[str, Kind]]:
@@ -194,7 +182,7 @@ class _Told:
 def _estimated(cells: ChainCells, told: dict[str, _Told]) -> MotionModel:
     """Return the model of the roads, changed as the noisy counts tell."""
     road = cells.road
-    visits = _by_places(cells, told, "places", np.bincount(cells.target, cells.flow, cells.places))
+    visits = _by_places(cells, told, "places", summed(cells.flow, cells.target, cells.places))
     flow = raked(cells.flow, cells.source, cells.target, visits)
     if not cells.runs:
         flow = _by_group(flow, cells.turn, told["turns"])
@@ -229,7 +217,7 @@ def _shrunk(expected: Floats, told: _Told | None) -> Floats:
 
 def _by_group(expected: Floats, group: Ints, told: _Told) -> Floats:
     """Return what is expected after counts of groups of cells."""
-    together = np.bincount(group, expected)
+    together = summed(expected, group, len(told.counts))
     factor = shrunk(told.counts, together, told.sigma) / np.maximum(together, _TINY)
     result: Floats = expected * factor[group]
     return result
@@ -253,7 +241,7 @@ def _start(cells: ChainCells, flow: Floats, starts: Floats) -> Singles:
     if not cells.runs:
         belief = starts[road.present]
     else:
-        into = np.bincount(cells.target, flow, cells.places)
+        into = summed(flow, cells.target, cells.places)
         belief = np.zeros(len(road))
         belief[: cells.move_count] = flow / np.maximum(into, _TINY)[cells.target] * starts[cells.target]
     result: Singles = (belief / belief.sum()).astype(np.float32)

@@ -14,10 +14,16 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Ints
 
-__all__ = ["normalised", "raked", "shrunk"]
+__all__ = ["normalised", "raked", "shrunk", "summed"]
 
 _FACTORS: Final = np.exp(np.linspace(-np.log(64), np.log(64), 33))
-_FIRST_SPREAD: Final = 0.5
+_USUAL_FACTORS: Final = (
+    np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2) / np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2).sum()
+)
+"""Factors as they are expected before anything is counted: their logarithms spread by a half."""
+_USUAL_COUNTS: Final = 20.0
+"""How many counts this expectation is worth: few counts, or noisy ones, must not be fitted too closely."""
+_LEAST_TOLD: Final = 3.0
 _ROUNDS: Final = 60
 _FEWEST_TOLD: Final = 200
 _CELLS_AT_ONCE: Final = 1 << 16
@@ -40,21 +46,22 @@ def shrunk(noisy: Floats, expected: Floats, sigma: float) -> Floats:
         Standard deviation of the noise, in the measure of the counts.
     """
     expected = expected / expected.sum()
-    total = float(noisy @ expected / (expected @ expected))
-    if not total > 0:
-        return expected
+    length = float(np.sqrt(expected @ expected))
+    total = float(noisy @ expected) / length**2
+    if not total * length > _LEAST_TOLD * sigma:
+        return expected  # all counts together hardly rise above the noise
     mean = total * expected
     # Where even a large factor would drown in the noise, nothing can be told.
     told = np.argsort(-mean, kind="stable")[: max(_FEWEST_TOLD, int((mean * _FACTORS[-1] > sigma / 2).sum()))]
-    weights = np.exp(-((np.log(_FACTORS) / _FIRST_SPREAD) ** 2) / 2)
-    weights /= weights.sum()
     fit = _Likelihood(noisy[told], mean[told], sigma)
+    weights = _USUAL_FACTORS
     for _ in range(_ROUNDS):
         weights = fit.improved(weights)
     factor = np.full(len(noisy), float(weights @ _FACTORS))
     factor[told] = fit.posterior_means(weights)
-    result: Floats = mean * factor
-    return result / result.sum()
+    posterior = mean * factor
+    shares: Floats = posterior / posterior.sum()
+    return shares
 
 
 class _Likelihood:
@@ -68,8 +75,8 @@ class _Likelihood:
             self._parts.append(np.exp((off.min(axis=1, keepdims=True) - off) / 2).astype(np.float32))
 
     def improved(self, weights: Floats) -> Floats:
-        """Return the weights of factors after one round; a single count more is spread over all of them."""
-        total = np.full(len(weights), 1 / len(weights))
+        """Return the weights of factors after one round."""
+        total = _USUAL_COUNTS * _USUAL_FACTORS
         for part in self._parts:
             each = part * weights
             total += (each / each.sum(axis=1, keepdims=True)).sum(axis=0)
@@ -100,8 +107,14 @@ def raked(flow: Floats, source: Ints, target: Ints, visits: Floats) -> Floats:
         scaled /= scaled.sum()
         ends = np.bincount(source, scaled, len(visits)) + np.bincount(target, scaled, len(visits))
         factor *= ((wanted + _TINY) / (ends + _TINY)) ** _RAKING_STEP
-    result: Floats = flow * factor[source] * factor[target]
-    return result / result.sum()
+    scaled = flow * factor[source] * factor[target]
+    shares: Floats = scaled / scaled.sum()
+    return shares
+
+
+def summed(weights: Floats, group: Ints, groups: int) -> Floats:
+    """Return the sum of weights in each group."""
+    return np.bincount(group, weights, groups).astype(np.float64)
 
 
 def normalised(weights: Floats, group: Ints, groups: int) -> Floats:

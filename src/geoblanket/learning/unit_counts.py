@@ -7,7 +7,7 @@ also lets those speak who drove little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,10 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket._training import Unit
-from geoblanket.errors import InputError
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walk_batches import walk_batches
-from geoblanket.tracking.trip_shape import HOURS, LENGTH_BINS, length_bin
+from geoblanket.tracking.trip_shape import length_bin
 
 __all__ = ["Kind", "UnitCounts", "UnitWalks", "counted"]
 
@@ -46,26 +45,10 @@ class UnitWalks:
     """Hour of the day, UTC, at its first step, shape (W,)."""
     start_place: Ints
     steps: Ints
-    by: Unit
-    named: bool
-    """Whether vehicles have names."""
-
-    @property
-    def units(self) -> int:
-        """How many units there are."""
-        return int(self.unit.max(initial=-1)) + 1
 
     @classmethod
     def read(cls, frame: pl.LazyFrame, *, path: str | Path, unit: Unit) -> UnitWalks:
-        """Find the units of a table of walks.
-
-        Where no vehicle has a name, the unit is the trip, whatever was asked for.
-
-        Raises
-        ------
-        InputError
-            If only some vehicles have names, and the unit is the vehicle.
-        """
+        """Read whose walks a table has, when each starts and how long it is."""
         columns = frame.group_by("walk").agg(
             pl.col("vehicle").first(),
             pl.col("trip").first(),
@@ -75,19 +58,10 @@ class UnitWalks:
         )
         with reading_parquet(path):
             walks = columns.collect(engine="streaming").sort("walk")
-        unnamed = (walks["vehicle"].fill_null("") == "").sum()
-        named = unnamed == 0
-        if unit == "vehicle" and 0 < unnamed < walks.height:
-            raise InputError(
-                f"{unnamed:,} of {walks.height:,} walks have no vehicle, so that nobody can tell whose they are",
-                path=path,
-                hint="Name all vehicles, leave these walks out, or protect single trips (--unit trip)",
-            )
-        by: Unit = unit if named else "trip"
-        whose = pl.struct("vehicle") if by == "vehicle" else pl.struct("vehicle", "trip")
+        whose = pl.struct("vehicle") if unit == "vehicle" else pl.struct("vehicle", "trip")
         numbered = walks.select(whose.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
         hour, place, steps = (walks[name].to_numpy().astype(np.int64) for name in ("hour", "place", "steps"))
-        return cls(walks["walk"].to_numpy(), numbered, hour, place, steps, by, named)
+        return cls(walks["walk"].to_numpy(), numbered, hour, place, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,12 +137,9 @@ def counted(
     blocks = max(1, -(-int(walks.steps.sum()) // _STEPS_AT_ONCE))
     for block in range(blocks):
         found = dict(_of_trips(walks, block, blocks))
-
-        def report(task: str, done: int, total: int, block: int = block) -> None:
-            progress(task, block * total + done, blocks * total)
-
-        reading = _Reading(frame, walks, cells, path, {kind.source for kind in kinds.values()}, report)
-        found |= reading.gathered(lambda unit, block=block: unit % blocks == block)
+        found |= _Reading(frame, walks, cells, path, {kind.source for kind in kinds.values()}, block, blocks).gathered(
+            progress
+        )
         for name, kind in kinds.items():
             of_source = found[kind.source]
             sums[name] += (of_source if kind.group is None else of_source.grouped(kind.group)).sums(kind.cells)
@@ -192,10 +163,11 @@ class _Reading:
     cells: ChainCells
     path: str | Path
     sources: set[str]
-    progress: Progress
+    block: int
+    blocks: int
 
-    def gathered(self, chosen: Callable[[Ints], np.ndarray[tuple[int], np.dtype[np.bool_]]]) -> dict[str, UnitCounts]:
-        """Return the counts of the chosen units."""
+    def gathered(self, progress: Progress) -> dict[str, UnitCounts]:
+        """Return the counts of the units of the block."""
         parts: dict[str, list[tuple[Indices, Indices]]] = {
             name: [] for name in ("places", "moves", "runs", "long runs") if name in self.sources
         }
@@ -203,20 +175,21 @@ class _Reading:
             return {}
         rows = self.frame.select("walk", "step", "place")
         kept = np.empty((3, 0), np.int64)
-        done, total = 0, int(self.walks.steps.sum())
+        steps = int(self.walks.steps.sum())
+        done = self.block * steps
         for batch in walk_batches(rows, path=self.path, place_count=self.cells.places):
             fresh = np.stack([batch[name].to_numpy().astype(np.int64) for name in ("walk", "step", "place")])
             columns = np.concatenate([kept, fresh], axis=1)
             new = np.arange(kept.shape[1], columns.shape[1])
             unit = self.walks.unit[np.searchsorted(self.walks.walk, columns[0, new])]
-            use = chosen(unit)
+            use = unit % self.blocks == self.block
             for name, cell in self._cells(columns, new[use]):
                 if name in parts:
                     known = cell >= 0
                     parts[name].append((unit[use][known].astype(np.int32), cell[known].astype(np.int32)))
             kept = columns[:, -(_LONGEST_RUN - 1) :]
             done += batch.height
-            self.progress("counting walks", done, total)
+            progress("counting walks", done, self.blocks * steps)
         found = {}
         for name in list(parts):
             units, numbers = (
@@ -241,6 +214,3 @@ class _Reading:
             if number + 1 < len(self.cells.runs):
                 shorter = np.where(step[now] >= 3, self.cells.move(before[3], before[2]), -1)
                 prefix = self.cells.run(runs, shorter, before[1])
-
-
-SIZES: Final = {"hours": HOURS, "lengths": LENGTH_BINS}
