@@ -39,6 +39,7 @@ _LARGEST_FILE: Final = 1 << 24
 _LARGEST_NUMBER: Final = 1e6
 _LONGEST_PURPOSE: Final = 200
 _ROUNDING: Final = 1e-9
+_NO_TOTAL: Final = "vehicles have no promise in total, since others learned by trip from the same walks"
 _WAIT_S: Final = 20.0
 _NUMBER: Final = (int, float)
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -126,9 +127,11 @@ class Spent:
     """What a learning has to state: it was written down, and may begin."""
 
     rho_before: float
-    """What earlier learnings cost the same unit."""
+    """What earlier learnings cost the same unit; 0 if that has no limit (see `note`)."""
     account: TrainingAccount
     """After this one."""
+    note: str | None
+    """What has to be said besides, as part of a sentence."""
 
 
 class TrainingLedger:
@@ -206,7 +209,10 @@ class TrainingLedger:
             after = replace(before, learnings=(*before.learnings, learning))
             with atomic_output(self.path, private=True) as temporary:
                 temporary.write_bytes(_written(after))
-        return Spent(before.rho(unit), after)
+        if unit == "vehicle" and not before.vehicles_have_a_promise:
+            # This learning keeps its own promise to vehicles, but no sum can be stated that would be true.
+            return Spent(0.0, after, _NO_TOTAL)
+        return Spent(before.rho(unit), after, None)
 
     def _with_total(self, account: TrainingAccount | None, delta: float) -> TrainingAccount:
         wanted = self._total_epsilon
