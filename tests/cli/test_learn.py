@@ -69,7 +69,7 @@ def test_private_model_states_its_promise_and_what_is_left(folder: Path) -> None
     assert facts["ledger"]["vehicles_have_a_promise"] is True
     last = talk.splitlines()[-1]
     assert "learned with ε = 1, δ = 1e-06 for each vehicle" in last
-    assert "Once learned from these walks: ε = 1 of 8 is spent" in last
+    assert "These walks were learned from once: ε = 1 of 8 is spent" in last
 
 
 def test_tables_tell_each_part_and_its_cost(folder: Path) -> None:
@@ -218,17 +218,17 @@ def test_what_is_interrupted_after_it_was_counted_says_so(folder: Path, monkeypa
     monkeypatch.setattr(MotionModel, "save", full)
     code, _, talk, _ = learn()
     assert code == 1
-    assert "Nothing was written, but learning had begun, and counts. Once learned" in talk
+    assert "Nothing was written, but learning had begun, and counts. These walks were learned from once" in talk
     assert len(account().learnings) == 1
 
 
 INTERRUPTED = """
-import os, signal, sys
+import os
 from geoblanket.cli import main
 from geoblanket.learning import private
 
 def noisy(*args, **options):
-    os.kill(os.getpid(), int(sys.argv.pop()))
+    os.kill(os.getpid(), int(os.environ["SIGNAL"]))
     raise AssertionError("not reached")
 
 private.noisy = noisy
@@ -240,10 +240,9 @@ main()
 def test_learning_that_is_ended_writes_nothing_and_counts(folder: Path, how: signal.Signals) -> None:
     assert hasattr(private, "noisy")
     arguments = ["learn", "--walks", "walks.parquet", "--roads", "city.roads", "--epsilon-train", "1", "--out", "m"]
-    command = [sys.executable, "-c", INTERRUPTED, *arguments, str(int(how))]
-    script = INTERRUPTED.replace("sys.argv.pop()", f"{int(how)}")
-    command = [sys.executable, "-c", script, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ), cwd=folder)
+    command = [sys.executable, "-c", INTERRUPTED, *arguments]
+    environment = os.environ | {"SIGNAL": str(int(how))}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
     assert ended.returncode == (-how if how == signal.SIGKILL else 130)
     assert len(account().learnings) == 1
     assert {path.name for path in folder.iterdir() if ".partial" in path.name} == set()

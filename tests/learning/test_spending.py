@@ -72,7 +72,7 @@ def test_what_is_left_is_the_largest_that_may_still_be_learned(walks: Path) -> N
     spend(ledger, walks, Budget.of(left, 1e-6))
     assert account(walks).epsilon("vehicle") == pytest.approx(2)
     assert account(walks).left_epsilon() < 1e-3
-    assert "2 times learned from these walks: ε = 2 of 2 is spent" in account(walks).in_words()
+    assert "These walks were learned from 2 times: ε = 2 of 2 is spent" in account(walks).in_words()
 
 
 def test_refusal_says_what_was_spent_asked_and_left_and_writes_nothing(walks: Path) -> None:

@@ -112,10 +112,11 @@ class TrainingAccount:
     def in_words(self) -> str:
         """Return what was spent and what is left, as a sentence."""
         count = len(self.learnings)
-        times = "Once" if count == 1 else f"{count:,} times"
+        times = "once" if count == 1 else f"{count:,} times"
         words = (
-            f"{times} learned from these walks: ε = {self.epsilon('trip'):.3g} of {self.total_epsilon:g} is spent "
-            f"(δ = {self.delta:g}), and ε = {self.left_epsilon():.3g} is left for one more learning"
+            f"These walks were learned from {times}: ε = {self.epsilon('trip'):.3g} of {self.total_epsilon:g} is spent "
+            f"(δ = {self.delta:g}), and one more learning may have ε = {self.left_epsilon():.3g} at most, since costs "
+            "add up to less than the sum of their ε"
         )
         if count and not self.vehicles_have_a_promise:
             words += "; some learned by trip, so vehicles have no promise in total, only trips have"
