@@ -211,7 +211,8 @@ def test_edited_ledger_stops_everything(folder: Path) -> None:
     assert (folder / "m").read_bytes() == model
 
 
-def test_what_is_interrupted_after_it_was_counted_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("folder")
+def test_what_is_interrupted_after_it_was_counted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -99,7 +99,9 @@ def learn_privately(
     check_walks(walks, about, places)
     whose = UnitWalks.read(frame, path=walks, unit=unit)
     _check_units(whose, budget, walks)
-    road = learn_motion(graph, places, order=order, interval_s=float(about["interval_s"]), seed=seed, progress=progress)
+    road = learn_motion(
+        graph, places, order=order, interval_s=float(about["interval_s"]), seed=seed, progress=progress
+    )
     cells = ChainCells(road)
     kinds = dict(_kinds(cells))
     shares = split_budget(budget.rho, whose.units, kinds)
