@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +16,18 @@ import polars as pl
 import pytest
 
 from geoblanket._tables import write_table
+from geoblanket._training import NOBODY
 from geoblanket.learning import private
 from geoblanket.learning.spending import TrainingAccount, TrainingLedger
+from geoblanket.mechanism import load_bundle
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.tracking.motion_model import MotionModel
 from tests.cli.test_lattice import run
 from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
+from tests.service.city_lattices import save_city
+from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
 
 GRAPH = grid_graph(6, 8, step_deg=0.004)
 
@@ -266,3 +272,71 @@ def test_without_opendp_the_extra_is_named(folder: Path, monkeypatch: pytest.Mon
     assert "pip install 'geoblanket[private]'" in str(error)
     assert TrainingLedger.beside("walks.parquet").account() is None
     assert not (folder / "m").exists()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lattice, reports of three vehicles that go round in the middle of it, a map and a model of that place."""
+    made = tmp_path_factory.mktemp("released")
+    save_city(made / "city.bundle", anchor=False)
+    bundle, start = load_bundle(made / "city.bundle"), near_model()
+    places = [[(16 + 7 * (step % 3) + vehicle) for step in range(30)] for vehicle in range(3)]
+    rows = [
+        (f"v{vehicle}", SLOT + step, cell)
+        for vehicle, way in enumerate(places)
+        for step, cell in enumerate(cells_near(bundle, start, way))
+    ]
+    save_cells(made / "released.parquet", bundle, rows)
+    start.save(made / "start.model")
+    grid_graph(5, 5, step_deg=0.003, lat=41.144, lon=-8.606).save(made / "city.roads")
+    return made
+
+
+@pytest.fixture
+def reports(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("start", [("--start", "start.model"), ("--roads", "city.roads", "--order", 1)])
+def test_from_released_reports_nothing_more_is_spent(reports: Path, start: tuple[object, ...]) -> None:
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", *start, "--rounds", 2)
+    code, text, talk, error = run("learn", *given, "--out", "m", "--json")
+    assert code == 0, (talk, error)
+    facts, model = json.loads(text), MotionModel.load(reports / "m")
+    assert facts["learned"]["from"] == "released"
+    assert model.training == NOBODY
+    assert "which cost nothing more" in talk
+    assert list(reports.glob("*.spent.json")) == []
+    code, text, talk, _ = run("track", "city.bundle", "released.parquet", "--model", "m", "--out", "t.parquet")
+    assert code == 0, talk
+
+
+def test_start_with_a_promise_keeps_it(reports: Path) -> None:
+    walks = [[(start + step) % 25 for step in range(10)] for start in range(42)]
+    save_walks(reports / "walks.parquet", walks, roads=RoadGraph.load(reports / "city.roads").identity)
+    assert learn("--delta", 1e-7)[0] == 0
+    promised = MotionModel.load(reports / "m").training
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "m", "--rounds", 1)
+    code, _, talk, error = run("learn", *given, "--out", "m2")
+    assert code == 0, (talk, error)
+    assert MotionModel.load(reports / "m2").training == promised
+    assert "learned with ε = 1, δ = 1e-07 for each vehicle" in talk
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (("--bundle", "absent"), "no such file"),
+    (("--bundle", "start.model"), "is not a"),
+    (("--released", "absent"), "no such file"),
+    (("--released", "city.bundle"), "not a table of released cells"),
+    (("--start", "absent"), "no such file"),
+    (("--start", "city.bundle"), "not a motion model"),
+    (("--out", "absent/m"), "does not exist"),
+])  # fmt: skip
+def test_bad_files_are_refused_in_words(reports: Path, options: tuple[object, ...], words: str) -> None:
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "start.model", "--out", "m")
+    code, _, _, error = run("learn", *given, *options)
+    assert code == 1
+    assert words in str(error)
+    assert not (reports / "m").exists()
