@@ -78,7 +78,7 @@ class StatedTotal:
 
 @dataclass(frozen=True)
 class TrainingAccount:
-    """What a ledger holds."""
+    """What a ledger holds; `TrainingLedger` shows one."""
 
     delta: float
     """For which the total is stated."""
@@ -149,6 +149,16 @@ class TrainingLedger:
         from now on.
     raise_total
         Allow a larger total than before. What was promised to those in the walks is then given up.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket.learning import Budget, TrainingLedger
+    >>> _ = Path("some.walks").write_bytes(b"walks of some people")
+    >>> ledger = TrainingLedger.beside("some.walks", total_epsilon=2)
+    >>> spent = ledger.spend("some.walks", Budget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    >>> round(spent.account.epsilon("vehicle"), 3), round(spent.account.left_epsilon(), 3)
+    (1.0, 1.679)
     """
 
     def __init__(self, path: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> None:
