@@ -58,7 +58,7 @@ def test_budget_too_small_for_any_noise_is_refused() -> None:
 def test_cost_is_what_the_statement_says_and_never_more_than_asked(rho: float, bound: int) -> None:
     _, part = noisy(np.zeros((2, 3), dtype=np.int64), name="moves", rho=rho, bound=bound)
     assert part == PrivatePart("moves", 6, bound, part.scale)
-    assert part.rho == (bound / part.scale) ** 2 / 2
+    assert part.rho == pytest.approx((bound / part.scale) ** 2 / 2, rel=1e-15)
     assert rho * (1 - 1e-14) <= part.rho <= rho
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
     assert dp.m.make_gaussian(*space, scale=part.scale).map(float(bound)) <= rho

@@ -44,7 +44,8 @@ def test_each_learning_is_counted_beside_the_walks(walks: Path) -> None:
     ledger = TrainingLedger.beside(walks)
     assert ledger.path == walks.with_name("walks.parquet.spent.json")
     assert ledger.account() is None
-    assert spend(ledger, walks).rho_before == 0
+    first_spent = spend(ledger, walks)
+    assert (first_spent.rho_before, first_spent.note) == (0, None)
     second = spend(TrainingLedger.beside(walks), walks, Budget.of(2.0, 1e-6))
     assert second.rho_before == ONE.rho
     assert second.account == account(walks)
@@ -71,7 +72,7 @@ def test_what_is_left_is_the_largest_that_may_still_be_learned(walks: Path) -> N
     spend(ledger, walks, Budget.of(left, 1e-6))
     assert account(walks).epsilon("vehicle") == pytest.approx(2)
     assert account(walks).left_epsilon() < 1e-3
-    assert "2 times learned from these walks: ε = 2 of 2 is spent" in account(walks).in_words()
+    assert "These walks were learned from 2 times: ε = 2 of 2 is spent" in account(walks).in_words()
 
 
 def test_refusal_says_what_was_spent_asked_and_left_and_writes_nothing(walks: Path) -> None:
@@ -125,7 +126,10 @@ def test_vehicle_learnings_count_for_trips_and_not_the_other_way_round(walks: Pa
     assert account(walks).vehicles_have_a_promise
     assert spend(ledger, walks, unit="trip").rho_before == ONE.rho
     assert not account(walks).vehicles_have_a_promise
-    assert spend(ledger, walks).rho_before == ONE.rho
+    by_vehicle = spend(ledger, walks)
+    assert by_vehicle.rho_before == 0  # no sum would be true
+    assert by_vehicle.note is not None
+    assert "vehicles have no promise in total" in by_vehicle.note
     assert spend(ledger, walks, unit="trip").rho_before == pytest.approx(3 * ONE.rho)
     assert account(walks).rho("vehicle") == pytest.approx(2 * ONE.rho)
     assert "vehicles have no promise in total" in account(walks).in_words()

@@ -16,6 +16,7 @@ from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.lattice import lattice
+from geoblanket.cli.learn import learn
 from geoblanket.cli.match import match
 from geoblanket.cli.model import model
 from geoblanket.cli.perturb import perturb
@@ -29,7 +30,7 @@ __all__ = ["app", "main"]
 
 _ORDER = (
     "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
-    "perturb", "ledger", "model", "track", "evaluate", "serve",
+    "perturb", "ledger", "model", "learn", "track", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -64,6 +65,7 @@ app.command()(report)
 app.command()(perturb)
 app.add_typer(ledger.app, name="ledger")
 app.command()(model)
+app.command()(learn)
 app.command()(track)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)

@@ -48,7 +48,14 @@ def require_opendp() -> ModuleType:
 
 @dataclass(frozen=True)
 class Budget:
-    """What learning may cost each unit. Make it with `Budget.of`."""
+    """What learning may cost each unit. Make it with `Budget.of`.
+
+    Examples
+    --------
+    >>> from geoblanket.learning import Budget
+    >>> round(Budget.of(1, 1e-6).rho, 4)
+    0.0244
+    """
 
     epsilon: float
     delta: float
@@ -119,6 +126,14 @@ def noisy(
         If there is no sum, or if the cost or the bound is out of range.
     RandomnessError
         If OpenDP draws nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoblanket.learning import noisy
+    >>> sums, part = noisy(np.zeros(24, dtype=np.int64), name="hours", rho=0.02)
+    >>> part.cells, round(part.scale), round(part.rho, 4)
+    (24, 327680, 0.02)
     """
     if not (np.issubdtype(sums.dtype, np.signedinteger) and sums.size):
         raise ParameterError(f"Noise needs whole numbers to be added to. Got {sums.size} of type {sums.dtype} instead.")

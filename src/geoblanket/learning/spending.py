@@ -39,6 +39,7 @@ _LARGEST_FILE: Final = 1 << 24
 _LARGEST_NUMBER: Final = 1e6
 _LONGEST_PURPOSE: Final = 200
 _ROUNDING: Final = 1e-9
+_NO_TOTAL: Final = "vehicles have no promise in total, since others learned by trip from the same walks"
 _WAIT_S: Final = 20.0
 _NUMBER: Final = (int, float)
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -77,7 +78,7 @@ class StatedTotal:
 
 @dataclass(frozen=True)
 class TrainingAccount:
-    """What a ledger holds."""
+    """What a ledger holds; `TrainingLedger` shows one."""
 
     delta: float
     """For which the total is stated."""
@@ -111,10 +112,11 @@ class TrainingAccount:
     def in_words(self) -> str:
         """Return what was spent and what is left, as a sentence."""
         count = len(self.learnings)
-        times = "Once" if count == 1 else f"{count:,} times"
+        times = "once" if count == 1 else f"{count:,} times"
         words = (
-            f"{times} learned from these walks: ε = {self.epsilon('trip'):.3g} of {self.total_epsilon:g} is spent "
-            f"(δ = {self.delta:g}), and ε = {self.left_epsilon():.3g} is left for one more learning"
+            f"These walks were learned from {times}: ε = {self.epsilon('trip'):.3g} of {self.total_epsilon:g} is spent "
+            f"(δ = {self.delta:g}), and one more learning may have ε = {self.left_epsilon():.3g} at most, since costs "
+            "add up to less than the sum of their ε"
         )
         if count and not self.vehicles_have_a_promise:
             words += "; some learned by trip, so vehicles have no promise in total, only trips have"
@@ -126,9 +128,11 @@ class Spent:
     """What a learning has to state: it was written down, and may begin."""
 
     rho_before: float
-    """What earlier learnings cost the same unit."""
+    """What earlier learnings cost the same unit; 0 if that has no limit (see `note`)."""
     account: TrainingAccount
     """After this one."""
+    note: str | None
+    """What has to be said besides, as part of a sentence."""
 
 
 class TrainingLedger:
@@ -145,6 +149,16 @@ class TrainingLedger:
         from now on.
     raise_total
         Allow a larger total than before. What was promised to those in the walks is then given up.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket.learning import Budget, TrainingLedger
+    >>> _ = Path("some.walks").write_bytes(b"walks of some people")
+    >>> ledger = TrainingLedger.beside("some.walks", total_epsilon=2)
+    >>> spent = ledger.spend("some.walks", Budget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    >>> round(spent.account.epsilon("vehicle"), 3), round(spent.account.left_epsilon(), 3)
+    (1.0, 1.679)
     """
 
     def __init__(self, path: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> None:
@@ -206,7 +220,10 @@ class TrainingLedger:
             after = replace(before, learnings=(*before.learnings, learning))
             with atomic_output(self.path, private=True) as temporary:
                 temporary.write_bytes(_written(after))
-        return Spent(before.rho(unit), after)
+        if unit == "vehicle" and not before.vehicles_have_a_promise:
+            # This learning keeps its own promise to vehicles, but no sum can be stated that would be true.
+            return Spent(0.0, after, _NO_TOTAL)
+        return Spent(before.rho(unit), after, None)
 
     def _with_total(self, account: TrainingAccount | None, delta: float) -> TrainingAccount:
         wanted = self._total_epsilon
