@@ -19,7 +19,7 @@ from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._files import check_output
 from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
-from geoblanket._tables import lazy_batches, write_table
+from geoblanket._tables import is_number, lazy_batches, write_table
 from geoblanket._training import NOBODY, NOT_SAID, WALKS
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mobility.walks import WALKS_SCHEMA
@@ -95,12 +95,12 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
         If it is for other roads, or does not say how far its places are apart.
     """
     spacing_m = model.learned.get("spacing_m")
-    if type(spacing_m) not in (int, float) or not 0 <= spacing_m < 1e6:
+    if not is_number(spacing_m):
         raise MismatchError(
             "The motion model does not say how far its places are apart, so nothing can be drawn from it. Make it from "
             "roads (`geoblanket model`)."
         )
-    places = choose_places(graph, spacing_m=spacing_m)
+    places = choose_places(graph, spacing_m=float(spacing_m))
     _check_places(model, places)
     return places
 
