@@ -109,7 +109,7 @@ def build(
     if walks is None and model is not None:
         roads, out = options.require(roads=roads, out=out)
     else:
-        roads, walks, out = options.require(roads=roads, walks=walks, out=out)
+        roads, walks, out = options.require(**{"roads": roads, "walks or --model": walks, "out": out})
         if model is not None:
             raise ParameterError("--walks and --model contradict each other. Give one of them.")
     parameters = read_config(

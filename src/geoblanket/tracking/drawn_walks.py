@@ -43,7 +43,14 @@ _MOST_DAYS: Final = 2_900_000
 
 @dataclass(frozen=True)
 class DrawnWalks:
-    """How much was drawn."""
+    """How much was drawn.
+
+    Examples
+    --------
+    >>> from geoblanket.tracking import DrawnWalks
+    >>> DrawnWalks(vehicles=50, trips=2000, steps=31_000).as_dict()["trips"]
+    2000
+    """
 
     vehicles: int
     trips: int
@@ -93,14 +100,21 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     ------
     MismatchError
         If it is for other roads, or does not say how far its places are apart.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, RoadGraph
+    >>> from geoblanket.tracking import places_of_model
+    >>> places_of_model(MotionModel.load("city.model"), RoadGraph.load("city.roads")).spacing_m
+    500
     """
-    spacing_m = model.learned.get("spacing_m")
+    spacing_m: Any = model.learned.get("spacing_m")
     if not is_number(spacing_m):
         raise MismatchError(
             "The motion model does not say how far its places are apart, so nothing can be drawn from it. Make it from "
             "roads (`geoblanket model`)."
         )
-    places = choose_places(graph, spacing_m=float(spacing_m))
+    places = choose_places(graph, spacing_m=spacing_m)
     _check_places(model, places)
     return places
 
