@@ -106,7 +106,7 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     >>> from geoblanket import MotionModel, RoadGraph
     >>> from geoblanket.tracking import places_of_model
     >>> places_of_model(MotionModel.load("city.model"), RoadGraph.load("city.roads")).spacing_m
-    500
+    500.0
     """
     spacing_m: Any = model.learned.get("spacing_m")
     if not is_number(spacing_m):
