@@ -13,13 +13,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["NOBODY", "NOT_SAID", "WALKS", "PrivatePart", "Training", "TrainingPromise", "Unit", "epsilon_of"]
+__all__ = [
+    "NOBODY",
+    "NOT_SAID",
+    "PART_COLUMNS",
+    "WALKS",
+    "PrivatePart",
+    "Training",
+    "TrainingPromise",
+    "Unit",
+    "epsilon_of",
+]
 
 Unit = Literal["vehicle", "trip"]
 Source = Literal["nobody", "walks", "private", "not said"]
+PART_COLUMNS: Final = ("part", "numbers", "bound", "noise", "ρ")
 _ROUNDING: Final = 1e-9
 _MOST_PARTS: Final = 100
 _LONGEST_WORDS: Final = 200
+_LARGEST_NUMBER: Final = 1 << 53
+_LEAST_RHO: Final = 1e-200
+"""Less is counted as this, so that no order is infinite."""
 
 
 def epsilon_of(rho: float, delta: float) -> float:
@@ -32,6 +46,7 @@ def epsilon_of(rho: float, delta: float) -> float:
         return math.inf
     if rho == 0:
         return 0.0
+    rho = max(rho, _LEAST_RHO)
 
     def epsilon(order: float) -> float:
         bound = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
@@ -61,7 +76,8 @@ class PrivatePart:
     @property
     def rho(self) -> float:
         """What it costs, zero-concentrated differential privacy."""
-        return (self.bound / self.scale) ** 2 / 2
+        ratio = self.bound / self.scale
+        return ratio * ratio / 2
 
 
 @dataclass(frozen=True)
@@ -99,22 +115,42 @@ class TrainingPromise:
             words += f" (ε = {self.total_epsilon:.3g} with what was learned from the same walks before)"
         return words
 
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the parts as lines of a table, with `PART_COLUMNS`."""
+        return [
+            (part.name, f"{part.cells:,}", f"{part.bound:,}", f"{part.scale:.6g}", f"{part.rho:.4g}")
+            for part in self.parts
+        ]
+
+    def proof(self) -> str:
+        """Return why its ε follows from its parts, in sentences."""
+        return (
+            f"No {self.unit} of {self.units:,} changes the numbers of a part by more than its bound, as a Euclidean "
+            "length, and each got discrete Gaussian noise of this scale: a part costs ρ = (bound / noise)² / 2. "
+            f"Together they cost ρ = {self.rho:.4g}, and for δ = {self.delta:g} that means "
+            f"ε = {epsilon_of(self.rho, self.delta):.6g}, no more than the {self.epsilon:g} that is promised. That "
+            "this noise was added, only who learned can know."
+        )
+
     def problem(self) -> str | None:
         """Return why this cannot be a promise that was kept, or None."""
         if self.unit not in get_args(Unit) or self.units < 2:
             return "it names no units"
         if not (0 < self.epsilon < math.inf and 0 < self.delta < 1 / self.units and 0 <= self.rho_before < math.inf):
             return "ε or δ promise nothing"
-        if (
-            not 1 <= len(self.parts) <= _MOST_PARTS
-            or max(len(self.rule), *(len(p.name) for p in self.parts)) > _LONGEST_WORDS
+        # What is not printable could steer a terminal.
+        if not 1 <= len(self.parts) <= _MOST_PARTS or not all(
+            1 <= len(words) <= _LONGEST_WORDS and words.isprintable() for words in self._words()
         ):
-            return "it names no parts, or too many"
+            return "it names no parts, or too many, or not in words"
         if not all(part.cells >= 1 and part.bound >= 1 and 0 < part.scale < math.inf for part in self.parts):
             return "a part has no bound or no noise"
         if epsilon_of(self.rho, self.delta) > self.epsilon * (1 + _ROUNDING) + _ROUNDING:
             return "the noise of its parts is too small for its ε"
         return None
+
+    def _words(self) -> list[str]:
+        return [self.rule, *(part.name for part in self.parts)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the promise as JSON values."""
@@ -156,6 +192,8 @@ def _typed(value: object, types: Mapping[str, tuple[type, ...]]) -> dict[str, An
         raise ValueError("the statement of what it was learned from has other fields")
     if any(type(value[name]) not in allowed for name, allowed in types.items()):
         raise ValueError("the statement of what it was learned from has values of other types")
+    if any(type(number) in _NUMBER and not abs(number) <= _LARGEST_NUMBER for number in value.values()):
+        raise ValueError("the statement of what it was learned from has numbers that are too large")
     return dict(value)
 
 
@@ -174,6 +212,17 @@ class Training:
             "nobody": "learned from nobody's trips",
             "walks": "learned without privacy for those in the traces",
         }.get(self.source, "learned from what its file does not say")
+
+    def together(self, other: Training) -> Training:
+        """Return what can be said of something that was made of both: no more than the weaker of the two promises.
+
+        Two promises that are not the same one are about other walks, or add up: then no privacy is claimed.
+        """
+        if self == other or other.source == "nobody":
+            return self
+        if self.source == "nobody":
+            return other
+        return NOT_SAID if "walks" not in {self.source, other.source} and NOT_SAID in (self, other) else WALKS
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -53,7 +53,7 @@ def test_from_walks_it_says_that_nobody_is_protected(folder: Path) -> None:
     )
     code, text, talk, _ = run("model", *options)
     assert code == 0, talk
-    assert "learned without privacy for those in the walks" in talk
+    assert "learned without privacy for those in the traces" in talk
     assert "that know 2 place(s)" in text
     first = (folder / "m").read_bytes()
     assert run("model", *options)[0] == 0
@@ -61,7 +61,8 @@ def test_from_walks_it_says_that_nobody_is_protected(folder: Path) -> None:
     code, shown, _, _ = run("show", folder / "m", "--json")
     facts = json.loads(shown)
     assert (facts["interval_s"], facts["spacing_m"], facts["learned"]["from"]) == (30, 0, "roads and walks")
-    assert "180 steps of walks: learned without privacy for those in the walks" in facts["words"]
+    assert "180 steps of walks: learned without privacy for those in the traces" in facts["words"]
+    assert facts["training"] == {"source": "walks"}
     code, shown, _, _ = run("show", folder / "m")
     assert "size of the model" in shown
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from geoblanket._training import PrivatePart, Training, TrainingPromise, epsilon_of
 from geoblanket.build import building
 from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.mechanism import load_bundle
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.tracking.motion_model import MotionModel
 from tests.cli.test_lattice import run
@@ -67,6 +70,7 @@ def test_a_bundle_from_a_model(city: Path, tmp_path: Path) -> None:
     code, _, talk, error = run("build", *given(city), *BUILD, "--out", out, "--report", tmp_path / "report")
     assert code == 0, (talk, error)
     assert "drawn from a motion model, those held out too" in talk
+    assert "Nothing was learned from anyone's trips." in talk
     assert (tmp_path / "report/report.html").read_text().count("nobody drove them") == 2
     record = json.loads((tmp_path / "a.bundle.build.json").read_text())
     assert record["inputs"]["model"] == MotionModel.load(city / "model").identity
@@ -78,6 +82,22 @@ def test_a_bundle_from_a_model(city: Path, tmp_path: Path) -> None:
     assert code == 0, talk
     assert (tmp_path / "b.bundle").read_bytes() == out.read_bytes()
     assert "those held out too" in talk
+
+
+def test_a_promise_goes_from_the_model_into_the_bundle(city: Path, tmp_path: Path) -> None:
+    part = PrivatePart("moves", cells=100, bound=1, scale=10.0)
+    epsilon = 1.01 * epsilon_of(part.rho, 1e-6)
+    promised = Training("private", TrainingPromise("vehicle", 350, epsilon, 1e-6, (part,), "order 2, always"))
+    model = MotionModel.load(city / "model")
+    learned = {**model.learned, "from": "roads and walks", "training": promised.as_json()}
+    replace(model, learned=learned).save(tmp_path / "model")
+    given = ("--model", tmp_path / "model", "--roads", city / "roads")
+    assert run("sample", *given, "--trips", 500, "--out", tmp_path / "walks.parquet")[0] == 0
+    assert scan_walks(tmp_path / "walks.parquet")[1]["training"] == promised.as_json()
+    code, _, talk, error = run("build", *given, *BUILD, "--out", tmp_path / "a.bundle")
+    assert code == 0, (talk, error)
+    assert "are protected too" in talk
+    assert load_bundle(tmp_path / "a.bundle").training == promised
 
 
 def test_an_interrupted_build_from_a_model_goes_on(city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,7 @@ def discover(
         "roads": loaded.places.roads_identity,
         "walks": sha256_file(walks),
         "geoblanket": __version__,
+        **{name: loaded.about[name] for name in ("training",) if name in loaded.about},
     }
     boards = _boards([Grouping(features, regions) for features in options.groupings], orders=options.largest)
     most_tests = sum(len(board.grouping) for board in boards)

@@ -101,6 +101,7 @@ def build_bundle(
         snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
         places_e7=inputs.places.coordinates_e7,
         clock=inputs.clock,
+        training=inputs.training,
     )
     record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)
     write_record(record, out)
@@ -155,6 +156,7 @@ def _record(
         totals=_totals(results, compare=inputs.config.compare),
         seconds=seconds,
         peak_memory_mb=peak_memory_mb(),
+        training=inputs.training.as_json(),
     )
 
 

@@ -15,6 +15,7 @@ from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress
 from geoblanket._tables import is_text, reading_parquet
+from geoblanket._training import Training
 from geoblanket.build.blanket_lengths import (
     FixedLengths,
     KnownLengths,
@@ -27,6 +28,7 @@ from geoblanket.build.config import DEFAULT_MAX_PLACES, BuildConfig
 from geoblanket.build.context import NO_CONTEXT
 from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.row_tree import Lengths
+from geoblanket.build.statement import training_of_build
 from geoblanket.build.zone_task import ZoneTask
 from geoblanket.errors import MismatchError
 from geoblanket.loss.nearest_vehicle import NearestVehicle
@@ -66,6 +68,8 @@ class Inputs:
     snapping_radius_m: float
     identities: dict[str, str]
     """What identifies each input."""
+    training: Training
+    """What the mechanisms are learned from."""
 
     def tasks(self) -> Iterator[ZoneTask]:
         """Yield a task for each zone and regime, that of reports without history last."""
@@ -158,6 +162,7 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         lengths=lengths,
         snapping_radius_m=places.snapping_radius_m(graph),
         identities=identities,
+        training=training_of_build(walks, config)[0],
     )
 
 

@@ -54,6 +54,7 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path
             ("one report every", f"{interval_s:g} s"),
             ("a report is off by, mean", f"{errors.mean_km:.2f} km"),
             ("median, 95 %", f"{errors.median_km:.2f} km, {errors.most_km:.2f} km"),
+            ("learned from", "nobody's trips"),
             ("version", str(bundle.version)),
             ("SHA-256", bundle.sha256),
         ],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._files import atomic_output
+from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.disclosure import Disclosure
 from geoblanket.build.rows import RowsReport
 from geoblanket.build.typed_values import as_json, read_dataclass
@@ -206,6 +207,8 @@ class BuildRecord:
     """Wall-clock time of this run, without what an interrupted one had finished."""
     peak_memory_mb: float
     """Largest resident size of the main process, megabytes."""
+    training: dict[str, Any]
+    """What the mechanisms were learned from, as the bundle says it."""
 
     @property
     def costs(self) -> Costs:
@@ -243,7 +246,11 @@ class BuildRecord:
     @classmethod
     def from_dict(cls, values: Any) -> BuildRecord:
         """Return the record that `as_dict` gave; raise ValueError if a key is missing or unknown, or a type wrong."""
-        return read_dataclass(cls, values)
+        if isinstance(values, dict) and "training" not in values:  # as records had it before there were statements
+            values = {**values, "training": NOT_SAID.as_json()}
+        record = read_dataclass(cls, values)
+        Training.parsed(record.training)
+        return record
 
 
 def record_path(bundle: str | Path) -> Path:

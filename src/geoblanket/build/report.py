@@ -10,6 +10,7 @@ import numpy as np
 from geoblanket._numbers import UNKNOWN, parameter, share, text
 from geoblanket._page import Page
 from geoblanket._report_folder import ReportFolder
+from geoblanket._training import PART_COLUMNS
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle
 from geoblanket.build.report_words import (
@@ -22,6 +23,7 @@ from geoblanket.build.report_words import (
     promise,
     summary,
 )
+from geoblanket.build.statement import learned_in_words
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle
 from geoblanket.roads.graph import RoadGraph
@@ -76,7 +78,7 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     write_record(record, folder.path / record.bundle)
     page = Page(title or f"The build of {record.bundle}", lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
     page.heading("In short")
-    page.bullets(summary(record))
+    page.bullets([*summary(record), learned_in_words(loaded.training)])
     _add_promise(page, record, loaded)
     page.heading("Zones and places")
     caption = "The public zones, one colour each, and the places as dots. A report names a place of the zone."
@@ -115,6 +117,10 @@ def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
         disclosure(record),
         caption="The best guess of an attacker who knows how often vehicles are where, on the training walks.",
     )
+    page.subheading("Those whose trips were learned from")
+    page.paragraph(learned_in_words(bundle.training))
+    if (promised := bundle.training.promise) is not None:
+        page.table(PART_COLUMNS, promised.rows(), caption=promised.proof(), words=(0,))
     page.subheading("As it was verified")
     for line in bundle.guarantee.split("\n"):
         page.paragraph(line)

@@ -15,7 +15,6 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
-    from geoblanket._progress import Progress
     from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
 
 __all__ = ["ConfiguredCommand", "build"]
@@ -134,6 +133,7 @@ def build(
     )
     from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
+    from geoblanket.build.statement import learned_in_words, training_of_build
     from geoblanket.mechanism.meaning import odds_in_words
 
     say(odds_in_words(parameters.epsilon, between="history"))
@@ -141,22 +141,18 @@ def build(
         "Every report also discloses the zone that the vehicle is in. For a whole city with no zone disclosed, see "
         "`geoblanket lattice`."
     )
-
     with (
         options.offer_resume(unfinished_path(out)),
-        progress_bars() as progress,
-        nullcontext(walks) if walks is not None else _drawn_walks(str(model), roads, out, progress) as walks_used,
+        nullcontext(walks) if walks is not None else _drawn_walks(str(model), roads, out) as used,
     ):
-        record = build_bundle(
-            roads,
-            walks_used,
-            out,
-            config=parameters,
-            workers=workers,
-            cluster=cluster,
-            resume=resume,
-            progress=progress,
-        )
+        training, why = training_of_build(used, parameters)
+        say(learned_in_words(training))
+        if why is not None:
+            say(why)
+        with progress_bars() as progress:
+            record = build_bundle(
+                roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
+            )
     if json:
         print_json(record.as_dict())
     else:
@@ -169,11 +165,11 @@ def build(
 
 
 @contextmanager
-def _drawn_walks(model: str, roads: Path, out: Path, progress: Progress) -> Iterator[Path]:
+def _drawn_walks(model: str, roads: Path, out: Path) -> Iterator[Path]:
     """Draw walks from a motion model into the folder of the unfinished build, where they stay as long as it does."""
     import shutil
 
-    from geoblanket._files import check_output, private_folder
+    from geoblanket._files import check_output, make_folder
     from geoblanket._unfinished import unfinished_path
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.tracking.drawn_walks import draw_walks, places_of_model
@@ -182,11 +178,11 @@ def _drawn_walks(model: str, roads: Path, out: Path, progress: Progress) -> Iter
     check_output(out)
     learned = MotionModel.load(model)
     places = places_of_model(learned, RoadGraph.load(roads))
-    folder = unfinished_path(out)
-    private_folder(folder)
+    folder = make_folder(unfinished_path(out))
     try:
         # The same model gives the same walks: whoever resumes draws them again.
-        draw_walks(learned, places, folder / _DRAWN_WALKS, progress=progress)
+        with progress_bars() as progress:
+            draw_walks(learned, places, folder / _DRAWN_WALKS, progress=progress)
         yield folder / _DRAWN_WALKS
     finally:
         if {path.name for path in folder.glob("*")} <= {_DRAWN_WALKS}:

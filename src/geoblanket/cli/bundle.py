@@ -1,4 +1,4 @@
-"""`geoblanket verify` and `geoblanket show`: whether a bundle keeps its promise, and what is in it."""
+"""`geoblanket verify` and `geoblanket show`: whether a bundle or a model keeps its promise, and what is in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, say
 from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.lattice import lattice_facts, lattice_rows
 from geoblanket.cli.model import model_facts, model_rows
-from geoblanket.errors import GeoblanketError
+from geoblanket.errors import GeoblanketError, ParameterError
 
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
@@ -21,7 +21,9 @@ __all__ = ["show", "verify"]
 
 _MOST_ROWS = 500  # looking for broken triangles takes the third power of the rows
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle of mechanisms.", show_default=False)]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A bundle of mechanisms, or a motion model.", show_default=False)
+]
 
 
 def verify(
@@ -38,7 +40,15 @@ def verify(
     policy: PolicyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Verify a bundle in exact arithmetic; exit with 0 only if all mechanisms keep promises that meet the policy."""
+    """Verify a bundle in exact arithmetic; exit with 0 only if all mechanisms keep promises that meet the policy.
+
+    Of a motion model, what it says of those who were learned from: that its ε follows from the noise that it names.
+    """
+    if _is_model(file):
+        if public_key is not None or domain is not None or minimum_version or policy is not None:
+            raise ParameterError("Keys, domains, versions and policies are for bundles. Leave them out for a model.")
+        _verify_model(file, json=json)
+        return
     from geoblanket.mechanism.bundle.storage import load_bundle
     from geoblanket.mechanism.bundle.trust import Trust
 
@@ -92,7 +102,8 @@ def show(
     if json:
         print_json(_facts(bundle, file))
     elif bundle.lattice is not None:
-        print_table(f"Lattice {file}", lattice_rows(_facts(bundle, file)["lattice"]))
+        facts = _facts(bundle, file)
+        print_table(f"Lattice {file}", [*lattice_rows(facts["lattice"]), _learned_row(facts)])
     else:
         _print_facts(_facts(bundle, file), file)
     if picture is not None:
@@ -116,7 +127,6 @@ def _is_model(file: Path) -> bool:
 
 
 def _show_model(file: Path, picture: Path | None, *, json: bool) -> None:
-    from geoblanket.errors import ParameterError
     from geoblanket.tracking.motion_model import MotionModel
 
     if picture is not None:
@@ -126,6 +136,34 @@ def _show_model(file: Path, picture: Path | None, *, json: bool) -> None:
         print_json(facts)
     else:
         print_table(f"Motion model {file}", model_rows(facts))
+
+
+def _verify_model(file: Path, *, json: bool) -> None:
+    from rich.markup import escape
+
+    from geoblanket._training import NOBODY, PART_COLUMNS
+    from geoblanket.tracking.motion_model import MotionModel
+
+    try:
+        model = MotionModel.load(file)
+    except GeoblanketError as error:
+        if json:
+            print_json({"holds": False, "problem": str(error)})
+        raise
+    training = model.training
+    learned = "nothing was learned from anyone" if training == NOBODY else f"the model was {training.in_words()}"
+    lines = [] if training.promise is None else [training.promise.proof()]
+    lines.append(f"In one sentence: a model changes nothing about what reports give away, and {learned}.")
+    if json:
+        rho = {} if training.promise is None else {"rho": [part.rho for part in training.promise.parts]}
+        print_json({"holds": True, "guarantee": lines, **rho, **model_facts(model, file)})
+        return
+    if training.promise is not None:
+        rows = [(escape(name), *numbers) for name, *numbers in training.promise.rows()]
+        print_table("What was counted, and the noise that was added", rows, header=PART_COLUMNS)
+    typer.echo(f"Learned {model.in_words()}.")
+    for line in lines:
+        typer.echo(line)
 
 
 def _warn(bundled: BundledMechanism) -> None:
@@ -139,7 +177,10 @@ def _warn(bundled: BundledMechanism) -> None:
         )
 
 
-_PRINTED = ("version", "bytes", "sha256", "signed", "domain", "disclosed", "snapping_radius_m", "places", "clock")
+_PRINTED = (
+    "version", "bytes", "sha256", "signed", "domain", "disclosed", "snapping_radius_m", "places", "clock", "training",
+    "training_in_words",
+)  # fmt: skip
 _NOT_PRINTED = ("epsilon_per_location_per_km", "inequalities")
 
 
@@ -150,7 +191,12 @@ def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
     if bundle.lattice is not None:
         whole = ("version", "sha256", "signed", "domain", "disclosed")
         facts = lattice_facts(bundle.lattice, bundle.needed_clock().interval_s, file)
-        return {**{name: getattr(bundle, name) for name in whole}, "lattice": facts}
+        return {
+            **{name: getattr(bundle, name) for name in whole},
+            "training": bundle.training.as_json(),
+            "training_in_words": bundle.training.in_words(),
+            "lattice": facts,
+        }
     facts = asdict(BundleFacts.of(bundle, name=file.name, size=file.stat().st_size))
     radius = facts["snapping_radius_m"]
     mechanisms = [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle]
@@ -162,6 +208,10 @@ def _facts(bundle: Bundle, file: Path) -> dict[str, Any]:
             {name: value for name, value in mechanism.items() if name not in _NOT_PRINTED} for mechanism in mechanisms
         ],
     }
+
+
+def _learned_row(facts: dict[str, Any]) -> tuple[str, str]:
+    return "learned", facts["training_in_words"].removeprefix("learned ")
 
 
 def _clock_rows(clock: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -192,6 +242,7 @@ def _print_facts(facts: dict[str, Any], file: Path) -> None:
                 "not known" if facts["snapping_radius_m"] is None else f"{facts['snapping_radius_m']:,} m",
             ),
             ("disclosed", facts["disclosed"]),
+            _learned_row(facts),
             *_clock_rows(facts["clock"]),
             ("domain", facts["domain"][:16]),
             ("SHA-256", facts["sha256"][:16]),

@@ -153,6 +153,7 @@ def model_facts(learned: MotionModel, file: Path) -> dict[str, Any]:
         "bytes": file.stat().st_size,
         "identity": learned.identity,
         "learned": dict(learned.learned),
+        "training": learned.training.as_json(),
         "words": learned.in_words(),
     }
 

@@ -66,7 +66,7 @@ _OUTLIER_KM: Final = 15.0
 _SQUARE: Final = 6**-0.5
 """How far points of a square are from its middle, root mean square, in sides: a place of a grid stands for them."""
 _PARKED: Final = "parked"
-_SOURCES: Final = ("roads", "roads and walks", "distance", _PARKED)
+_SOURCES: Final = ("roads", "roads and walks", "distance", "private", "released", _PARKED)
 _DIGITS: Final = 6
 
 _log = logging.getLogger(__name__)
@@ -317,6 +317,7 @@ def model_facts(model: MotionModel) -> dict[str, Any]:
         "order": model.memory,
         "places": model.place_count,
         "saw_all": model.learned.get("part") == "all",
+        "learned": None if source == _PARKED else model.training.in_words(),
     }
 
 

@@ -15,8 +15,10 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
+from geoblanket._training import NOBODY
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, limits, promise
+from geoblanket.build.statement import learned_in_words
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.storage import Bundle
@@ -333,6 +335,7 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
         "guarantee": explored.guarantee["words"],
         "disclosed": facts.disclosed,
         "promise": [] if record is None else promise(record),
+        "learned": learned_in_words(explored.bundle.training),
         "limits": limits(),
         "factors": [] if record is None else factor_table(record),
         "costs": [] if record is None else cost_table(record),
@@ -358,5 +361,6 @@ def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
         "loss": None,
         "guarantee": explored.guarantee["words"],
         "disclosed": facts.disclosed,
+        "learned": learned_in_words(NOBODY),
         "limits": _LIMITS,
     }

@@ -20,7 +20,6 @@ from geoblanket._files import check_output
 from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import is_number, lazy_batches, write_table
-from geoblanket._training import NOBODY, NOT_SAID, WALKS
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
@@ -191,7 +190,7 @@ def draw_walks(
         "method": DRAWN,
         "model": model.identity,
         "seed": seed,
-        "training": _training(model),
+        "training": model.training.as_json(),
         "counts": drawn.as_dict(),
     }
     batches = lazy_batches(table.batches(rng, progress), schema=WALKS_SCHEMA)
@@ -270,11 +269,6 @@ def _check_places(model: MotionModel, places: Places) -> None:
         raise MismatchError(
             "The motion model is for other roads or places than these. Give the roads that it was learned on."
         )
-
-
-def _training(model: MotionModel) -> dict[str, Any]:
-    source = str(model.learned.get("from"))
-    return {"roads": NOBODY, "distance": NOBODY, "roads and walks": WALKS}.get(source, NOT_SAID).as_json()
 
 
 def _whole(chances: Singles) -> Floats:

@@ -105,6 +105,7 @@ def learn_motion(
         counts = count_histories(walks, places, largest=max(memory - 1, 1), part=part, split=split, progress=progress)
         trips = _shape_of_walks(walks, part=part, split=split)
         learned |= {"walks": str(about.get("method", "")), "part": part, "steps": int(counts.count.sum())}
+        learned |= {name: about[name] for name in ("training",) if name in about}
     interval_s = DEFAULT_INTERVAL_S if interval_s is None else interval_s
     road_trips = drive(graph, places, interval_s=interval_s, seed=seed, progress=progress)
     driven = count_steps(road_trips, largest=max(memory - 1, 1))

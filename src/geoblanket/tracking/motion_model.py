@@ -22,6 +22,7 @@ from scipy.sparse import csr_array
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
+from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.trip_shape import TripShape
 
@@ -40,6 +41,9 @@ _LARGEST_SPREAD_M: Final = 100_000.0
 _TYPICAL_MOVE_M_S: Final = 200 / 30
 """By distance alone, a place becomes less probable by a factor e over 200 metres for an interval of 30 seconds."""
 _RARE_MOVE: Final = 2e-3
+_MOST_STARTS: Final = 100
+"""How often a model may have been learned from released reports, each time starting from the one before."""
+_BY_BLANKET: Final = "by blanket"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,18 +164,18 @@ class MotionModel:
         ones = np.ones(len(self), np.float32)
         return csr_array((ones, (self.present, np.arange(len(self)))), shape=(self.place_count, len(self)))
 
+    @cached_property
+    def training(self) -> Training:
+        """What it was learned from, and what that promises to those who drove.
+
+        Learning from released reports costs nothing more: then it is that of the model from which it started, and of
+        the bundle that made the reports, where `learned` has its statement as `training`.
+        """
+        return _training(self.learned)
+
     def in_words(self) -> str:
         """Return what it was learned from, and whether those who drove are protected."""
-        source = self.learned.get("from")
-        if source == "roads":
-            return "from the road network alone"
-        if source == "distance":
-            return "from distances between places alone"
-        if source == "roads and walks":
-            steps = self.learned.get("steps")
-            count = f"{steps:,} steps of walks" if type(steps) is int else "walks"
-            return f"from the road network and {count}: learned without privacy for those in the walks"
-        return "from what its file does not say"
+        return _in_words(self.learned)
 
     def steps_in(self, interval_s: float) -> int:
         """Return how many steps there are in an interval of seconds.
@@ -207,7 +211,10 @@ class MotionModel:
             offsets=flow.indptr.astype(np.int64),
             targets=flow.indices.astype(np.int32),
             chances=flow.data.astype(np.float32),
-            learned={**self.learned, "order": "1"},
+            learned={
+                **self.learned,
+                "order": "1" if self.learned.get("order") != _BY_BLANKET else f"1, {_BY_BLANKET} before",
+            },
             hours=self.hours,
             lengths=self.lengths,
         )
@@ -273,6 +280,8 @@ class MotionModel:
         fields, arrays = read_arrays(path, magic=MAGIC, kind="a motion model", hint="Make it again")
         try:
             parts: dict[str, Any] = {**_typed(fields), **arrays}
+            if (problem := _untrue(parts["learned"])) is not None:
+                raise InputError(f"was changed after it was written: {problem}", path=path, hint="Make it again")
             return cls(**parts)
         except (ParameterError, TypeError, ValueError) as error:
             raise InputError(
@@ -321,7 +330,7 @@ class MotionModel:
         sums = np.append(np.add.reduceat(self.chances.astype(np.float64), self.offsets[:-1]), self.start.sum())
         if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
             return "probabilities must not be negative, and must sum to 1"
-        return self.trips.problem()
+        return self.trips.problem() or _untrue(self.learned)
 
 
 def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,3 +343,47 @@ def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
     if type(fields["learned"]) is not dict:
         raise ValueError("learned")
     return dict(fields)
+
+
+def _training(learned: Mapping[str, Any], starts: int = 0) -> Training:
+    """Return the statement that follows from what a model says it was learned from; raise ValueError if none can."""
+    source = learned.get("from")
+    stated = Training.parsed(learned["training"]) if "training" in learned else None
+    if source == "private":
+        promised = Training("private", TrainingPromise.parsed(learned.get("promise")))
+        # Noise on walks that were drawn from a model is none for those who drove: what the walks say holds.
+        return promised if stated is None else stated
+    if source == "released":
+        if not isinstance(learned.get("start"), Mapping) or starts == _MOST_STARTS:
+            raise ValueError("it does not say from which model it started")
+        return _training(learned["start"], starts + 1).together(stated or NOBODY)
+    training = {"roads": NOBODY, "distance": NOBODY, "roads and walks": stated or WALKS}.get(str(source), NOT_SAID)
+    # How many past places matter was found in walks, without privacy.
+    return training.together(WALKS) if _BY_BLANKET in str(learned.get("order")) else training
+
+
+def _untrue(learned: Mapping[str, Any]) -> str | None:
+    """Return why what a model says of its training cannot be true, or None."""
+    try:
+        _training(learned)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _in_words(learned: Mapping[str, Any]) -> str:
+    source, training = learned.get("from"), _training(learned)
+    if source == "released":
+        reports = learned.get("reports")
+        count = f"{reports:,} released reports" if type(reports) is int else "released reports"
+        words = f"from {count}, which cost nothing more, started with a model {_in_words(learned['start'])}"
+        return words if training == _training(learned["start"]) else f"{words}; all in all {training.in_words()}"
+    steps = learned.get("steps")
+    walks = f"{steps:,} steps of walks" if type(steps) is int and source != "private" else "walks"
+    words = {
+        "roads": "from the road network alone",
+        "distance": "from distances between places alone",
+        "roads and walks": f"from the road network and {walks}",
+        "private": "from the road network and walks",
+    }.get(str(source), "from what its file does not say")
+    return words if training in (NOBODY, NOT_SAID) else f"{words}: {training.in_words()}"

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
+from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
@@ -181,7 +182,10 @@ class Bundle(ReadBundle):
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
         if self.lattice is not None:
-            return f"Disclosed by every report: {self.disclosed}. No zone is.\n{self.lattice.guarantee}"
+            return (
+                f"Disclosed by every report: {self.disclosed}. No zone is.\n{self.lattice.guarantee}\n"
+                f"{self.in_one_sentence}"
+            )
         certificates = [bundled.mechanism.certificate for bundled in self]
 
         def total(count: str) -> int:
@@ -222,7 +226,40 @@ class Bundle(ReadBundle):
             f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
             "past."
         )
+        lines.append(self.in_one_sentence)
         return "\n".join(lines)
+
+    @property
+    def in_one_sentence(self) -> str:
+        """What is promised to those who report, and to those who were learned from."""
+        learned = (
+            "nothing was learned from anyone"
+            if self.training == NOBODY
+            else f"the mechanisms were {self.training.in_words()}"
+        )
+        return f"In one sentence: {self._reporting()}, a report discloses {self.disclosed}, and {learned}."
+
+    def _reporting(self) -> str:
+        """Return what is promised to those who report, as part of a sentence."""
+        if self.lattice is None:
+            epsilon = max(bundled.mechanism.epsilon for bundled in self)
+            eta_km = min(bundled.mechanism.eta_km for bundled in self)
+            within = "" if eta_km == np.inf else f" ≤ {eta_km:.9g}"
+            return (
+                f"each report is at most e^({epsilon:.9g}·d) times as probable from one history as from any other of "
+                f"the same zone and regime, d{within} km apart"
+            )
+        add_m, anchor = 2 * self.lattice.certificate.rounding_mm / 1000, self.lattice.anchor
+        stays = (
+            ""
+            if anchor is None
+            else f", and all reports of a whole period of {anchor.period_s:,} s at one place together at most "
+            f"e^({anchor.epsilon:.9g}·d) times,"
+        )
+        return (
+            f"each report is at most e^({self.lattice.epsilon:.9g}·d) times{stays} as probable from one coordinate as "
+            f"from any other, d km apart with {add_m:.3g} m added for rounding"
+        )
 
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:

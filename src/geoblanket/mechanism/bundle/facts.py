@@ -199,6 +199,11 @@ class BundleFacts:
     clock: ClockFacts | None
     lattice: LatticeFacts | None
     """In the place of zones: the lattice of a whole city."""
+    training: dict[str, Any]
+    """What the mechanisms were learned from: "source" is nobody, walks, private or not said; with a "promise" if it is
+    private."""
+    training_in_words: str
+    """The same, as part of a sentence."""
 
     @classmethod
     def of(cls, bundle: Bundle, *, name: str, size: int) -> BundleFacts:
@@ -236,6 +241,8 @@ class BundleFacts:
             snapping_radius_m=bundle.snapping_radius_m,
             clock=None if bundle.clock is None else ClockFacts.of(bundle.clock),
             lattice=lattice,
+            training=bundle.training.as_json(),
+            training_in_words=bundle.training.in_words(),
         )
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from geoblanket._arrays import Indices
+from geoblanket._training import NOBODY, NOT_SAID, Training
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import HOURS, LARGEST_INTERVAL_MS, Clock
 from geoblanket.mechanism.bundle.lattice_section import LatticeHeader, lattice_clock
@@ -43,6 +44,7 @@ _LONGEST_NAME: Final = 200
 _LONGEST_HISTORY: Final = 8
 _LARGEST_VERSION: Final = 1 << 53
 _LARGEST_RADIUS_MM: Final = 10**9
+_TRAINING: Final = "training"
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,16 @@ class BundleHeader:
     """In order of zone and regime; none beside a lattice."""
     lattice: LatticeHeader | None = None
     """The lattice, if the bundle has one instead of zones."""
+    training: Training = NOT_SAID
+    """What the mechanisms were learned from; a lattice is learned from nobody."""
 
     @classmethod
     def parsed(cls, values: Any) -> BundleHeader:
         """Return the header; raise ValueError unless all of it is in order."""
         if type(values) is dict and "lattice" in values:
             return cls._parsed_lattice(values)
-        check_keys(values, {field.name for field in fields(cls)} - {"lattice"})
+        stated = type(values) is dict and _TRAINING in values
+        check_keys(values, {field.name for field in fields(cls)} - {"lattice"} - (set() if stated else {_TRAINING}))
         mechanisms = values["mechanisms"]
         if type(mechanisms) is not list or not mechanisms:
             raise ValueError("there must be at least one mechanism")
@@ -128,6 +133,7 @@ class BundleHeader:
             snapping_radius_mm=integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
             clock=None if values["clock"] is None else _clock(values["clock"]),
             mechanisms=tuple(MechanismHeader.parsed(mechanism) for mechanism in mechanisms),
+            training=_training(values[_TRAINING]) if stated else NOT_SAID,
         )
         names = [(mechanism.zone, mechanism.regime) for mechanism in header.mechanisms]
         if any(first >= second for first, second in pairwise(names)):
@@ -147,11 +153,12 @@ class BundleHeader:
             clock=lattice_clock(interval_ms),
             mechanisms=(),
             lattice=lattice,
+            training=NOBODY,
         )
 
     @classmethod
     def _parsed_lattice(cls, values: dict[str, Any]) -> BundleHeader:
-        check_keys(values, {field.name for field in fields(cls)})
+        check_keys(values, {field.name for field in fields(cls)} - {_TRAINING})
         lattice = LatticeHeader.parsed(values["lattice"])
         try:
             lattice.plane.check()
@@ -167,10 +174,14 @@ class BundleHeader:
         return header
 
     def as_fields(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return it as JSON values; what a file of its kind says without words is left out, as older ones do."""
         result = asdict(self)
         if self.lattice is None:
             del result["lattice"]
+        if self.training == (NOT_SAID if self.lattice is None else NOBODY):
+            del result[_TRAINING]
+        else:
+            result[_TRAINING] = self.training.as_json()
         if self.clock is not None:
             result["clock"]["regimes"] = [[name, list(hours)] for name, hours in self.clock.regimes]
         result["mechanisms"] = list(result["mechanisms"])
@@ -216,6 +227,11 @@ class ReadBundle:
         """When which regime is used; None: whoever uses the bundle says which."""
         return self.header.clock
 
+    @property
+    def training(self) -> Training:
+        """What the mechanisms were learned from, and what that promises to those who drove, as the builder says."""
+        return self.header.training
+
     def needed_clock(self) -> Clock:
         """Return the clock; raise MismatchError if there is none."""
         if self.clock is None:
@@ -240,6 +256,14 @@ def _disclosed(text: Any) -> str:
     if text not in (DISCLOSED, _DISCLOSED_BEFORE):
         raise ValueError(f"'disclosed' must be '{DISCLOSED}'")
     return DISCLOSED
+
+
+def _training(values: Any) -> Training:
+    """Return what a file says it was learned from; raise ValueError if it cannot be true, or says nothing."""
+    training = Training.parsed(values)
+    if training == NOT_SAID:
+        raise ValueError(f"'{_TRAINING}' must say something, or be left out")
+    return training
 
 
 def _clock(values: Any) -> Clock:

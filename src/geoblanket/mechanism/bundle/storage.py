@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import write_arrays
 from geoblanket._arrays import Indices
+from geoblanket._training import NOT_SAID, Training
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, whole_numbers
@@ -41,6 +42,7 @@ def save_bundle(
     places_e7: npt.ArrayLike | None = None,
     domain: str | None = None,
     clock: Clock | None = None,
+    training: Training = NOT_SAID,
 ) -> str:
     """Write mechanisms to one file, wholly or not at all, and return the hash of their domain.
 
@@ -60,6 +62,8 @@ def save_bundle(
     clock
         When which regime is used, for a device to choose by itself: every zone then needs a mechanism for each regime
         of it. None: whoever uses the bundle says which regime.
+    training
+        What the mechanisms were learned from: a statement that all who read the bundle see.
 
     Examples
     --------
@@ -87,6 +91,7 @@ def save_bundle(
             snapping_radius_mm=snapping_radius_mm,
             clock=clock,
             mechanisms=described,
+            training=training,
         )
         BundleHeader.parsed(header.as_fields())
         check_layout(header, arrays)

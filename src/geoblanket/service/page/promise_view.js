@@ -58,6 +58,8 @@ function ofLattice(bundle, state) {
     list(lattice.meaning.slice(0, -1)),
     element("h2", {}, "Disclosed"),
     element("p", {}, `By design, a report tells ${bundle.disclosed}. It tells no zone.`),
+    element("h2", {}, "Learned from"),
+    element("p", {}, bundle.learned),
     element("h2", {}, "Not promised"),
     list(bundle.limits),
     element("h2", {}, "How it was verified"),
@@ -86,6 +88,8 @@ function ofZones(bundle) {
     list(bundle.promise.length ? bundle.promise : bundle.guarantee.slice(0, 1)),
     element("h2", {}, "Disclosed"),
     element("p", {}, `By design, a report tells ${bundle.disclosed}.`),
+    element("h2", {}, "Learned from"),
+    element("p", {}, bundle.learned),
     element("h2", {}, "Not promised"),
     list(bundle.limits),
   ];

@@ -54,16 +54,22 @@ export function duration(seconds) {
 const KNOWS = {
   roads: "It also knows the roads",
   "roads and walks": "It also knows the roads, and how the vehicles drive that were not held out",
+  private: "It also knows the roads, and how vehicles drive",
+  released: "It also knows the roads, and what was released before",
   distance: "It knows no roads: near is more probable than far",
   parked: "It also knows that the car is parked",
   "a file": "It also knows a motion model from a file",
 };
 
-/** What the tracker knows beside the reports. @param {{from: string, order: number, saw_all: boolean}} model */
-export function modelInWords({ from, order, saw_all: sawAll }) {
+/**
+ * What the tracker knows beside the reports.
+ * @param {{from: string, order: number, saw_all: boolean, learned: string|null}} model
+ */
+export function modelInWords({ from, order, saw_all: sawAll, learned }) {
   const memory = order > 1 ? `, by the last ${order} places` : "";
   const seen = sawAll ? " Its model may have been learned from this very trip, which flatters it." : "";
-  return `The tracker uses the mechanism and all reports so far. ${KNOWS[from]}${memory}.${seen}`;
+  const promised = learned ? ` Its model was ${learned}.` : "";
+  return `The tracker uses the mechanism and all reports so far. ${KNOWS[from]}${memory}.${seen}${promised}`;
 }
 
 /** A coordinate, to about ten metres. @param {[number, number]} point Longitude and latitude. */
