@@ -16,7 +16,7 @@ from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.tracking.drawn_walks import PlaceDrawer
+from geoblanket.tracking.drawn_walks import DRAWN, PlaceDrawer
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.road_trips import drive
@@ -29,6 +29,7 @@ _LONGEST_STEPS: Final = 240
 _STEPS_OF_SAMPLED: Final = 40
 _OTHER_SEED: Final = 1
 """Of trips that are driven to judge: not those that the model was learned from."""
+_EXPECT_LARGER: Final = "Real vehicles are less predictable, so expect larger errors."
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +118,7 @@ def judges_of_roads(
         )
         trips = JudgedTrips.of(driven.place, driven.step == 0)
         words = (
-            "There are no walks: trips were driven over the roads by the rules that the model knows. Real vehicles are "
-            "less predictable, so expect larger errors."
+            f"There are no walks: trips were driven over the roads by the rules that the model knows. {_EXPECT_LARGER}"
         )
         return _checked(Judges(model, trips, words), roads)
     frame, about = scan_walks(walks)
@@ -140,6 +140,8 @@ def judges_of_roads(
     trips = JudgedTrips.of(place, step == 0)
     vehicles = len(np.unique(parts.vehicle[parts.chosen]))
     words = f"{len(trips):,} trips of {vehicles:,} vehicles that the motion model was not learned from."
+    if about.get("method") == DRAWN:
+        words = f"The walks were {DRAWN}: nobody drove them. {_EXPECT_LARGER}"
     return _checked(Judges(model, trips, words), walks)
 
 
@@ -147,10 +149,7 @@ def judges_of_model(path: str | Path, *, trips: int = 2000, seed: int = 0) -> Ju
     """Return a motion model from a file, with trips sampled from it."""
     model = MotionModel.load(path)
     place = PlaceDrawer(model).places(np.full(trips, _STEPS_OF_SAMPLED), np.random.default_rng(seed))
-    words = (
-        "There are no walks: trips were sampled from the motion model itself. Real vehicles are less predictable, so "
-        "expect larger errors."
-    )
+    words = f"There are no walks: trips were sampled from the motion model itself. {_EXPECT_LARGER}"
     return Judges(model, JudgedTrips.of(place, np.arange(len(place)) % _STEPS_OF_SAMPLED == 0), words)
 
 

@@ -19,8 +19,7 @@ from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._files import check_output
 from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
-from geoblanket._tables import lazy_batches, write_table
-from geoblanket._training import NOBODY, NOT_SAID, WALKS
+from geoblanket._tables import is_number, lazy_batches, write_table
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
@@ -43,7 +42,14 @@ _MOST_DAYS: Final = 2_900_000
 
 @dataclass(frozen=True)
 class DrawnWalks:
-    """How much was drawn."""
+    """How much was drawn.
+
+    Examples
+    --------
+    >>> from geoblanket.tracking import DrawnWalks
+    >>> DrawnWalks(vehicles=50, trips=2000, steps=31_000).as_dict()["trips"]
+    2000
+    """
 
     vehicles: int
     trips: int
@@ -93,9 +99,16 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     ------
     MismatchError
         If it is for other roads, or does not say how far its places are apart.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, RoadGraph
+    >>> from geoblanket.tracking import places_of_model
+    >>> places_of_model(MotionModel.load("city.model"), RoadGraph.load("city.roads")).spacing_m
+    500.0
     """
-    spacing_m = model.learned.get("spacing_m")
-    if type(spacing_m) not in (int, float) or not 0 <= spacing_m < 1e6:
+    spacing_m: Any = model.learned.get("spacing_m")
+    if not is_number(spacing_m):
         raise MismatchError(
             "The motion model does not say how far its places are apart, so nothing can be drawn from it. Make it from "
             "roads (`geoblanket model`)."
@@ -177,7 +190,7 @@ def draw_walks(
         "method": DRAWN,
         "model": model.identity,
         "seed": seed,
-        "training": _training(model),
+        "training": model.training.as_json(),
         "counts": drawn.as_dict(),
     }
     batches = lazy_batches(table.batches(rng, progress), schema=WALKS_SCHEMA)
@@ -256,11 +269,6 @@ def _check_places(model: MotionModel, places: Places) -> None:
         raise MismatchError(
             "The motion model is for other roads or places than these. Give the roads that it was learned on."
         )
-
-
-def _training(model: MotionModel) -> dict[str, Any]:
-    source = str(model.learned.get("from"))
-    return {"roads": NOBODY, "distance": NOBODY, "roads and walks": WALKS}.get(source, NOT_SAID).as_json()
 
 
 def _whole(chances: Singles) -> Floats:
