@@ -19,6 +19,7 @@ from polars.io.plugins import register_io_source
 from geoblanket._files import atomic_output
 from geoblanket._parquet import check_parquet
 from geoblanket._strict_json import read_object
+from geoblanket._training import training_of
 from geoblanket.errors import InputError
 
 __all__ = [
@@ -111,7 +112,8 @@ def scan_table(
     Parameters
     ----------
     checks
-        What the description of the table must tell, and whether a value is of its kind; it may tell more.
+        What the description of the table must tell, and whether a value is of its kind; it may tell more. A statement
+        of what it was learned from (`training`) must be possible.
     """
     path = Path(path)
     if not path.is_file():
@@ -132,6 +134,10 @@ def scan_table(
     for name, is_right in (checks or {}).items():
         if name not in about or not is_right(about[name]):
             raise InputError(f"is a table of {kind} that does not tell its '{name}'", path=path, hint="Make it again")
+    try:
+        training_of(about)
+    except ValueError as error:
+        raise InputError(f"was changed after it was written: {error}", path=path, hint="Make it again") from error
     return frame, about
 
 

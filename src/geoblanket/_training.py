@@ -23,6 +23,7 @@ __all__ = [
     "TrainingPromise",
     "Unit",
     "epsilon_of",
+    "training_of",
 ]
 
 Unit = Literal["vehicle", "trip"]
@@ -242,3 +243,12 @@ class Training:
 NOBODY: Final = Training("nobody")
 WALKS: Final = Training("walks")
 NOT_SAID: Final = Training("not said")
+
+
+def training_of(about: Mapping[str, Any]) -> Training:
+    """Return what walks, or what was computed from them, were learned from, as their description says.
+
+    Those that say nothing are trips of people, or were computed from some. Raise ValueError if what they say cannot be
+    true.
+    """
+    return Training.parsed(about["training"]) if "training" in about else WALKS

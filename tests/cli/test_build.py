@@ -89,6 +89,7 @@ def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
     assert "its record to" in talk
     assert "7.4 times for 1 km" in talk
     assert "discloses the zone" in talk
+    assert "are promised nothing: the mechanisms were learned without privacy for those in the traces." in talk
 
 
 def test_a_second_stage(world: tuple[Path, Path], tmp_path: Path) -> None:

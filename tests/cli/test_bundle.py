@@ -3,18 +3,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from geoblanket._training import Training
 from geoblanket.cli.main import app
-from geoblanket.errors import GeoblanketError, GuaranteeViolation, InputError
+from geoblanket.errors import GeoblanketError, GuaranteeViolation, InputError, ParameterError
 from geoblanket.mechanism.bundle.signing import sign_bundle
 from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.tracking.motion_model import MotionModel
 from tests.mechanism.bundle.test_signing import write_keys
-from tests.mechanism.bundles import DOMAIN, forge, save_located, save_plain, tight
+from tests.mechanism.bundles import DOMAIN, PLACES_E7, forge, located, save_located, save_plain, tight
+from tests.model_files import edit_model
+from tests.promises import promise, promised
+from tests.tracking.chains import second_order
 
 
 @pytest.fixture
@@ -94,3 +101,73 @@ def test_a_broken_triangle_is_noted_and_the_promise_decides(tmp_path: Path) -> N
     assert result.exit_code == 0
     assert "1 pair(s) of rows are further apart than by way of a third row" in result.stderr
     assert "third row" not in CliRunner().invoke(app, ["verify", str(save_plain(tmp_path / "b.bundle"))]).stderr
+
+
+def test_verify_ends_with_the_whole_promise(tmp_path: Path) -> None:
+    path = tmp_path / "a.bundle"
+    save_bundle(path, [located(tight())], version=1, places_e7=PLACES_E7, training=promised())
+    result = CliRunner().invoke(app, ["verify", str(path)])
+    last = result.stdout.rstrip().split("\n")[-1]
+    assert last.startswith("In one sentence: each report is at most e^(2·d) times as probable")
+    assert last.endswith("and the mechanisms were learned with ε = 1, δ = 1e-06 for each vehicle.")
+    facts = json.loads(CliRunner().invoke(app, ["verify", str(path), "--json"]).stdout)
+    assert facts["guarantee"][-1] == last
+    assert Training.parsed(facts["training"]) == promised()
+    shown = CliRunner().invoke(app, ["show", str(path)], env={"COLUMNS": "200"}).stdout
+    assert "with ε = 1, δ = 1e-06 for each vehicle" in shown
+
+
+def model_of(path: Path, learned: dict[str, Any]) -> Path:
+    replace(second_order(), learned=learned).save(path)
+    return path
+
+
+PRIVATE = {"from": "private", "promise": promise().as_json()}
+
+
+def test_verify_checks_what_a_model_says(tmp_path: Path) -> None:
+    path = model_of(tmp_path / "a.model", PRIVATE)
+    result = CliRunner().invoke(app, ["verify", str(path)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    for part in promise().parts:
+        assert all(word in result.stdout for word in (part.name, f"{part.scale:.6g}", f"{part.rho:.4g}"))
+    assert f"Together they cost ρ = {promise().rho:.4g}, and for δ = 1e-06 that means ε = 1," in result.stdout
+    assert result.stdout.rstrip().split("\n")[-1] == (
+        "In one sentence: a model changes nothing about what reports give away, and the model was learned with ε = 1, "
+        "δ = 1e-06 for each vehicle."
+    )
+    facts = json.loads(CliRunner().invoke(app, ["verify", str(path), "--json"]).stdout)
+    assert facts["holds"] is True
+    assert Training.parsed(facts["training"]) == promised()
+    assert sum(facts["rho"]) == pytest.approx(promise().rho)
+
+
+@pytest.mark.parametrize(
+    ("learned", "words"),
+    [
+        ({"from": "roads"}, "nothing was learned from anyone."),
+        ({"from": "roads and walks"}, "the model was learned without privacy for those in the traces."),
+        ({"from": "released", "start": PRIVATE}, "the model was learned with ε = 1, δ = 1e-06 for each vehicle."),
+        ({}, "the model was learned from what its file does not say."),
+    ],
+)
+def test_verify_of_other_models(tmp_path: Path, learned: dict[str, Any], words: str) -> None:
+    result = CliRunner().invoke(app, ["verify", str(model_of(tmp_path / "a.model", learned))])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.rstrip().endswith(words)
+
+
+def test_verify_refuses_a_model_that_was_edited(tmp_path: Path) -> None:
+    path = model_of(tmp_path / "a.model", {"from": "private", "promise": promise().as_json()})
+    assert MotionModel.load(path).training == promised()
+    edit_model(path, lambda learned: learned["promise"].update(epsilon=0.1))
+    result = CliRunner().invoke(app, ["verify", str(path), "--json"])
+    assert isinstance(result.exception, InputError)
+    assert json.loads(result.stdout)["holds"] is False
+    assert "the noise of its parts is too small for its ε" in str(result.exception)
+
+
+def test_what_is_for_bundles_is_not_for_models(tmp_path: Path) -> None:
+    path = model_of(tmp_path / "a.model", PRIVATE)
+    for option in (["--domain", "0" * 64], ["--minimum-version", "1"], ["--public-key", "a"]):
+        assert isinstance(CliRunner().invoke(app, ["verify", str(path), *option]).exception, ParameterError)

@@ -76,6 +76,7 @@ def test_orders_by_blanket(folder: Path) -> None:
     )  # fmt: skip
     assert code == 0, (talk, error)
     assert json.loads(text)["learned"]["order"] == "by blanket"
+    assert json.loads(text)["training"] == {"source": "walks"}
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from geoblanket._arrayfile import write_arrays
 from geoblanket._geodesy import haversine_m
+from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.motion_model import MAGIC, MotionModel
 from geoblanket.tracking.trip_shape import TripShape
+from tests.model_files import edit_model
+from tests.promises import promise, promised
 from tests.tracking.chains import PLACES_E7, second_order
 
 
@@ -105,3 +110,98 @@ def test_steps_must_fit_into_the_interval() -> None:
     for interval_s in (15.0, 45.0, 100.0):
         with pytest.raises(MismatchError, match="30 s"):
             second_order().steps_in(interval_s)
+
+
+PRIVATE = {"from": "private", "promise": promise().as_json(), "order": "2"}
+
+
+@pytest.mark.parametrize(
+    ("learned", "training", "words"),
+    [
+        ({"from": "roads"}, NOBODY, "from the road network alone"),
+        ({"from": "distance"}, NOBODY, "from distances between places alone"),
+        (
+            {"from": "roads", "order": "by blanket"},
+            WALKS,
+            "from the road network alone: learned without privacy for those in the traces",
+        ),
+        (
+            {"from": "roads and walks", "steps": 12_345},
+            WALKS,
+            "from the road network and 12,345 steps of walks: learned without privacy for those in the traces",
+        ),
+        (
+            {"from": "roads and walks", "training": promised().as_json()},
+            promised(),
+            "from the road network and walks: learned with ε = 1, δ = 1e-06 for each vehicle",
+        ),
+        (
+            {"from": "roads and walks", "training": promised().as_json(), "order": "by blanket"},
+            WALKS,
+            "from the road network and walks: learned without privacy for those in the traces",
+        ),
+        (PRIVATE, promised(), "from the road network and walks: learned with ε = 1, δ = 1e-06 for each vehicle"),
+        (
+            PRIVATE | {"training": WALKS.as_json()},
+            WALKS,
+            "from the road network and walks: learned without privacy for those in the traces",
+        ),
+        (
+            {"from": "released", "start": {"from": "roads"}, "reports": 200_000},
+            NOBODY,
+            "from 200,000 released reports, which cost nothing more, started with a model from the road network alone",
+        ),
+        (
+            {"from": "released", "start": {"from": "released", "start": PRIVATE}, "reports": 7},
+            promised(),
+            "from 7 released reports, which cost nothing more, started with a model from released reports, which cost "
+            "nothing more, started with a model from the road network and walks: learned with ε = 1, δ = 1e-06 for "
+            "each vehicle",
+        ),
+        (
+            {"from": "released", "start": PRIVATE, "reports": 7, "training": WALKS.as_json()},
+            WALKS,
+            "from 7 released reports, which cost nothing more, started with a model from the road network and walks: "
+            "learned with ε = 1, δ = 1e-06 for each vehicle; all in all learned without privacy for those in the "
+            "traces",
+        ),
+        ({"from": "a table"}, NOT_SAID, "from what its file does not say"),
+        ({"from": ["roads"]}, NOT_SAID, "from what its file does not say"),
+        ({}, NOT_SAID, "from what its file does not say"),
+    ],
+)
+def test_what_it_was_learned_from(learned: dict[str, Any], training: Training, words: str, tmp_path: Path) -> None:
+    model = replace(second_order(), learned=learned)
+    model.save(tmp_path / "x.model")
+    loaded = MotionModel.load(tmp_path / "x.model")
+    assert (loaded.training, loaded.in_words()) == (training, words)
+    assert loaded.of_order_1().training == training
+
+
+UNTRUE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a smaller ε": lambda learned: learned["promise"].update(epsilon=0.5),
+    "less noise": lambda learned: learned["promise"]["parts"][1].update(scale=1.0),
+    "no promise": lambda learned: learned.pop("promise"),
+    "another promise": lambda learned: learned.update(promise="ε = 1"),
+    "a statement that is none": lambda learned: learned.update(training="private"),
+    "no start": lambda learned: learned.update({"from": "released"}),
+    "a start that is none": lambda learned: learned.update({"from": "released", "start": ["roads"]}),
+    "a start that is untrue": lambda learned: learned.update({"from": "released", "start": {"from": "private"}}),
+}
+
+
+@pytest.mark.parametrize("name", UNTRUE)
+def test_a_statement_that_cannot_be_true_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.model"
+    replace(second_order(), learned=PRIVATE | {"promise": promise().as_json()}).save(path)
+    edit_model(path, UNTRUE[name])
+    with pytest.raises(InputError, match=r"x\.model: was changed after it was written"):
+        MotionModel.load(path)
+
+
+def test_endless_starts_are_refused() -> None:
+    learned: dict[str, Any] = {"from": "roads"}
+    for _ in range(101):
+        learned = {"from": "released", "start": learned}
+    with pytest.raises(ParameterError, match="from which model it started"):
+        replace(second_order(), learned=learned)

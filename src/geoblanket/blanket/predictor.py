@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints, Octets
+from geoblanket._training import WALKS, Training
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import Network, blanket_lengths, sigmoid
 from geoblanket.errors import ParameterError
@@ -51,6 +52,8 @@ class Origin:
     groups: int
     """How many groups it was trained on."""
     seed: int
+    training: Training = WALKS
+    """What the walks were learned from in which the blankets were found."""
 
 
 class Predictor:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._arrays import Octets
+from geoblanket._training import WALKS, training_of
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
 from geoblanket.blanket.predictor import Origin, Predictor
@@ -33,6 +34,7 @@ _HINT = "Train it again, or get it again from where it came from"
 _LARGEST_NUMBER = 1e6  # of weights and origins, either way
 _LONGEST_TEXT = 2000  # characters
 _INTEGERS = ("hours", "speeds_mph", "regions")
+_TRAINING = "training"
 _LAYER_PARTS = tuple(f"{part}_{layer}" for part in ("weights", "bias") for layer in range(1, LAYERS + 1))
 _DTYPES = {
     **dict.fromkeys(_INTEGERS, "<i4"),
@@ -51,7 +53,9 @@ def save_predictor(predictor: Predictor, path: str | Path) -> None:
     for layer in range(LAYERS):
         arrays[f"weights_{layer + 1}"] = network.weights[layer]
         arrays[f"bias_{layer + 1}"] = network.biases[layer]
-    header = {"largest": predictor.largest, **asdict(predictor.origin)}
+    header = {"largest": predictor.largest, **asdict(predictor.origin), _TRAINING: predictor.origin.training.as_json()}
+    if predictor.origin.training == WALKS:
+        del header[_TRAINING]  # as it was before there were statements
     write_arrays(path, magic=_MAGIC, fields=header, arrays=arrays)
 
 
@@ -87,15 +91,18 @@ def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> P
 
 
 def _header(values: dict[str, Any]) -> tuple[int, Origin]:
-    names = [field.name for field in fields(Origin)]
-    if type(values) is not dict or set(values) != {"largest", *names}:
+    names = [field.name for field in fields(Origin) if field.name != _TRAINING]
+    if type(values) is not dict or set(values) - {_TRAINING} != {"largest", *names}:
         raise ValueError("its header has other keys")
     kinds = {field.name: field.type for field in fields(Origin)}
     for name in names:
         _check_value(name, values[name], str(kinds[name]))
     if type(values["largest"]) is not int or not 1 <= values["largest"] <= LARGEST_ORDER:
         raise ValueError(f"'largest' must be a whole number from 1 to {LARGEST_ORDER}")
-    return values["largest"], Origin(**{name: values[name] for name in names})
+    training = training_of(values)
+    if _TRAINING in values and training == WALKS:
+        raise ValueError(f"'{_TRAINING}' must be left out where it says nothing")
+    return values["largest"], Origin(**{name: values[name] for name in names}, training=training)
 
 
 def _check_value(name: str, value: Any, kind: str) -> None:

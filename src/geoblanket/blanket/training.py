@@ -13,6 +13,7 @@ import polars as pl
 
 from geoblanket._arrays import Floats
 from geoblanket._progress import Progress, silent
+from geoblanket._training import training_of
 from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group
 from geoblanket.blanket.models import FittedNetwork, Model, NetworkOptions, fit_boosting, fit_network, fit_rate_by_order
@@ -250,9 +251,12 @@ def _origin(about: Mapping[str, Any], findings: pl.DataFrame, *, labels: LabelKi
             labels=labels,
             groups=groups,
             seed=seed,
+            training=training_of(about),
         )
     except KeyError as error:
         raise ParameterError(f"'about' must say how the findings were made; {error} is missing.") from None
+    except ValueError as error:
+        raise ParameterError(f"'about' must say how the findings were made: {error}.") from None
 
 
 def _sizes(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from geoblanket._training import WALKS, Training
+from geoblanket._training import Training, training_of
 from geoblanket.blanket.findings import scan_findings
+from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.config import BuildConfig
-from geoblanket.errors import InputError
-from geoblanket.mobility.walks import scan_walks, training_of
+from geoblanket.mobility.walks import scan_walks
 
 __all__ = ["learned_in_words", "training_of_build"]
 
@@ -17,20 +17,20 @@ def training_of_build(walks: str | Path, config: BuildConfig) -> tuple[Training,
     """Return the statement of a build, and why it promises less than that of its walks, or None.
 
     Whatever is computed from walks that were learned privately keeps their promise. Blankets that were found in other
-    walks do not: findings have the statement of their own walks, predictors have none.
+    walks do not: findings and predictors have the statement of the walks that they come from.
     """
     stated = training_of(scan_walks(walks)[1])
     blankets, name = stated, ""
     if config.findings is not None:
-        blankets, name = _training_of_findings(config.findings), "findings"
+        blankets, name = training_of(scan_findings(config.findings)[1]), "findings"
     elif config.predictor is not None:
-        blankets, name = WALKS, "predictor"
+        blankets, name = load_predictor(config.predictor).origin.training, "a predictor"
     training = stated.together(blankets)
     if training == stated:
         return training, None
     return training, (
-        f"The walks were {stated.in_words()}, but the blankets come from {name} that cannot be shown to be: no privacy "
-        "is claimed."
+        f"The walks were {stated.in_words()}, and the blankets come from {name}, {blankets.in_words()}: for both "
+        f"together no more is claimed than '{training.in_words()}'."
     )
 
 
@@ -41,10 +41,3 @@ def learned_in_words(training: Training) -> str:
     if training.promise is None:
         return f"Those whose trips were learned from are promised nothing: the mechanisms were {training.in_words()}."
     return f"Those whose trips were learned from are protected too: the mechanisms were {training.in_words()}."
-
-
-def _training_of_findings(path: str | Path) -> Training:
-    try:
-        return training_of(scan_findings(path)[1])
-    except ValueError as error:
-        raise InputError(str(error), path=path, hint="Discover again") from error

@@ -120,6 +120,7 @@ def predict(
             "length": length,
             "fail_to_reject": {str(m): p for m, p in enumerate(probability, start=1)},
             **asdict(predictor.origin),
+            "training": predictor.origin.training.as_json(),
         })  # fmt: skip
     else:
         print_table(
@@ -155,6 +156,7 @@ def _facts(result: TrainResult) -> dict[str, Any]:
             "samples_found": _named(result.found_by_sample),
         },
         **asdict(result.predictor.origin),
+        "training": result.predictor.origin.training.as_json(),
     }
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from geoblanket._tables import is_number, is_text, scan_table
-from geoblanket._training import WALKS, Training
-from geoblanket.errors import InputError
 
-__all__ = ["WALKS_SCHEMA", "scan_walks", "training_of"]
+__all__ = ["WALKS_SCHEMA", "scan_walks"]
 
 WALKS_SCHEMA: dict[str, pl.DataType] = {
     "walk": pl.Int64(),
@@ -39,11 +36,6 @@ def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
         The rows (`WALKS_SCHEMA`), and among others `roads` (the identity of the road graph), `spacing_m` (of the
         places), `interval_s` and `method`. Walks that were drawn from a model have its statement as `training`.
 
-    Raises
-    ------
-    InputError
-        If it is no such table, or its statement cannot be true.
-
     Examples
     --------
     >>> from geoblanket import scan_walks
@@ -51,17 +43,4 @@ def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
     >>> about["interval_s"], about["spacing_m"]
     (30.0, 500)
     """
-    frame, about = scan_table(path, kind="walks", schema=WALKS_SCHEMA, checks=_CHECKS)
-    try:
-        training_of(about)
-    except ValueError as error:
-        raise InputError(str(error), path=path, hint="Make it again") from error
-    return frame, about
-
-
-def training_of(about: Mapping[str, Any]) -> Training:
-    """Return what walks, or what was computed from them, say they were learned from.
-
-    Those that say nothing are the trips of someone. Raise ValueError if what they say cannot be true.
-    """
-    return Training.parsed(about["training"]) if "training" in about else WALKS
+    return scan_table(path, kind="walks", schema=WALKS_SCHEMA, checks=_CHECKS)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ import numpy as np
 import pytest
 
 from geoblanket._arrays import Indices, Ints
+from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.facts import BundleFacts
+from geoblanket.mechanism.bundle.file import BundleFile
 from geoblanket.mechanism.bundle.picture import draw_bundle
+from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import BundledMechanism, load_bundle, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
@@ -29,6 +34,7 @@ from tests.mechanism.bundles import (
     save_plain,
     tight,
 )
+from tests.promises import promise, promised
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -336,3 +342,61 @@ def test_a_forged_clock_is_refused(tmp_path: Path, change: Callable[[dict[str, A
     forge(tmp_path / "a.bundle", lambda fields, _: change(fields["clock"]))
     with pytest.raises(InputError, match="is not a bundle of mechanisms that can be used"):
         load_bundle(tmp_path / "a.bundle")
+
+
+def of_training(path: Path, training: Training) -> Path:
+    save_bundle(path, [located(tight())], version=1, places_e7=PLACES_E7, training=training)
+    return path
+
+
+@pytest.mark.parametrize("training", [NOBODY, WALKS, NOT_SAID, promised()])
+def test_it_says_what_it_was_learned_from(tmp_path: Path, training: Training) -> None:
+    bundle = load_bundle(of_training(tmp_path / "a.bundle", training))
+    assert bundle.training == training
+    assert ReleaseTables.of(bundle).training == training
+    learned = "nothing was learned from anyone" if training == NOBODY else f"the mechanisms were {training.in_words()}"
+    assert bundle.guarantee.split("\n")[-1] == (
+        "In one sentence: each report is at most e^(2·d) times as probable from one history as from any other of the "
+        "same zone and regime, d km apart, the zone, the regime, and when a report was made are disclosed, and "
+        f"{learned}."
+    )
+    facts = BundleFacts.of(bundle, name="a", size=1)
+    assert Training.parsed(facts.training) == training
+    assert facts.training_in_words == training.in_words()
+
+
+def test_in_one_sentence_the_weakest_mechanism_counts(tmp_path: Path) -> None:
+    parts = [located(tight(2.0, eta_km=1.5)), located(tight(4.0), regime="night")]
+    save_bundle(tmp_path / "a.bundle", parts, version=1, places_e7=PLACES_E7)
+    assert "at most e^(4·d) times" in load_bundle(tmp_path / "a.bundle").in_one_sentence
+    assert "d ≤ 1.5 km apart" in load_bundle(tmp_path / "a.bundle").in_one_sentence
+
+
+def test_files_from_before_there_were_statements_say_nothing(tmp_path: Path) -> None:
+    path = of_training(tmp_path / "a.bundle", WALKS)
+    forge(path, lambda fields, _: fields.pop("training"))
+    assert load_bundle(path).training == NOT_SAID
+    # One content has one text.
+    assert path.read_bytes() == of_training(tmp_path / "b.bundle", NOT_SAID).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        None, {}, "walks", {"source": "not said"}, {"source": "everyone"}, {"source": "walks", "more": 1},
+        {"source": "private"}, promised().as_json() | {"source": "walks"},
+        {"source": "private", "promise": promise(4.0).as_json() | {"epsilon": 1.0}},
+    ],
+)  # fmt: skip
+def test_a_statement_that_cannot_be_true_is_refused(tmp_path: Path, statement: object) -> None:
+    path = of_training(tmp_path / "a.bundle", WALKS)
+    forge(path, lambda fields, _: fields.update(training=statement))
+    with pytest.raises(InputError, match=r"a\.bundle: is not a bundle of mechanisms that can be used"):
+        load_bundle(path)
+    with pytest.raises(InputError):
+        BundleFile.read(path)
+
+
+def test_none_can_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="cannot be true"):
+        of_training(tmp_path / "a.bundle", Training("private", replace(promise(), epsilon=0.5)))

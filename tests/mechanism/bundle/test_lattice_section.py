@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from geoblanket._arrayfile import read_arrays, write_arrays
+from geoblanket._training import NOBODY
 from geoblanket.errors import GeoblanketError, InputError, LatticeViolation, ParameterError, PolicyError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.file import MAGIC
@@ -55,6 +56,12 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert bundle.costs == (2_000_000, 2_000_000)
     assert bundle.needed_clock().interval_s == 30
     assert "Disclosed by every report: when a report was made. No zone is." in bundle.guarantee
+    assert bundle.training == NOBODY
+    assert bundle.guarantee.endswith(
+        "In one sentence: each report is at most e^(2·d) times, and all reports of a whole period of 3,600 s at one "
+        "place together at most e^(2·d) times, as probable from one coordinate as from any other, d km apart with "
+        "14.2 m added for rounding, when a report was made is disclosed, and nothing was learned from anyone."
+    )
     assert path.stat().st_size < 2_000
 
 
@@ -127,6 +134,8 @@ HEADER_EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
     "version": lambda fields: fields.update(version=-1),
     "zones beside it": lambda fields: fields.update(mechanisms=[{"zone": "0"}]),
     "no lattice": lambda fields: fields.update(lattice=None),
+    "learned": lambda fields: fields.update(training={"source": "walks"}),
+    "learned from nobody, said twice": lambda fields: fields.update(training={"source": "nobody"}),
 }
 
 

@@ -237,7 +237,8 @@ class Bundle(ReadBundle):
             if self.training == NOBODY
             else f"the mechanisms were {self.training.in_words()}"
         )
-        return f"In one sentence: {self._reporting()}, a report discloses {self.disclosed}, and {learned}."
+        are = "are" if self.lattice is None else "is"
+        return f"In one sentence: {self._reporting()}, {self.disclosed} {are} disclosed, and {learned}."
 
     def _reporting(self) -> str:
         """Return what is promised to those who report, as part of a sentence."""
