@@ -17,9 +17,12 @@ import pytest
 
 from geoblanket._tables import write_table
 from geoblanket._training import NOBODY
+from geoblanket.cli import learn as cli_learn
 from geoblanket.learning import private
+from geoblanket.learning.from_released import DEFAULT_ROUNDS
 from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.tracking.motion_model import MotionModel
@@ -311,6 +314,27 @@ def test_from_released_reports_nothing_more_is_spent(reports: Path, start: tuple
     assert list(reports.glob("*.spent.json")) == []
     code, text, talk, _ = run("track", "city.bundle", "released.parquet", "--model", "m", "--out", "t.parquet")
     assert code == 0, talk
+
+
+def test_rounds_are_those_of_the_library() -> None:
+    assert cli_learn._ROUNDS == DEFAULT_ROUNDS
+
+
+def test_step_is_the_interval_of_the_reports(reports: Path) -> None:
+    spec = load_bundle("city.bundle").lattice
+    assert spec is not None
+    save_lattice(Path("minutes.bundle"), spec.spec, None, version=1, interval_s=60)
+    bundle = load_bundle("minutes.bundle")
+    save_cells(
+        reports / "r", bundle, [("v", SLOT + t, 4000) for t in range(5)], {"bundle": bundle.sha256, "interval_s": 60.0}
+    )
+    given = ("--released", "r", "--bundle", "minutes.bundle", "--rounds", 1, "--out", "m")
+    code, _, talk, error = run("learn", *given, "--roads", "city.roads")
+    assert code == 0, (talk, error)
+    assert MotionModel.load("m").interval_s == 60
+    code, _, _, error = run("learn", *given, "--start", "start.model")
+    assert code == 1
+    assert "whose step is the interval of the reports" in str(error)
 
 
 def test_start_with_a_promise_keeps_it(reports: Path) -> None:

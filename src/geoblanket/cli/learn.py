@@ -24,7 +24,7 @@ __all__ = ["learn"]
 
 _DELTA = 1e-6
 _ORDER = 2
-_ROUNDS = 10
+_ROUNDS = 8
 _SPACING_M = 250.0
 
 
@@ -261,10 +261,9 @@ def _first_model(
         raise ValueError("there are neither roads nor a model")
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
-    from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, learn_motion
+    from geoblanket.tracking.learning import learn_motion
 
     graph = RoadGraph.load(roads)
     places = choose_places(graph, spacing_m=_SPACING_M if spacing is None else spacing)
-    reports_s = bundle.needed_clock().interval_s
-    interval_s = DEFAULT_INTERVAL_S if reports_s % DEFAULT_INTERVAL_S == 0 else reports_s
+    interval_s = bundle.needed_clock().interval_s  # a step from one report to the next
     return learn_motion(graph, places, order=order, interval_s=interval_s, seed=seed, progress=progress)
