@@ -31,7 +31,8 @@ dp.enable_features("contrib")
 def by_opendp(scale: float, delta: float) -> float:
     """Return the ε of discrete Gaussian noise on a number that a unit changes by 1 at most."""
     noise = dp.m.make_gaussian(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)
-    return float(dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta=delta))
+    curve: Any = dp.c.make_zCDP_to_approxDP(noise)
+    return float(curve.map(1).epsilon(delta=delta))
 
 
 @pytest.mark.parametrize("scale", [0.1, 0.5, 1.0, 3.0, 40.0, 1000.0, 1e6])
