@@ -9,7 +9,7 @@ import pytest
 
 import geoblanket
 
-NAMES = ("blanket", "build", "evaluate", "loss", "mechanism", "release", "tracking")
+NAMES = ("blanket", "build", "evaluate", "learning", "loss", "mechanism", "release", "tracking")
 PACKAGES = ["geoblanket", *(f"geoblanket.{name}" for name in NAMES)]
 ROOT = Path(__file__).parents[1]
 

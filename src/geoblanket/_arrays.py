@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ArrayTable", "Bools", "Floats", "Indices", "Ints", "Octets", "Positions"]
+__all__ = ["ArrayTable", "Bools", "Floats", "Indices", "Ints", "Octets", "Positions", "Singles"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -20,6 +20,8 @@ Positions = npt.NDArray[np.intp]
 """Positions in an array, as NumPy returns them."""
 Bools = npt.NDArray[np.bool_]
 Octets = npt.NDArray[np.uint8]
+Singles = npt.NDArray[np.float32]
+"""Probabilities: single precision is enough for them, and takes half the memory and time."""
 
 
 class ArrayTable:

@@ -15,6 +15,7 @@
     ├── WorkerError       processes that did some of the work died: says which work
     ├── RandomnessError   the operating system gives no randomness, so nothing is drawn
     ├── RefusedError      a report is not made: the budget is spent, or the time lies before the last report
+    ├── BudgetError       learning is refused: it would cost those in the walks more than was stated
     ├── LedgerError       the durable budget cannot be trusted, read or written, so nothing is released
     └── MissingExtraError an optional feature needs a package that is not installed
 
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Literal
 
 __all__ = [
+    "BudgetError",
     "GeoblanketError",
     "GuaranteeViolation",
     "InputError",
@@ -316,10 +318,30 @@ class RefusedError(GeoblanketError):
         return type(self), (str(self), self.reason)
 
 
+class BudgetError(GeoblanketError):
+    """Learning is refused: it would cost those in the walks more than the total that was stated.
+
+    Parameters
+    ----------
+    message
+        What was spent, what was asked for, what is left and what to do, as sentences.
+    spent, left
+        The same as ε, for the δ of the ledger.
+    """
+
+    def __init__(self, message: str, *, spent: float, left: float) -> None:
+        self.spent = spent
+        self.left = left
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[partial[BudgetError], tuple[str]]:
+        return partial(type(self), spent=self.spent, left=self.left), (str(self),)
+
+
 class LedgerError(GeoblanketError):
     """The durable budget is missing, damaged, older than it was, in use elsewhere, or cannot be written.
 
-    Nothing is released until this is resolved: a budget that cannot be trusted counts as spent.
+    Nothing is released or learned until this is resolved: a budget that cannot be trusted counts as spent.
 
     Examples
     --------

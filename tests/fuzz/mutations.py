@@ -193,6 +193,18 @@ def rehashed_header(data: bytes, rng: random.Random) -> bytes:
     return _array_file(data[:8], header, parts)
 
 
+def rehashed_ledger(data: bytes, rng: random.Random) -> bytes:
+    """Change values in a training ledger, and give it the digest that belongs to them."""
+    try:
+        body = json.loads(data)
+        del body["sha256"]
+    except (ValueError, KeyError, TypeError):
+        return mutate_bytes(data, rng)
+    _change_json(body, rng)
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return json.dumps(body | {"sha256": hashlib.sha256(text.encode()).hexdigest()}).encode()
+
+
 def _change_json(value: Any, rng: random.Random) -> None:
     """Change something somewhere in a JSON value."""
     while True:

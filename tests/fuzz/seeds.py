@@ -17,6 +17,8 @@ from geoblanket._tables import write_table
 from geoblanket.blanket.predictor import Predictor
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.build.config import example_config
+from geoblanket.learning.noise import Budget
+from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_lattice
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.release.lattice_bulk import perturb_points
@@ -92,6 +94,9 @@ def make_seeds(folder: Path) -> Seeds:
     graph.save(seeds.roads)
     walks = [[(start + step) % 24 for step in range(12)] for start in range(6)]
     save_walks(seeds.walks, walks, roads=graph.identity, spacing_m=0.0, interval_s=30.0)
+    TrainingLedger.beside(seeds.walks).spend(
+        seeds.walks, Budget(1.0, 1e-6, 0.024), unit="vehicle", purpose="a motion model"
+    )
     table_file(folder / "points.csv", [*steady(30), *steady(30, vehicle="b")])
     (folder / "points.csv.gz").write_bytes(gzip.compress(seeds.read("points.csv"), mtime=0))
     porto_file(folder / "porto.csv", [porto_row(line(20), start=1_372_636_853 + 900 * trip) for trip in range(5)])

@@ -14,6 +14,8 @@ from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
 from geoblanket.build.config import read_config
 from geoblanket.evaluate.experiment import read_experiment
+from geoblanket.learning.noise import Budget
+from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mobility.splitting import Split, split_walks
@@ -35,6 +37,7 @@ from tests.fuzz.mutations import (
     mutate_bytes,
     rehashed_arrays,
     rehashed_header,
+    rehashed_ledger,
 )
 from tests.fuzz.seeds import Seeds
 from tests.mechanism.lattice.frames import check_pairs
@@ -147,6 +150,17 @@ def _line(path: Path, seeds: Seeds) -> None:
     read_report(path.read_bytes(), seeds.tracker)
 
 
+def _training_ledger(path: Path, seeds: Seeds) -> None:
+    """What a changed ledger still allows is spent, and counted."""
+    ledger = TrainingLedger(path)
+    before = ledger.account()
+    assert before is not None
+    before.in_words()
+    spent = ledger.spend(seeds.walks, Budget(0.01, 1e-6, 1e-6), unit="trip", purpose="fuzzing")
+    assert ledger.account() == spent.account
+    assert spent.account.learnings[:-1] == before.learnings
+
+
 def _roads(path: Path, _: Seeds) -> None:
     graph = RoadGraph.load(path)
     graph.lines()
@@ -184,6 +198,9 @@ TARGETS: dict[str, Target] = {
     "released": Target("parquet", ("released.parquet", "released-plain.parquet"), _released),
     "line": Target("json", (), _line, bodies=LINES),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
+    "training-ledger": Target(
+        "json", ("walks.parquet.spent.json",), _training_ledger, (mutate_bytes, rehashed_ledger, rehashed_ledger)
+    ),
     "lattice": Target("bundle", ("lattice.bundle",), _lattice, _ARRAYS),
     "bundle": Target("bundle", ("located.bundle", "histories.bundle", "plain.bundle"), _bundle, _ARRAYS),
     "release-tables": Target(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.histories import HistoryCounts
+from geoblanket.mobility.splitting import Split
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion, model_of_counts
 from geoblanket.tracking.road_trips import RoadTrips, count_steps, drive
+from geoblanket.tracking.trip_shape import length_bin
 from tests.release.worlds import GRAPH, PLACES, save_walks
 from tests.roads.graphs import grid_graph
+from tests.tracking.worlds import MIDNIGHT, save_timed_walks
 
 DRIVEN = drive(GRAPH, PLACES, interval_s=60.0, trips=20_000)
 
@@ -137,6 +141,21 @@ def test_walks_say_their_interval(tmp_path: Path) -> None:
         learn_motion(GRAPH, PLACES, walks=walks, interval_s=60.0)
     with pytest.raises(MismatchError, match="places"):
         learn_motion(GRAPH, choose_places(GRAPH, spacing_m=1500.0), walks=walks)
+
+
+def test_hours_and_lengths_are_those_of_the_walks_learned_from(tmp_path: Path) -> None:
+    walks = [(f"taxi {number % 10}", MIDNIGHT + timedelta(hours=number % 10), [7] * (3 + number % 10))
+             for number in range(200)]  # fmt: skip
+    path = save_timed_walks(tmp_path / "walks.parquet", walks)
+    model = learn_motion(GRAPH, PLACES, walks=path)
+    assert model.hours[:10].tolist() == pytest.approx([0.1] * 10, abs=1e-3)
+    assert model.lengths[length_bin(7)] == pytest.approx(0.2, abs=2e-3)  # of 6 or 7 steps
+    # One vehicle for each hour: two of them are held out.
+    trained = learn_motion(GRAPH, PLACES, walks=path, part="train", split=Split(seed=1))
+    assert sorted(trained.hours[:10].round(2).tolist()) == pytest.approx([0, 0, *[0.12] * 8], abs=0.006)
+    alone = learn_motion(GRAPH, PLACES)
+    assert alone.hours.tolist() == pytest.approx([1 / 24] * 24)
+    assert alone.lengths[0] < 1e-3  # trips over the roads have three steps or more
 
 
 @pytest.mark.parametrize("order", [0, 4])

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from geoblanket._arrayfile import write_arrays
 from geoblanket._geodesy import haversine_m
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.motion_model import MAGIC, MotionModel
+from geoblanket.tracking.trip_shape import TripShape
 from tests.model_files import edit_model
 from tests.promises import promise, promised
 from tests.tracking.chains import PLACES_E7, second_order
@@ -33,6 +35,22 @@ def test_a_file_gives_back_the_model(tmp_path: Path) -> None:
     assert loaded.learned == {"from": "a table"}
     loaded.save(tmp_path / "two.model")
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
+
+
+def test_a_file_knows_hours_and_lengths(tmp_path: Path) -> None:
+    trips = TripShape.of([8, 8, 17], [3, 4, 20])
+    replace(second_order(), hours=trips.hours, lengths=trips.lengths).save(tmp_path / "x.model")
+    loaded = MotionModel.load(tmp_path / "x.model")
+    np.testing.assert_array_equal(loaded.hours, trips.hours)
+    np.testing.assert_array_equal(loaded.of_order_1().lengths, trips.lengths)
+
+
+def test_a_file_from_before_hours_were_known(tmp_path: Path) -> None:
+    model = second_order()
+    arrays = {name: getattr(model, name) for name in ("places_e7", "states", "start", "offsets", "targets", "chances")}
+    fields = {"interval_s": 30.0, "places_identity": "", "spread_m": 0.0, "learned": {}}
+    write_arrays(tmp_path / "x.model", magic=MAGIC, fields=fields, arrays=arrays)
+    assert MotionModel.load(tmp_path / "x.model").identity == model.identity
 
 
 def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
@@ -61,6 +79,10 @@ def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
         ("start", np.ones(4, np.float32) / 4, "do not fit"),
         ("chances", np.ones(14), "another type"),
         ("interval_s", 0.0, "86,400 seconds"),
+        ("hours", np.ones(23, np.float32) / 23, "24 and lengths 18 shares"),
+        ("hours", np.ones(24) / 24, "24 and lengths 18 shares"),
+        ("lengths", np.ones(18, np.float32), "sum to 1"),
+        ("lengths", np.full(18, np.nan, np.float32), "sum to 1"),
     ],
 )
 def test_what_cannot_be_a_model_is_refused(name: str, value: object, problem: str) -> None:

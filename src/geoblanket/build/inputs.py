@@ -14,7 +14,7 @@ import numpy as np
 from geoblanket import __version__
 from geoblanket._files import sha256_file
 from geoblanket._progress import Progress
-from geoblanket._tables import reading_parquet
+from geoblanket._tables import is_text, reading_parquet
 from geoblanket._training import Training
 from geoblanket.build.blanket_lengths import (
     FixedLengths,
@@ -135,6 +135,8 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         "places": places.identity,
         "zones": zones.identity,
     }
+    if is_text(about.get("model")):
+        identities["model"] = about["model"]
     for name in ("predictor", "findings"):
         if (file := getattr(config, name)) is not None:
             identities[name] = sha256_file(file)

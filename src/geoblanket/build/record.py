@@ -186,7 +186,8 @@ class BuildRecord:
     config: dict[str, Any]
     """Every parameter, by section."""
     inputs: dict[str, str]
-    """What identifies each input: SHA-256 of files, identities of roads, places and zones."""
+    """What identifies each input: SHA-256 of files, identities of roads, places and zones; and of the motion model that
+    the walks were drawn from (`model`), if they were not driven."""
     software: dict[str, str]
     """Versions."""
     loss: str

@@ -13,7 +13,16 @@ from geoblanket._report_folder import ReportFolder
 from geoblanket._training import PART_COLUMNS
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle
-from geoblanket.build.report_words import cost_table, disclosure, factor_table, limits, measured, promise, summary
+from geoblanket.build.report_words import (
+    about_drawn_walks,
+    cost_table,
+    disclosure,
+    factor_table,
+    limits,
+    measured,
+    promise,
+    summary,
+)
 from geoblanket.build.statement import learned_in_words
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle
@@ -124,6 +133,8 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
         "walks are of other vehicles, or of a later time, and were not looked at before. The gap says by how much the "
         "loss can at most be above the least possible one of the same rows; it is proven, not estimated."
     )
+    if (caution := about_drawn_walks(record)) is not None:
+        page.note(caution)
     caption = "The loss of each zone, by regime."
     if len({zone.number for zone in record.zones}) > MOST_ZONES:
         caption += f" The {MOST_ZONES} zones with the most steps are shown."

@@ -7,10 +7,29 @@ import math
 from geoblanket._numbers import UNKNOWN, Interval, between, share
 from geoblanket.build.record import BuildRecord, Measured
 
-__all__ = ["cost_table", "factor_table", "limits", "measured", "promise", "summary", "weighted_places"]
+__all__ = [
+    "about_drawn_walks",
+    "cost_table",
+    "factor_table",
+    "limits",
+    "measured",
+    "promise",
+    "summary",
+    "weighted_places",
+]
 
 _DISTANCES_KM = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 _FEW_OUTPUTS = 3
+
+
+def about_drawn_walks(record: BuildRecord) -> str | None:
+    """Return what to think of losses on walks that were drawn from a motion model; None if they were driven."""
+    if "model" not in record.inputs:
+        return None
+    return (
+        "All walks were drawn from a motion model, those held out too: nobody drove them. Real vehicles move less as "
+        "the model says, so expect larger losses."
+    )
 
 
 def summary(record: BuildRecord) -> list[str]:
@@ -33,6 +52,8 @@ def summary(record: BuildRecord) -> list[str]:
         interval = Interval.of(totals.held_out_gain_low, totals.held_out_gain_high)
         sure = f" (95 % interval {between(interval, '.1%')})" if interval is not None else ""
         lines.append(f"On walks that were held out, it lowers the loss by {share(totals.held_out_gain)}{sure}.")
+    if (caution := about_drawn_walks(record)) is not None:
+        lines.append(caution)
     lines += _second_stage(record)
     if few := [zone for zone in record.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
         lines.append(

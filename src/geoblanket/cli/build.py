@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ConfiguredCommand", "build"]
 
 _MAX_ZONES_SHOWN = 40
+_DRAWN_WALKS = "walks.parquet"
 
 
 class ConfiguredCommand(TyperCommand):
@@ -40,6 +43,14 @@ def build(
     *,
     roads: options.MaybeRoads = None,
     walks: options.MaybeWalks = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of --walks: a motion model of these roads, from which walks that nobody drove are drawn.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)
     ] = None,
@@ -94,7 +105,12 @@ def build(
             temporary.write_text(example_config(), encoding="utf-8")
         say(f"Written to {init}.")
         return
-    roads, walks, out = options.require(roads=roads, walks=walks, out=out)
+    if walks is None and model is not None:
+        roads, out = options.require(roads=roads, out=out)
+    else:
+        roads, walks, out = options.require(**{"roads": roads, "walks or --model": walks, "out": out})
+        if model is not None:
+            raise ParameterError("--walks and --model contradict each other. Give one of them.")
     parameters = read_config(
         config,
         epsilon=epsilon,
@@ -125,14 +141,18 @@ def build(
         "Every report also discloses the zone that the vehicle is in. For a whole city with no zone disclosed, see "
         "`geoblanket lattice`."
     )
-    training, why = training_of_build(walks, parameters)
-    say(learned_in_words(training))
-    if why is not None:
-        say(why)
-    with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
-        record = build_bundle(
-            roads, walks, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
-        )
+    with (
+        options.offer_resume(unfinished_path(out)),
+        nullcontext(walks) if walks is not None else _drawn_walks(str(model), roads, out) as used,
+    ):
+        training, why = training_of_build(used, parameters)
+        say(learned_in_words(training))
+        if why is not None:
+            say(why)
+        with progress_bars() as progress:
+            record = build_bundle(
+                roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
+            )
     if json:
         print_json(record.as_dict())
     else:
@@ -142,6 +162,31 @@ def build(
         from geoblanket.build.report import write_build_report
 
         say(f"Report written to {write_build_report(out, roads, report)}.")
+
+
+@contextmanager
+def _drawn_walks(model: str, roads: Path, out: Path) -> Iterator[Path]:
+    """Draw walks from a motion model into the folder of the unfinished build, where they stay as long as it does."""
+    import shutil
+
+    from geoblanket._files import check_output, make_folder
+    from geoblanket._unfinished import unfinished_path
+    from geoblanket.roads.graph import RoadGraph
+    from geoblanket.tracking.drawn_walks import draw_walks, places_of_model
+    from geoblanket.tracking.motion_model import MotionModel
+
+    check_output(out)
+    learned = MotionModel.load(model)
+    places = places_of_model(learned, RoadGraph.load(roads))
+    folder = make_folder(unfinished_path(out))
+    try:
+        # The same model gives the same walks: whoever resumes draws them again.
+        with progress_bars() as progress:
+            draw_walks(learned, places, folder / _DRAWN_WALKS, progress=progress)
+        yield folder / _DRAWN_WALKS
+    finally:
+        if {path.name for path in folder.glob("*")} <= {_DRAWN_WALKS}:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -164,6 +209,8 @@ def _hours(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _print_record(record: BuildRecord) -> None:
+    from geoblanket.build.report_words import about_drawn_walks
+
     totals, unit = record.totals, record.unit
     rows = [
         ("mechanisms (zones × regimes)", f"{totals.mechanisms:,}"),
@@ -199,6 +246,8 @@ def _print_record(record: BuildRecord) -> None:
             [_zone_row(zone) for zone in record.zones],
             header=("zone", "regime", "places", "rows", f"loss, {unit}", "gap", "held out", "outputs"),
         )
+    if (caution := about_drawn_walks(record)) is not None:
+        say(caution)
     for zone in record.zones:
         for note in zone.notes:
             say(f"Zone {zone.number}, regime '{zone.regime}': {note}.")

@@ -16,11 +16,13 @@ from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.lattice import lattice
+from geoblanket.cli.learn import learn
 from geoblanket.cli.match import match
 from geoblanket.cli.model import model
 from geoblanket.cli.perturb import perturb
 from geoblanket.cli.plan import plan
 from geoblanket.cli.report import report
+from geoblanket.cli.sample import sample
 from geoblanket.cli.serve import serve
 from geoblanket.cli.track import track
 from geoblanket.errors import GeoblanketError
@@ -29,7 +31,7 @@ __all__ = ["app", "main"]
 
 _ORDER = (
     "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
-    "perturb", "ledger", "model", "track", "evaluate", "serve",
+    "perturb", "ledger", "model", "learn", "sample", "track", "evaluate", "serve",
 )  # fmt: skip
 
 
@@ -64,6 +66,8 @@ app.command()(report)
 app.command()(perturb)
 app.add_typer(ledger.app, name="ledger")
 app.command()(model)
+app.command()(learn)
+app.command()(sample)
 app.command()(track)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)

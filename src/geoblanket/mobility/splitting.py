@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from geoblanket._arrays import Bools, Indices, Ints
+from geoblanket._arrays import Bools, Indices, Ints, Octets
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
 
@@ -50,8 +50,15 @@ class WalkParts:
     """A number for the vehicle of each walk, shape (W,)."""
     chosen: Bools
     """Whether the walk belongs to the part, shape (W,)."""
-    steps: int
-    """How many steps all walks have."""
+    start_hour: Octets
+    """The hour of the day, UTC, of each walk's first step, shape (W,)."""
+    length: Ints
+    """How many steps each walk has, shape (W,)."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps all walks have."""
+        return int(self.length.sum())
 
     def of(self, walk: Ints) -> tuple[Indices, Bools]:
         """Return the vehicles of walks, and whether they belong to the part."""
@@ -99,7 +106,8 @@ def split_walks(frame: pl.LazyFrame, *, path: str | Path, part: Part, split: Spl
         walks=walks["walk"].to_numpy(),
         vehicle=vehicle.astype(np.int32),
         chosen=held_out if part == "held_out" else trained,
-        steps=int(walks["steps"].sum()),
+        start_hour=walks["start"].dt.hour().fill_null(0).cast(pl.UInt8).to_numpy(),
+        length=walks["steps"].to_numpy().astype(np.int64),
     )
 
 

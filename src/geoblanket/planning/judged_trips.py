@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
@@ -16,8 +16,9 @@ from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
+from geoblanket.tracking.drawn_walks import DRAWN, PlaceDrawer
 from geoblanket.tracking.learning import learn_motion
-from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.road_trips import drive
 
 __all__ = ["JudgedTrips", "Judges", "judges_of_model", "judges_of_roads"]
@@ -28,6 +29,7 @@ _LONGEST_STEPS: Final = 240
 _STEPS_OF_SAMPLED: Final = 40
 _OTHER_SEED: Final = 1
 """Of trips that are driven to judge: not those that the model was learned from."""
+_EXPECT_LARGER: Final = "Real vehicles are less predictable, so expect larger errors."
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +118,7 @@ def judges_of_roads(
         )
         trips = JudgedTrips.of(driven.place, driven.step == 0)
         words = (
-            "There are no walks: trips were driven over the roads by the rules that the model knows. Real vehicles are "
-            "less predictable, so expect larger errors."
+            f"There are no walks: trips were driven over the roads by the rules that the model knows. {_EXPECT_LARGER}"
         )
         return _checked(Judges(model, trips, words), roads)
     frame, about = scan_walks(walks)
@@ -139,27 +140,16 @@ def judges_of_roads(
     trips = JudgedTrips.of(place, step == 0)
     vehicles = len(np.unique(parts.vehicle[parts.chosen]))
     words = f"{len(trips):,} trips of {vehicles:,} vehicles that the motion model was not learned from."
+    if about.get("method") == DRAWN:
+        words = f"The walks were {DRAWN}: nobody drove them. {_EXPECT_LARGER}"
     return _checked(Judges(model, trips, words), walks)
 
 
 def judges_of_model(path: str | Path, *, trips: int = 2000, seed: int = 0) -> Judges:
     """Return a motion model from a file, with trips sampled from it."""
     model = MotionModel.load(path)
-    rng = np.random.default_rng(seed)
-    state = rng.choice(len(model), trips, p=_whole(model.start))
-    cumulated = np.cumsum(model.chances, dtype=np.float64)
-    before = np.append(0.0, cumulated)[model.offsets]
-    visited = []
-    for _ in range(_STEPS_OF_SAMPLED):
-        visited.append(model.present[state])
-        low, high = before[state], before[state + 1]
-        move = np.searchsorted(cumulated, low + rng.random(trips) * (high - low), side="right")
-        state = model.targets[np.clip(move, model.offsets[state], model.offsets[state + 1] - 1)]
-    place = np.stack(visited, axis=1).astype(np.int32).ravel()
-    words = (
-        "There are no walks: trips were sampled from the motion model itself. Real vehicles are less predictable, so "
-        "expect larger errors."
-    )
+    place = PlaceDrawer(model).places(np.full(trips, _STEPS_OF_SAMPLED), np.random.default_rng(seed))
+    words = f"There are no walks: trips were sampled from the motion model itself. {_EXPECT_LARGER}"
     return Judges(model, JudgedTrips.of(place, np.arange(len(place)) % _STEPS_OF_SAMPLED == 0), words)
 
 
@@ -174,8 +164,3 @@ def _checked(judges: Judges, path: str | Path) -> Judges:
 def _check_places(place: Indices, places: Places, path: str | Path) -> None:
     if len(place) and not 0 <= place.min() <= place.max() < len(places):
         raise InputError("has places that the roads do not have", path=path, hint="Match the traces again")
-
-
-def _whole(chances: Singles) -> Floats:
-    shares: Floats = chances.astype(np.float64) / chances.sum(dtype=np.float64)
-    return shares

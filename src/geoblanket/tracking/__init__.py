@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
+    from geoblanket.tracking.drawn_walks import DrawnWalks, draw_walks, places_of_model
     from geoblanket.tracking.learning import learn_motion
     from geoblanket.tracking.motion_model import MotionModel
     from geoblanket.tracking.orders import BlanketOrders, read_orders
@@ -15,22 +16,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlanketOrders",
+    "DrawnWalks",
     "MotionModel",
     "TrackSummary",
     "Tracked",
     "Tracker",
+    "draw_walks",
     "learn_motion",
+    "places_of_model",
     "read_orders",
     "track_table",
 ]
 
 _HOME = {
     "BlanketOrders": "geoblanket.tracking.orders",
+    "DrawnWalks": "geoblanket.tracking.drawn_walks",
     "MotionModel": "geoblanket.tracking.motion_model",
     "TrackSummary": "geoblanket.tracking.table",
     "Tracked": "geoblanket.tracking.tracker",
     "Tracker": "geoblanket.tracking.tracker",
+    "draw_walks": "geoblanket.tracking.drawn_walks",
     "learn_motion": "geoblanket.tracking.learning",
+    "places_of_model": "geoblanket.tracking.drawn_walks",
     "read_orders": "geoblanket.tracking.orders",
     "track_table": "geoblanket.tracking.table",
 }

@@ -23,12 +23,13 @@ from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts, count_histories
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
-from geoblanket.mobility.splitting import Part, Split
+from geoblanket.mobility.splitting import Part, Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles
 from geoblanket.tracking.road_trips import count_steps, drive
+from geoblanket.tracking.trip_shape import TripShape
 
 __all__ = ["DEFAULT_INTERVAL_S", "Lengths", "learn_motion", "model_of_counts"]
 
@@ -93,7 +94,7 @@ def learn_motion(
     if not callable(order) and not 1 <= order <= LONGEST_MEMORY:
         raise ParameterError(f"The order of a motion model is 1 to {LONGEST_MEMORY}. Got {order} instead.")
     learned: dict[str, Any] = {"roads": graph.identity, "spacing_m": places.spacing_m, "seed": seed}
-    counts = None
+    counts = trips = None
     if walks is not None:
         _, about = scan_walks(walks)
         if interval_s is not None and interval_s != about["interval_s"]:
@@ -102,18 +103,26 @@ def learn_motion(
             )
         interval_s = float(about["interval_s"])
         counts = count_histories(walks, places, largest=max(memory - 1, 1), part=part, split=split, progress=progress)
+        trips = _shape_of_walks(walks, part=part, split=split)
         learned |= {"walks": str(about.get("method", "")), "part": part, "steps": int(counts.count.sum())}
         learned |= {name: about[name] for name in ("training",) if name in about}
     interval_s = DEFAULT_INTERVAL_S if interval_s is None else interval_s
-    driven = count_steps(
-        drive(graph, places, interval_s=interval_s, seed=seed, progress=progress), largest=max(memory - 1, 1)
-    )
+    road_trips = drive(graph, places, interval_s=interval_s, seed=seed, progress=progress)
+    driven = count_steps(road_trips, largest=max(memory - 1, 1))
     learned |= {
         "from": "roads" if counts is None else "roads and walks",
         "order": "by blanket" if callable(order) else str(order),
     }
     _, off_m = places.nearest(graph.lat, graph.lon)
-    model = model_of_counts(places, driven, counts, order=order, interval_s=interval_s, learned=learned)
+    model = model_of_counts(
+        places,
+        driven,
+        counts,
+        order=order,
+        interval_s=interval_s,
+        learned=learned,
+        trips=trips or TripShape.of(None, road_trips.lengths),
+    )
     return replace(model, spread_m=float(np.sqrt(np.mean(off_m**2))))
 
 
@@ -125,8 +134,16 @@ def model_of_counts(
     order: int | Lengths,
     interval_s: float,
     learned: dict[str, Any],
+    trips: TripShape | None = None,
 ) -> MotionModel:
-    """Return the model of histories that were counted on trips driven over the roads, and on walks if there are any."""
+    """Return the model of histories that were counted on trips driven over the roads, and on walks if there are any.
+
+    Parameters
+    ----------
+    trips
+        When trips start and how long they are; by default at any hour, and as long as usual.
+    """
+    trips = TripShape.usual(interval_s) if trips is None else trips
     evidence = [driven] if walked is None else [driven, walked]
     moves = _Moves.of(_by_present(places, evidence, interval_s))
     lengths = order(moves.targets, moves.sources) if callable(order) else order
@@ -141,7 +158,15 @@ def model_of_counts(
         targets=chain.entered(),
         chances=chain.rows.chances.astype(np.float32),
         learned=learned,
+        hours=trips.hours,
+        lengths=trips.lengths,
     )
+
+
+def _shape_of_walks(walks: str | Path, *, part: Part, split: Split | None) -> TripShape:
+    frame, _ = scan_walks(walks)
+    parts = split_walks(frame, path=walks, part=part, split=split or Split())
+    return TripShape.of(parts.start_hour[parts.chosen], parts.length[parts.chosen])
 
 
 def _by_present(places: Places, evidence: list[HistoryCounts], interval_s: float) -> Distributions:

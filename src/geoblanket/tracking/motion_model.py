@@ -20,15 +20,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
-from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.tracking.trip_shape import TripShape
 
 __all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles", "Transitions"]
 
-Singles = npt.NDArray[np.float32]
-"""Probabilities: single precision is enough for them, and takes half the memory and time."""
 Transitions = csr_array[np.float32, tuple[int, int]]
 
 LONGEST_MEMORY: Final = 3
@@ -81,6 +80,10 @@ class MotionModel:
     """How far a vehicle is from the place that stands for it, root mean square, metres; 0: it is at the place."""
     learned: Mapping[str, Any] = field(default_factory=dict)
     """What it was learned from, and how: JSON values."""
+    hours: Singles = field(default_factory=lambda: TripShape.usual().hours)
+    """Share of the trips that start in each hour of the day, UTC, shape (24,)."""
+    lengths: Singles = field(default_factory=lambda: TripShape.usual().lengths)
+    """Share of the trips by how many steps they have, in the bins of `trip_shape`, shape (18,)."""
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -94,6 +97,11 @@ class MotionModel:
     def place_count(self) -> int:
         """P."""
         return len(self.places_e7)
+
+    @property
+    def trips(self) -> TripShape:
+        """When trips start, and how long they are."""
+        return TripShape(self.hours, self.lengths)
 
     @cached_property
     def memory(self) -> int:
@@ -207,6 +215,8 @@ class MotionModel:
                 **self.learned,
                 "order": "1" if self.learned.get("order") != _BY_BLANKET else f"1, {_BY_BLANKET} before",
             },
+            hours=self.hours,
+            lengths=self.lengths,
         )
 
     @cached_property
@@ -251,6 +261,7 @@ class MotionModel:
             targets=np.concatenate(targets).astype(np.int32) if targets else np.empty(0, np.int32),
             chances=np.concatenate(chances).astype(np.float32) if chances else np.empty(0, np.float32),
             learned={"from": "distance"},
+            lengths=TripShape.usual(interval_s).lengths,
         )
 
     def save(self, path: str | Path) -> None:
@@ -288,7 +299,7 @@ class MotionModel:
         }
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        names = ("places_e7", "states", "start", "offsets", "targets", "chances")
+        names = ("places_e7", "states", "start", "offsets", "targets", "chances", "hours", "lengths")
         return {name: getattr(self, name) for name in names}
 
     def _problem(self) -> str | None:  # noqa: PLR0911
@@ -319,7 +330,7 @@ class MotionModel:
         sums = np.append(np.add.reduceat(self.chances.astype(np.float64), self.offsets[:-1]), self.start.sum())
         if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
             return "probabilities must not be negative, and must sum to 1"
-        return _untrue(self.learned)
+        return self.trips.problem() or _untrue(self.learned)
 
 
 def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:

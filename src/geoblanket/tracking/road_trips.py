@@ -25,7 +25,7 @@ from geoblanket.roads.distances import weight_matrix
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
-__all__ = ["RoadTrips", "count_steps", "drive"]
+__all__ = ["RoadTrips", "count_steps", "drive", "trips_for"]
 
 _TYPICAL_TRIP_M: Final = 3000.0
 """Destinations become rarer by a factor e over this distance."""
@@ -48,6 +48,16 @@ class RoadTrips:
     """Shape (steps,)."""
     step: Ints
     """How many steps of the trip came before, shape (steps,)."""
+
+    @property
+    def lengths(self) -> Ints:
+        """Steps of each trip, shape (trips,)."""
+        return np.diff(np.append(np.flatnonzero(self.step == 0), len(self.step)))
+
+
+def trips_for(places: int) -> int:
+    """Return how many trips tell enough about so many places: 100 for each, from 20,000 to 200,000."""
+    return min(max(_TRIPS_PER_PLACE * places, _FEWEST_TRIPS), _MOST_TRIPS)
 
 
 def drive(
@@ -77,8 +87,7 @@ def drive(
     InputError
         If no trip of three steps or more is possible.
     """
-    if trips is None:
-        trips = min(max(_TRIPS_PER_PLACE * len(places), _FEWEST_TRIPS), _MOST_TRIPS)
+    trips = trips_for(len(places)) if trips is None else trips
     rng = np.random.default_rng(seed)
     near, _ = places.nearest(graph.lat, graph.lon)
     origins = rng.integers(graph.node_count, size=-(-trips // _TRIPS_PER_ORIGIN))

@@ -1,0 +1,125 @@
+"""From noisy counts to frequencies: as far from what is expected as the noise allows, and no further.
+
+Counting with noise says much of what is frequent and nothing of what is rare. So every count is taken as what was
+expected of it, from roads and from coarser counts, times a factor; how far these factors spread is learned from all
+counts together (a nonparametric maximum-likelihood mixture, by expectation–maximisation), and each count becomes its
+posterior mean. All of this is arithmetic on what was released: it costs no privacy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from geoblanket._arrays import Floats, Ints
+
+__all__ = ["normalised", "raked", "shrunk", "summed"]
+
+_FACTORS: Final = np.exp(np.linspace(-np.log(64), np.log(64), 33))
+_USUAL_FACTORS: Final = (
+    np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2) / np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2).sum()
+)
+"""Factors as they are expected before anything is counted: their logarithms spread by a half."""
+_USUAL_COUNTS: Final = 20.0
+"""How many counts this expectation is worth: few counts, or noisy ones, must not be fitted too closely."""
+_LEAST_TOLD: Final = 3.0
+_ROUNDS: Final = 60
+_FEWEST_TOLD: Final = 200
+_CELLS_AT_ONCE: Final = 1 << 16
+_TINY: Final = 1e-12
+_RAKING_ROUNDS: Final = 100
+_RAKING_STEP: Final = 0.35
+"""A half would be right for moves with two ends that differ; less keeps it from swinging where vehicles stay."""
+
+
+def shrunk(noisy: Floats, expected: Floats, sigma: float) -> Floats:
+    """Return shares, which sum to 1, from noisy counts and what was expected.
+
+    Parameters
+    ----------
+    noisy
+        Counts with noise, in any measure, shape (n,).
+    expected
+        Shares that were expected, positive, shape (n,).
+    sigma
+        Standard deviation of the noise, in the measure of the counts.
+    """
+    expected = expected / expected.sum()
+    length = float(np.sqrt(expected @ expected))
+    total = float(noisy @ expected) / length**2
+    if not total * length > _LEAST_TOLD * sigma:
+        return expected  # all counts together hardly rise above the noise
+    mean = total * expected
+    # Where even a large factor would drown in the noise, nothing can be told.
+    told = np.argsort(-mean, kind="stable")[: max(_FEWEST_TOLD, int((mean * _FACTORS[-1] > sigma / 2).sum()))]
+    fit = _Likelihood(noisy[told], mean[told], sigma)
+    weights = _USUAL_FACTORS
+    for _ in range(_ROUNDS):
+        weights = fit.improved(weights)
+    factor = np.full(len(noisy), float(weights @ _FACTORS))
+    factor[told] = fit.posterior_means(weights)
+    posterior = mean * factor
+    shares: Floats = posterior / posterior.sum()
+    return shares
+
+
+class _Likelihood:
+    """How probable each count is for each factor, up to a constant of the count."""
+
+    def __init__(self, noisy: Floats, mean: Floats, sigma: float) -> None:
+        self._parts = []
+        for start in range(0, len(noisy), _CELLS_AT_ONCE):
+            some = slice(start, start + _CELLS_AT_ONCE)
+            off = ((noisy[some, None] - mean[some, None] * _FACTORS) / sigma) ** 2
+            self._parts.append(np.exp((off.min(axis=1, keepdims=True) - off) / 2).astype(np.float32))
+
+    def improved(self, weights: Floats) -> Floats:
+        """Return the weights of factors after one round."""
+        total = _USUAL_COUNTS * _USUAL_FACTORS
+        for part in self._parts:
+            each = part * weights
+            total += (each / each.sum(axis=1, keepdims=True)).sum(axis=0)
+        result: Floats = total / total.sum()
+        return result
+
+    def posterior_means(self, weights: Floats) -> Floats:
+        means = [(part @ (weights * _FACTORS)) / (part @ weights) for part in self._parts]
+        return np.concatenate(means)
+
+
+def raked(flow: Floats, source: Ints, target: Ints, visits: Floats) -> Floats:
+    """Return moves scaled by a factor of each place, so that places are visited as often as given.
+
+    Parameters
+    ----------
+    flow
+        How often each move is made, shape (n,).
+    source, target
+        Places that it goes from and to, shape (n,).
+    visits
+        Share of each place, shape (P,).
+    """
+    factor = np.ones(len(visits))
+    wanted = 2 * visits / visits.sum()
+    for _ in range(_RAKING_ROUNDS):
+        scaled = flow * factor[source] * factor[target]
+        scaled /= scaled.sum()
+        ends = np.bincount(source, scaled, len(visits)) + np.bincount(target, scaled, len(visits))
+        factor *= ((wanted + _TINY) / (ends + _TINY)) ** _RAKING_STEP
+    scaled = flow * factor[source] * factor[target]
+    shares: Floats = scaled / scaled.sum()
+    return shares
+
+
+def summed(weights: Floats, group: Ints, groups: int) -> Floats:
+    """Return the sum of weights in each group."""
+    return np.bincount(group, weights, groups).astype(np.float64)
+
+
+def normalised(weights: Floats, group: Ints, groups: int) -> Floats:
+    """Return weights divided by the sum of their group; alike in a group without any."""
+    total = np.bincount(group, weights, groups)
+    size = np.bincount(group, minlength=groups)
+    result: Floats = np.where(total[group] > 0, weights / np.maximum(total, 1e-300)[group], 1 / size[group])
+    return result

@@ -1,0 +1,365 @@
+"""What learning from the same walks has cost so far: a small file beside them.
+
+Each learning with noise tells a little about those who drove, and all of them together tell the sum. So each is written
+down before any noise is drawn, and none goes beyond a total that was stated at first.
+
+The file is for those who hold the walks, against forgetting: they could learn without it, or remove it. A copy of the
+walks elsewhere is not recognised: its learnings count for itself. Walks that are written anew under the same name are
+still about the same people, so they inherit what was spent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self, get_args
+
+from geoblanket._files import atomic_output, check_output, sha256_file
+from geoblanket._strict_json import read_object
+from geoblanket._training import Unit, epsilon_of
+from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
+from geoblanket.learning.noise import Budget
+
+__all__ = ["TOTAL_EPSILON", "Learning", "Spent", "TrainingAccount", "TrainingLedger"]
+
+TOTAL_EPSILON: Final = 8.0
+"""What all learnings from the same walks may cost together, unless something else is said at first."""
+_FORMAT: Final = "geoblanket training ledger 1"
+_ENDING: Final = ".spent.json"
+_LARGEST_FILE: Final = 1 << 24
+_LARGEST_NUMBER: Final = 1e6
+_LONGEST_PURPOSE: Final = 200
+_ROUNDING: Final = 1e-9
+_NO_TOTAL: Final = "vehicles have no promise in total, since others learned by trip from the same walks"
+_WAIT_S: Final = 20.0
+_NUMBER: Final = (int, float)
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "format": (str,), "delta": _NUMBER, "totals": (list,), "learnings": (list,), "sha256": (str,),
+}  # fmt: skip
+_TOTAL_TYPES: Final[dict[str, tuple[type, ...]]] = {"when": (str,), "epsilon": _NUMBER}
+_LEARNING_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "when": (str,), "unit": (str,), "rho": _NUMBER, "epsilon": _NUMBER, "delta": _NUMBER, "walks": (str,),
+    "purpose": (str,),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Learning:
+    """One learning, finished or not."""
+
+    when: str
+    """ISO 8601, UTC."""
+    unit: Unit
+    rho: float
+    """What it costs each unit, as zero-concentrated differential privacy."""
+    epsilon: float
+    delta: float
+    walks: str
+    """SHA-256 of the file of walks."""
+    purpose: str
+
+
+@dataclass(frozen=True)
+class StatedTotal:
+    """What all learnings may cost together, as it was stated at some time."""
+
+    when: str
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class TrainingAccount:
+    """What a ledger holds; `TrainingLedger` shows one."""
+
+    delta: float
+    """For which the total is stated."""
+    totals: tuple[StatedTotal, ...]
+    """The last one counts; earlier ones show that it was changed."""
+    learnings: tuple[Learning, ...]
+
+    @property
+    def total_epsilon(self) -> float:
+        """What all learnings may cost together."""
+        return self.totals[-1].epsilon
+
+    @property
+    def vehicles_have_a_promise(self) -> bool:
+        """Whether all learnings were by vehicle. One by trip limits nothing for a vehicle, which has many of them."""
+        return all(learning.unit == "vehicle" for learning in self.learnings)
+
+    def rho(self, unit: Unit) -> float:
+        """Return what was spent on a unit. What hides a vehicle also hides each of its trips."""
+        return math.fsum(learning.rho for learning in self.learnings if unit in {"trip", learning.unit})
+
+    def epsilon(self, unit: Unit) -> float:
+        """Return what was spent on a unit as an ε, for the δ of the ledger."""
+        return epsilon_of(self.rho(unit), self.delta)
+
+    def left_epsilon(self) -> float:
+        """Return the largest ε, for the δ of the ledger, that one more learning may have."""
+        left = _largest_rho(self.total_epsilon, self.delta) - self.rho("trip")
+        return epsilon_of(left, self.delta) if left > 0 else 0.0
+
+    def in_words(self) -> str:
+        """Return what was spent and what is left, as a sentence."""
+        count = len(self.learnings)
+        times = "once" if count == 1 else f"{count:,} times"
+        words = (
+            f"These walks were learned from {times}: ε = {self.epsilon('trip'):.3g} of {self.total_epsilon:g} is spent "
+            f"(δ = {self.delta:g}), and one more learning may have ε = {self.left_epsilon():.3g} at most, since costs "
+            "add up to less than the sum of their ε"
+        )
+        if count and not self.vehicles_have_a_promise:
+            words += "; some learned by trip, so vehicles have no promise in total, only trips have"
+        return words + "."
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a learning has to state: it was written down, and may begin."""
+
+    rho_before: float
+    """What earlier learnings cost the same unit; 0 if that has no limit (see `note`)."""
+    account: TrainingAccount
+    """After this one."""
+    note: str | None
+    """What has to be said besides, as part of a sentence."""
+
+
+class TrainingLedger:
+    """Counts what is learned from walks, in a file, and refuses to go beyond a total.
+
+    Several processes may use it at once: each learning is counted. If the file was damaged or edited, none is allowed.
+
+    Parameters
+    ----------
+    path
+        The file; it is made by the first learning.
+    total_epsilon
+        What all learnings may cost together. None: as stated before, or 8 at first. A smaller total than before counts
+        from now on.
+    raise_total
+        Allow a larger total than before. What was promised to those in the walks is then given up.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket.learning import Budget, TrainingLedger
+    >>> _ = Path("some.walks").write_bytes(b"walks of some people")
+    >>> ledger = TrainingLedger.beside("some.walks", total_epsilon=2)
+    >>> spent = ledger.spend("some.walks", Budget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    >>> round(spent.account.epsilon("vehicle"), 3), round(spent.account.left_epsilon(), 3)
+    (1.0, 1.679)
+    """
+
+    def __init__(self, path: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> None:
+        if total_epsilon is not None and not 0 < total_epsilon <= _LARGEST_NUMBER:
+            raise ParameterError(f"The total ε of learnings must be more than 0. Got {total_epsilon:g} instead.")
+        self.path = Path(path).resolve()  # all links to a file share what was spent
+        self._total_epsilon = total_epsilon
+        self._raise_total = raise_total
+
+    @classmethod
+    def beside(cls, walks: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> Self:
+        """Return the ledger beside a file of walks: `walks.parquet.spent.json` for `walks.parquet`."""
+        walks = Path(walks).resolve()
+        return cls(walks.with_name(f"{walks.name}{_ENDING}"), total_epsilon=total_epsilon, raise_total=raise_total)
+
+    def account(self) -> TrainingAccount | None:
+        """Return what was spent so far; None before the first learning.
+
+        Raises
+        ------
+        LedgerError
+            If the file was damaged or edited.
+        """
+        try:
+            if self.path.stat().st_size > _LARGEST_FILE:
+                raise ValueError("is too large")
+            return _parsed(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LedgerError(
+                f"{self.path}: cannot be read ({error.strerror or error}). Nothing is learned."
+            ) from error
+        except ValueError:
+            raise LedgerError(
+                f"{self.path}: is damaged or was edited, so nobody knows what was spent. Nothing is learned. Restore "
+                "the file from a backup."
+            ) from None
+
+    def spend(self, walks: str | Path, budget: Budget, *, unit: Unit, purpose: str) -> Spent:
+        """Write down a learning, before it draws any noise. It is on the disk when this returns, or raises.
+
+        Raises
+        ------
+        BudgetError
+            If it would cost more than is left. Nothing is written.
+        LedgerError
+            If the ledger was damaged or edited, or is in use for long.
+        OutputError
+            If it cannot be written.
+        """
+        learning = Learning(
+            _now(), unit, budget.rho, budget.epsilon, budget.delta, _sha256(walks), purpose[:_LONGEST_PURPOSE]
+        )
+        check_output(self.path)
+        with _locked(self.path):
+            before = self._with_total(self.account(), budget.delta)
+            _refuse_beyond_total(before, learning)
+            after = replace(before, learnings=(*before.learnings, learning))
+            with atomic_output(self.path, private=True) as temporary:
+                temporary.write_bytes(_written(after))
+        if unit == "vehicle" and not before.vehicles_have_a_promise:
+            # This learning keeps its own promise to vehicles, but no sum can be stated that would be true.
+            return Spent(0.0, after, _NO_TOTAL)
+        return Spent(before.rho(unit), after, None)
+
+    def _with_total(self, account: TrainingAccount | None, delta: float) -> TrainingAccount:
+        wanted = self._total_epsilon
+        if account is None:
+            return TrainingAccount(delta, (StatedTotal(_now(), wanted or TOTAL_EPSILON),), ())
+        if wanted is None or wanted == account.total_epsilon:
+            return account
+        if wanted > account.total_epsilon and not self._raise_total:
+            raise BudgetError(
+                f"The total ε for those in the walks was stated to be {account.total_epsilon:g}, and {wanted:g} was "
+                "asked for now. Leave --total-epsilon out, or add --raise-total, which gives up what was promised.",
+                spent=account.epsilon("trip"),
+                left=account.left_epsilon(),
+            )
+        return replace(account, totals=(*account.totals, StatedTotal(_now(), wanted)))
+
+
+def _refuse_beyond_total(before: TrainingAccount, learning: Learning) -> None:
+    """Raise if a learning would spend more than is left.
+
+    Learnings by vehicle and by trip add up for trips, which no unit ever exceeds, so this one sum is enough to look at.
+    """
+    after = epsilon_of(math.fsum((before.rho("trip"), learning.rho)), before.delta)
+    if after <= before.total_epsilon * (1 + _ROUNDING):
+        return
+    spent, left = before.epsilon("trip"), before.left_epsilon()
+    smaller = f"Learn with ε = {_rounded_down(left)} or less" if left >= 0.01 else "Use what was learned before"
+    raise BudgetError(
+        f"Learning with ε = {learning.epsilon:g}, δ = {learning.delta:g} would cost those in the walks ε = {after:.3g} "
+        f"in total. The total was stated to be {before.total_epsilon:g} (δ = {before.delta:g}): {spent:.3g} is spent "
+        f"in {len(before.learnings):,} learning(s), {left:.3g} is left. {smaller}, or raise the total with "
+        "--total-epsilon and --raise-total, which gives up what was promised to them.",
+        spent=spent,
+        left=left,
+    )
+
+
+def _rounded_down(epsilon: float) -> str:
+    return f"{math.floor(epsilon * 100 * (1 + _ROUNDING)) / 100:g}"
+
+
+def _largest_rho(epsilon: float, delta: float) -> float:
+    """Return the largest cost that stays within ε for δ."""
+    low, high = 0.0, 1.0
+    while epsilon_of(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
+    return low
+
+
+def _sha256(walks: str | Path) -> str:
+    try:
+        return sha256_file(walks)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=walks) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes and threads out of a ledger.
+
+    The lock is a file of its own, since the ledger is replaced by each writing. It stays: removing it could leave two
+    processes with a lock each. The system unlocks it when a process ends, however it ends.
+    """
+    import fcntl  # POSIX
+
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerError(f"{lock}: cannot be made ({error.strerror or error}). Nothing is learned.") from error
+    try:
+        end = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise LedgerError(f"{path}: is in use by another process. Nothing is learned; try again.") from None
+                time.sleep(0.01)
+            except OSError as error:
+                raise LedgerError(
+                    f"{lock}: cannot be locked ({error.strerror or error}). Nothing is learned."
+                ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _written(account: TrainingAccount) -> bytes:
+    body = {"format": _FORMAT, **asdict(account)}
+    return (json.dumps(body | {"sha256": _digest(body)}, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode()
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    """Return what a ledger's last line says: it tells damage and careless edits, not a forger."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _parsed(data: bytes) -> TrainingAccount:
+    """Read a ledger; raise ValueError if it is none."""
+    fields = _typed(read_object(data), _TYPES)
+    if fields.pop("sha256") != _digest(fields) or fields["format"] != _FORMAT:
+        raise ValueError("was edited")
+    totals = tuple(StatedTotal(**_typed(total, _TOTAL_TYPES)) for total in fields["totals"])
+    learnings = tuple(Learning(**_typed(learning, _LEARNING_TYPES)) for learning in fields["learnings"])
+    delta = fields["delta"]
+    for when in (*(total.when for total in totals), *(learning.when for learning in learnings)):
+        datetime.fromisoformat(when)
+    if not (totals and learnings and 0 < delta < 1 and all(0 < total.epsilon <= _LARGEST_NUMBER for total in totals)):
+        raise ValueError("states no total")
+    if not all(map(_can_be, learnings)):
+        raise ValueError("has impossible learnings")
+    return TrainingAccount(delta, totals, learnings)
+
+
+def _can_be(learning: Learning) -> bool:
+    return (
+        learning.unit in get_args(Unit)
+        and 0 < learning.rho <= _LARGEST_NUMBER
+        and 0 < learning.epsilon <= _LARGEST_NUMBER
+        and 0 < learning.delta < 1
+        and re.fullmatch("[0-9a-f]{64}", learning.walks) is not None
+        and len(learning.purpose) <= _LONGEST_PURPOSE
+    )
+
+
+def _typed(value: object, types: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    if type(value) is not dict or set(value) != set(types):
+        raise ValueError("has other fields")
+    if any(type(value[name]) not in allowed for name, allowed in types.items()):
+        raise ValueError("has values of other types")
+    return dict(value)

@@ -1,0 +1,216 @@
+"""Counts of walks by unit, a vehicle or a trip, and their sums with every unit scaled to the same length.
+
+A unit's counts of one kind are one vector. Scaled to Euclidean length 1, in fixed point and rounded down, it changes
+the sums by no more than that, however much it drove: the bound needs no look at the data. Scaling, not only cutting,
+also lets those speak who drove little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from geoblanket._arrays import Indices, Ints
+from geoblanket._progress import Progress, silent
+from geoblanket._tables import reading_parquet
+from geoblanket._training import Unit
+from geoblanket.learning.chain_cells import ChainCells
+from geoblanket.learning.noise import BOUND
+from geoblanket.mobility.walk_batches import walk_batches
+from geoblanket.tracking.trip_shape import length_bin
+
+__all__ = ["Kind", "UnitCounts", "UnitWalks", "counted"]
+
+_STEPS_AT_ONCE: Final = 16_000_000
+"""Steps whose units are counted in one pass: more need more passes, not more memory."""
+_LONGEST_RUN: Final = 4
+
+Sums = dict[str, Ints]
+
+
+@dataclass(frozen=True, eq=False)
+class UnitWalks:
+    """Walks, and whose they are."""
+
+    walk: Ints
+    """Numbers of all walks, ascending, shape (W,)."""
+    unit: Ints
+    """The unit of each walk, numbered from 0, shape (W,)."""
+    start_hour: Ints
+    """Hour of the day, UTC, at its first step, shape (W,)."""
+    start_place: Ints
+    steps: Ints
+
+    @classmethod
+    def read(cls, frame: pl.LazyFrame, *, path: str | Path, unit: Unit) -> UnitWalks:
+        """Read whose walks a table has, when each starts and how long it is."""
+        columns = frame.group_by("walk").agg(
+            pl.col("vehicle").first(),
+            pl.col("trip").first(),
+            pl.col("time").min().dt.hour().alias("hour"),
+            pl.col("place").sort_by("step").first(),
+            pl.len().alias("steps"),
+        )
+        with reading_parquet(path):
+            walks = columns.collect(engine="streaming").sort("walk")
+        whose = pl.struct("vehicle") if unit == "vehicle" else pl.struct("vehicle", "trip")
+        numbered = walks.select(whose.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+        hour, place, steps = (walks[name].to_numpy().astype(np.int64) for name in ("hour", "place", "steps"))
+        return cls(walks["walk"].to_numpy(), numbered, hour, place, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitCounts:
+    """How often each unit was in each cell; units and cells that go together come once."""
+
+    unit: Ints
+    cell: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, unit: Ints, cell: Ints, count: Ints | None = None) -> UnitCounts:
+        """Count units and cells, shape (n,); a cell of −1 is left out."""
+        known = np.flatnonzero(cell >= 0)
+        width = int(cell.max(initial=0)) + 1
+        key = unit[known] * width + cell[known]
+        if count is None:
+            key.sort()
+            first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+            often = np.diff(np.append(first, len(key)))
+        else:
+            order = np.argsort(key, kind="stable")
+            key = key[order]
+            first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+            often = np.add.reduceat(count[known][order], first) if len(first) else np.empty(0, np.int64)
+        return cls(*np.divmod(key[first], width), often.astype(np.int64))
+
+    def grouped(self, group: Ints) -> UnitCounts:
+        """Return the counts of groups of cells, by the group of each cell."""
+        return UnitCounts.of(self.unit, group[self.cell], self.count)
+
+    def scaled(self) -> Ints:
+        """Return the counts, each unit's scaled to Euclidean length `BOUND` and rounded down, shape (n,)."""
+        count = self.count.astype(np.float64)
+        length = np.sqrt(np.bincount(self.unit, count * count))
+        # A hair less, so that no rounding of floats can lift a whole number above the exact one.
+        values: Ints = np.floor(count * (BOUND * (1 - 1e-12)) / length[self.unit]).astype(np.int64)
+        return values
+
+    def sums(self, cells: int) -> Ints:
+        """Return the sums of the scaled counts of all units, shape (cells,)."""
+        values = self.scaled()
+        lengths = np.zeros(int(self.unit.max(initial=-1)) + 1, np.int64)
+        np.add.at(lengths, self.unit, values * values)
+        values[lengths[self.unit] > BOUND * BOUND] = 0  # cannot be; a unit beyond the bound does not count
+        sums = np.zeros(cells, np.int64)
+        np.add.at(sums, self.cell, values)
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind of numbers to count: cells of walks, perhaps in groups."""
+
+    source: str
+    """What is counted: "hours", "lengths", "starts", "places", "moves", "runs" or "long runs"."""
+    cells: int
+    group: Ints | None = None
+    """The number of the group of each cell of the source; None: each is its own."""
+
+
+def counted(
+    frame: pl.LazyFrame,
+    walks: UnitWalks,
+    cells: ChainCells,
+    kinds: dict[str, Kind],
+    *,
+    path: str | Path,
+    progress: Progress = silent,
+) -> Sums:
+    """Return sums over all units, each scaled to length `BOUND`, for each kind of numbers, by name."""
+    sums = {name: np.zeros(kind.cells, np.int64) for name, kind in kinds.items()}
+    blocks = max(1, -(-int(walks.steps.sum()) // _STEPS_AT_ONCE))
+    for block in range(blocks):
+        found = dict(_of_trips(walks, block, blocks))
+        found |= _Reading(frame, walks, cells, path, {kind.source for kind in kinds.values()}, block, blocks).gathered(
+            progress
+        )
+        for name, kind in kinds.items():
+            of_source = found[kind.source]
+            sums[name] += (of_source if kind.group is None else of_source.grouped(kind.group)).sums(kind.cells)
+    return sums
+
+
+def _of_trips(walks: UnitWalks, block: int, blocks: int) -> Iterator[tuple[str, UnitCounts]]:
+    some = walks.unit % blocks == block
+    unit = walks.unit[some]
+    yield "hours", UnitCounts.of(unit, walks.start_hour[some])
+    yield "lengths", UnitCounts.of(unit, length_bin(walks.steps[some]))
+    yield "starts", UnitCounts.of(unit, walks.start_place[some])
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """One pass over the steps of walks."""
+
+    frame: pl.LazyFrame
+    walks: UnitWalks
+    cells: ChainCells
+    path: str | Path
+    sources: set[str]
+    block: int
+    blocks: int
+
+    def gathered(self, progress: Progress) -> dict[str, UnitCounts]:
+        """Return the counts of the units of the block."""
+        parts: dict[str, list[tuple[Indices, Indices]]] = {
+            name: [] for name in ("places", "moves", "runs", "long runs") if name in self.sources
+        }
+        if not parts:
+            return {}
+        rows = self.frame.select("walk", "step", "place")
+        kept = np.empty((3, 0), np.int64)
+        steps = int(self.walks.steps.sum())
+        done = self.block * steps
+        for batch in walk_batches(rows, path=self.path, place_count=self.cells.places):
+            fresh = np.stack([batch[name].to_numpy().astype(np.int64) for name in ("walk", "step", "place")])
+            columns = np.concatenate([kept, fresh], axis=1)
+            new = np.arange(kept.shape[1], columns.shape[1])
+            unit = self.walks.unit[np.searchsorted(self.walks.walk, columns[0, new])]
+            use = unit % self.blocks == self.block
+            for name, cell in self._cells(columns, new[use]):
+                if name in parts:
+                    known = cell >= 0
+                    parts[name].append((unit[use][known].astype(np.int32), cell[known].astype(np.int32)))
+            kept = columns[:, -(_LONGEST_RUN - 1) :]
+            done += batch.height
+            progress("counting walks", done, self.blocks * steps)
+        found = {}
+        for name in list(parts):
+            units, numbers = (
+                np.concatenate([np.empty(0, np.int32), *(part[side] for part in parts[name])]).astype(np.int64)
+                for side in (0, 1)
+            )
+            del parts[name]
+            found[name] = UnitCounts.of(units, numbers)
+        return found
+
+    def _cells(self, columns: Ints, now: Ints) -> Iterator[tuple[str, Ints]]:
+        """Yield the cells of the steps at some positions, −1 where a walk is too short for one."""
+        _, step, place = columns
+        yield "places", place[now]
+        before = [place[np.maximum(now - lag, 0)] for lag in range(_LONGEST_RUN)]
+        run = np.where(step[now] >= 1, self.cells.move(before[1], before[0]), -1)
+        yield "moves", run
+        prefix = np.where(step[now] >= 2, self.cells.move(before[2], before[1]), -1)
+        for number, runs in enumerate(self.cells.runs):
+            run = self.cells.run(runs, prefix, before[0])
+            yield ("runs", "long runs")[number], run
+            if number + 1 < len(self.cells.runs):
+                shorter = np.where(step[now] >= 3, self.cells.move(before[3], before[2]), -1)
+                prefix = self.cells.run(runs, shorter, before[1])

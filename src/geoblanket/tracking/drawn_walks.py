@@ -1,0 +1,276 @@
+"""Walks that nobody drove: drawn from a motion model, in the same table as walks that were matched.
+
+What is drawn tells no more than the model does. So walks drawn from a model that was learned privately keep its
+promise, whatever is built from them: drawing is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from geoblanket._arrays import Floats, Indices, Ints, Singles
+from geoblanket._files import check_output
+from geoblanket._geodesy import haversine_m
+from geoblanket._progress import Progress, silent
+from geoblanket._tables import is_number, lazy_batches, write_table
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mobility.walks import WALKS_SCHEMA
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import Places, choose_places
+from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.road_trips import trips_for
+from geoblanket.tracking.trip_shape import DAY_S
+
+__all__ = ["DRAWN", "DrawnWalks", "PlaceDrawer", "draw_walks", "places_of_model"]
+
+DRAWN: Final = "drawn from a motion model"
+"""The `method` in the description of drawn walks."""
+_VEHICLES: Final = 200
+_MOST_TRIPS: Final = 1 << 30
+_STEPS_AT_A_TIME: Final = 1_000_000
+_FIRST_DAY: Final = datetime(2024, 1, 1, tzinfo=UTC)
+_MOST_DAYS: Final = 2_900_000
+"""Until shortly before the year 10,000."""
+
+
+@dataclass(frozen=True)
+class DrawnWalks:
+    """How much was drawn.
+
+    Examples
+    --------
+    >>> from geoblanket.tracking import DrawnWalks
+    >>> DrawnWalks(vehicles=50, trips=2000, steps=31_000).as_dict()["trips"]
+    2000
+    """
+
+    vehicles: int
+    trips: int
+    steps: int
+
+    def as_dict(self) -> dict[str, int]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+
+class PlaceDrawer:
+    """Draws trips from a motion model, many at a time."""
+
+    def __init__(self, model: MotionModel) -> None:
+        self._model = model
+        self._cumulated = np.cumsum(model.chances, dtype=np.float64)
+        self._before = np.append(0.0, self._cumulated)[model.offsets]
+        self._start: Floats = np.cumsum(_whole(model.start))
+
+    def places(self, steps: Ints, rng: np.random.Generator) -> Indices:
+        """Return the places of trips with so many steps each, trip after trip."""
+        model = self._model
+        first = np.cumsum(steps) - steps
+        place = np.empty(int(steps.sum()), np.int32)
+        # The longest first: those that go on are always the first ones.
+        order = np.argsort(-steps, kind="stable")
+        first, going_on = first[order], np.searchsorted(np.sort(steps), np.arange(steps.max(initial=0)), side="right")
+        state = np.searchsorted(self._start / self._start[-1], rng.random(len(steps)), side="right")
+        for step, ended in enumerate(going_on.tolist()):
+            left = len(steps) - ended
+            state = state[:left] if step == 0 else self._moved(state[:left], rng)
+            place[first[:left] + step] = model.present[state]
+        return place
+
+    def _moved(self, state: Ints, rng: np.random.Generator) -> Ints:
+        low, high = self._before[state], self._before[state + 1]
+        move = np.searchsorted(self._cumulated, low + rng.random(len(state)) * (high - low), side="right")
+        offsets = self._model.offsets
+        moved: Ints = self._model.targets[np.clip(move, offsets[state], offsets[state + 1] - 1)].astype(np.int64)
+        return moved
+
+
+def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
+    """Return the places of a road graph that a motion model is for.
+
+    Raises
+    ------
+    MismatchError
+        If it is for other roads, or does not say how far its places are apart.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, RoadGraph
+    >>> from geoblanket.tracking import places_of_model
+    >>> places_of_model(MotionModel.load("city.model"), RoadGraph.load("city.roads")).spacing_m
+    500.0
+    """
+    spacing_m: Any = model.learned.get("spacing_m")
+    if not is_number(spacing_m):
+        raise MismatchError(
+            "The motion model does not say how far its places are apart, so nothing can be drawn from it. Make it from "
+            "roads (`geoblanket model`)."
+        )
+    places = choose_places(graph, spacing_m=spacing_m)
+    _check_places(model, places)
+    return places
+
+
+def draw_walks(
+    model: MotionModel,
+    places: Places,
+    out: str | Path,
+    *,
+    trips: int | None = None,
+    vehicles: int = _VEHICLES,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> DrawnWalks:
+    """Draw walks from a motion model and write them as `match_traces` does, in bounded memory.
+
+    Trips start where and in those hours in which the model has them start, and are as long. A vehicle makes one trip
+    after the other, on as many days as that takes; its trips have nothing else in common.
+
+    Parameters
+    ----------
+    model
+        How vehicles move.
+    places
+        The places that it is for; see `places_of_model`.
+    out
+        The table of walks to write (`WALKS_SCHEMA`), wholly or not at all.
+    trips
+        How many; by default 100 for each place, from 20,000 to 200,000.
+    vehicles
+        By how many vehicles.
+    seed
+        The same seed gives the same walks.
+
+    Raises
+    ------
+    MismatchError
+        If the model is for other places.
+    ParameterError
+        If there are no trips, or more vehicles than trips.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, RoadGraph
+    >>> from geoblanket.tracking import draw_walks, places_of_model
+    >>> model = MotionModel.load("city.model")
+    >>> places = places_of_model(model, RoadGraph.load("city.roads"))
+    >>> draw_walks(model, places, "drawn.parquet", trips=2000, vehicles=50).vehicles
+    50
+    """
+    _check_places(model, places)
+    trips = trips_for(len(places)) if trips is None else trips
+    if not 1 <= trips <= _MOST_TRIPS:
+        raise ParameterError(f"There must be 1 to {_MOST_TRIPS:,} trips. Got {trips:,} instead.")
+    if not 1 <= vehicles <= trips:
+        raise ParameterError(f"There must be 1 to {trips:,} vehicles, no more than trips. Got {vehicles:,} instead.")
+    check_output(out)
+    rng = np.random.default_rng(seed)
+    start_s, steps = model.trips.draw(trips, rng)
+    table = _Table(
+        drawer=PlaceDrawer(model),
+        interval_s=model.interval_s,
+        lat=model.lat,
+        lon=model.lon,
+        names=pl.Series([f"drawn {number:0{len(str(vehicles - 1))}}" for number in range(vehicles)], dtype=pl.String),
+        start_us=_start_us(start_s, steps, vehicles, model.interval_s),
+        steps=steps,
+    )
+    drawn = DrawnWalks(vehicles, trips, int(steps.sum()))
+    about: dict[str, Any] = {
+        "roads": places.roads_identity,
+        "spacing_m": places.spacing_m,
+        "interval_s": model.interval_s,
+        "method": DRAWN,
+        "model": model.identity,
+        "seed": seed,
+        "training": model.training.as_json(),
+        "counts": drawn.as_dict(),
+    }
+    batches = lazy_batches(table.batches(rng, progress), schema=WALKS_SCHEMA)
+    write_table(batches, out, kind="walks", about=about, private=False)
+    return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The rows of drawn walks, made as they are written."""
+
+    drawer: PlaceDrawer
+    interval_s: float
+    lat: Floats
+    lon: Floats
+    names: pl.Series
+    start_us: Ints
+    steps: Ints
+
+    def batches(self, rng: np.random.Generator, progress: Progress) -> Iterator[pl.DataFrame]:
+        """Yield whole trips, about a million steps at a time."""
+        ends = np.cumsum(self.steps)
+        first = done = 0
+        while first < len(ends):
+            last = max(first + 1, int(np.searchsorted(ends, done + _STEPS_AT_A_TIME, side="right")))
+            yield self._rows(first, last, rng)
+            first, done = last, int(ends[last - 1])
+            progress("drawing walks", done, int(ends[-1]))
+
+    def _rows(self, first: int, last: int, rng: np.random.Generator) -> pl.DataFrame:
+        steps = self.steps[first:last]
+        trip = np.repeat(np.arange(first, last), steps)
+        step = np.arange(len(trip)) - np.repeat(np.cumsum(steps) - steps, steps)
+        place = self.drawer.places(steps, rng)
+        moved_m = haversine_m(self.lat[place[:-1]], self.lon[place[:-1]], self.lat[place[1:]], self.lon[place[1:]])
+        speed_m_s = np.append(np.nan, moved_m / self.interval_s).astype(np.float32)
+        speed_m_s[step == 0] = np.nan
+        time_us = self.start_us[trip] + step * round(self.interval_s * 1e6)
+        return pl.DataFrame(
+            {
+                "walk": trip,
+                "vehicle": self.names.gather(trip % len(self.names)),
+                "trip": trip,
+                "step": step.astype(np.int32),
+                "time": pl.Series(time_us).cast(WALKS_SCHEMA["time"]),
+                "place": place,
+                "speed_m_s": pl.Series(speed_m_s, nan_to_null=True),
+            },
+            schema=WALKS_SCHEMA,
+        )
+
+
+def _start_us(start_s: Ints, steps: Ints, vehicles: int, interval_s: float) -> Ints:
+    """Return when each trip starts, microseconds: at its time of the day, on the first day that its vehicle is free.
+
+    The trips of a vehicle are every so many; a trip is over an interval after its last step.
+    """
+    rounds = -(-len(steps) // vehicles)
+    start, end = np.zeros((2, rounds * vehicles))
+    start[: len(steps)] = start_s
+    end[: len(steps)] = start_s + steps * interval_s
+    start, end = start.reshape(rounds, vehicles), end.reshape(rounds, vehicles)
+    days_on = np.maximum(np.ceil((end[:-1] - start[1:]) / DAY_S), 0.0)
+    days = np.concatenate([np.zeros((1, vehicles)), np.cumsum(days_on, axis=0)]).ravel()[: len(steps)]
+    if days.max() > _MOST_DAYS:
+        raise ParameterError(
+            f"So many trips would keep {vehicles:,} vehicles busy for more than 8,000 years. Take more vehicles."
+        )
+    first_us = int(_FIRST_DAY.timestamp()) * 1_000_000
+    result: Ints = first_us + (days.astype(np.int64) * DAY_S + start_s) * 1_000_000
+    return result
+
+
+def _check_places(model: MotionModel, places: Places) -> None:
+    if model.places_identity != places.identity:
+        raise MismatchError(
+            "The motion model is for other roads or places than these. Give the roads that it was learned on."
+        )
+
+
+def _whole(chances: Singles) -> Floats:
+    shares: Floats = chances.astype(np.float64) / chances.sum(dtype=np.float64)
+    return shares

@@ -1,0 +1,342 @@
+"""`geoblanket learn`: from walks with a promise, and from released reports."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from geoblanket._tables import write_table
+from geoblanket._training import NOBODY
+from geoblanket.learning import private
+from geoblanket.learning.spending import TrainingAccount, TrainingLedger
+from geoblanket.mechanism import load_bundle
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.tracking.motion_model import MotionModel
+from tests.cli.test_lattice import run
+from tests.release.worlds import save_walks
+from tests.roads.graphs import grid_graph
+from tests.service.city_lattices import save_city
+from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
+
+GRAPH = grid_graph(6, 8, step_deg=0.004)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    GRAPH.save(tmp_path / "city.roads")
+    walks = [[(start + step) % 48 for step in range(10)] for start in range(42)]
+    save_walks(tmp_path / "walks.parquet", walks, roads=GRAPH.identity)  # 7 vehicles with 6 trips each
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def learn(*options: object, epsilon: float = 1) -> tuple[int, str, str, BaseException | None]:
+    return run(
+        "learn", "--walks", "walks.parquet", "--roads", "city.roads", "--epsilon-train", epsilon, "--out", "m", *options
+    )
+
+
+def account(walks: str = "walks.parquet") -> TrainingAccount:
+    found = TrainingLedger.beside(walks).account()
+    assert found is not None
+    return found
+
+
+def with_vehicles(folder: Path, vehicle: pl.Expr) -> None:
+    frame, about = scan_walks(folder / "walks.parquet")
+    table = frame.with_columns(vehicle=vehicle.cast(pl.String)).collect()
+    write_table(table, folder / "walks.parquet", kind="walks", about=about)
+
+
+def test_private_model_states_its_promise_and_what_is_left(folder: Path) -> None:
+    code, text, talk, error = learn("--json")
+    assert code == 0, (talk, error)
+    facts = json.loads(text)
+    model = MotionModel.load(folder / "m")
+    promise = model.training.promise
+    assert promise is not None
+    assert (promise.unit, promise.units, promise.epsilon, promise.delta) == ("vehicle", 7, 1.0, 1e-6)
+    assert promise.problem() is None
+    assert facts["training"] == model.training.as_json()
+    assert facts["ledger"]["file"] == str((folder / "walks.parquet.spent.json").resolve())
+    assert facts["ledger"]["spent_epsilon"] == pytest.approx(1)
+    assert facts["ledger"]["learnings"] == 1
+    assert facts["ledger"]["vehicles_have_a_promise"] is True
+    last = talk.splitlines()[-1]
+    assert "learned with ε = 1, δ = 1e-06 for each vehicle" in last
+    assert "These walks were learned from once: ε = 1 of 8 is spent" in last
+
+
+def test_tables_tell_each_part_and_its_cost(folder: Path) -> None:
+    code, text, talk, error = learn("--order", 1)
+    assert code == 0, (talk, error)
+    promise = MotionModel.load(folder / "m").training.promise
+    assert promise is not None
+    for part in promise.parts:
+        assert f"{part.rho:.4g}" in text
+    assert "What was counted, and the noise that was added" in text
+    assert "size of the model" in text
+    assert run("verify", "m")[0] == 0
+
+
+def test_learnings_add_up_until_the_total(folder: Path) -> None:
+    assert learn("--total-epsilon", 2)[0] == 0
+    first = MotionModel.load(folder / "m").training.promise
+    assert learn(epsilon=1.5)[0] == 0
+    second = MotionModel.load(folder / "m").training.promise
+    assert first is not None
+    assert second is not None
+    assert (first.rho_before, second.rho_before) == (0, account().learnings[0].rho)
+    assert 1.5 < second.total_epsilon < 2
+    model = (folder / "m").read_bytes()
+    code, _, _, error = learn()
+    assert code == 1
+    assert "is spent in 2 learning(s)" in str(error)
+    assert (folder / "m").read_bytes() == model
+    code, _, _, error = learn("--total-epsilon", 8)
+    assert "add --raise-total" in str(error)
+    assert learn("--total-epsilon", 8, "--raise-total")[0] == 0
+    assert len(account().learnings) == 3
+
+
+def test_ledger_can_be_elsewhere(folder: Path) -> None:
+    assert learn("--ledger", "spent.json")[0] == 0
+    assert not (folder / "walks.parquet.spent.json").exists()
+    assert len(TrainingLedger("spent.json").account().learnings) == 1  # type: ignore[union-attr]
+
+
+def test_by_trip_vehicles_are_promised_nothing_in_total(folder: Path) -> None:
+    code, _, talk, error = learn("--unit", "trip")
+    assert code == 0, (talk, error)
+    promise = MotionModel.load(folder / "m").training.promise
+    assert promise is not None
+    assert (promise.unit, promise.units) == ("trip", 42)
+    assert "WARNING" not in talk
+    code, _, talk, error = learn()
+    assert code == 0, (talk, error)
+    assert "vehicles have no promise in total" in talk.splitlines()[-1]
+    promise = MotionModel.load(folder / "m").training.promise
+    assert promise is not None
+    assert promise.in_words() == "learned with ε = 1, δ = 1e-06 for each vehicle"
+
+
+@pytest.mark.parametrize("names", [pl.lit(None), pl.lit(""), pl.col("trip")])
+def test_without_vehicles_the_unit_is_the_trip_and_it_is_said_loudly(folder: Path, names: pl.Expr) -> None:
+    with_vehicles(folder, names)
+    code, _, talk, error = learn()
+    assert code == 0, (talk, error)
+    assert "WARNING: " in talk
+    assert "the unit is the TRIP" in talk
+    assert "for each trip" in talk.splitlines()[-1]
+    promise = MotionModel.load(folder / "m").training.promise
+    assert promise is not None
+    assert (promise.unit, promise.units) == ("trip", 42)
+
+
+def test_one_vehicle_is_refused(folder: Path) -> None:
+    with_vehicles(folder, pl.lit("v"))
+    code, _, _, error = learn()
+    assert code == 1
+    assert "One alone cannot be hidden" in str(error)
+    assert TrainingLedger.beside("walks.parquet").account() is None
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (("--delta", 0.2), "too weak for 7 vehicles"),
+    (("--delta", 0), "δ of learning must be more than 0"),
+    (("--delta", 0.03, "--unit", "trip"), "too weak for 42 trips"),
+    (("--epsilon-train", 0), "ε of learning must be more than 0"),
+    (("--epsilon-train", -1), "ε of learning must be more than 0"),
+    (("--epsilon-train", "nan"), "ε of learning must be more than 0"),
+    (("--epsilon-train", 65), "at most 64"),
+    (("--epsilon-train", 9), "The total was stated to be 8"),
+    (("--total-epsilon", 0), "total ε of learnings"),
+    (("--out", "absent/m"), "does not exist"),
+    (("--ledger", "absent/l"), "does not exist"),
+    (("--ledger", "walks.parquet"), "is damaged or was edited"),
+    (("--roads", "absent.roads"), "no such file"),
+    (("--walks", "absent.parquet"), "no such file"),
+    (("--walks", "city.roads"), "not a table of walks"),
+    (("--released", "r.parquet"), "either --walks or --released"),
+    (("--bundle", "b"), "--bundle is for learning with --released"),
+    (("--rounds", 3), "--rounds is for learning with --released"),
+])  # fmt: skip
+def test_bad_input_is_refused_in_words_before_anything_is_spent(
+    folder: Path, options: tuple[object, ...], words: str
+) -> None:
+    code, _, _, error = learn(*options)
+    assert code == 1
+    assert words in str(error)
+    assert not (folder / "m").exists()
+    assert TrainingLedger.beside("walks.parquet").account() is None
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ((), "either --walks or --released"),
+    (("--walks", "walks.parquet", "--roads", "city.roads"), "needs --roads and --epsilon-train"),
+    (("--walks", "walks.parquet", "--epsilon-train", 1), "needs --roads and --epsilon-train"),
+    (("--released", "r", "--roads", "city.roads"), "needs --bundle"),
+    (("--released", "r", "--bundle", "b"), "either --start or --roads"),
+    (("--released", "r", "--bundle", "b", "--start", "s", "--roads", "city.roads"), "either --start or --roads"),
+    (("--released", "r", "--bundle", "b", "--start", "s", "--order", 1), "A model has its own"),
+    (("--released", "r", "--epsilon-train", 1), "--epsilon-train is for learning with --walks"),
+    (("--released", "r", "--raise-total"), "--raise-total is for learning with --walks"),
+])  # fmt: skip
+def test_options_that_do_not_go_together(folder: Path, options: tuple[object, ...], words: str) -> None:
+    code, _, _, error = run("learn", *options, "--out", "m")
+    assert code == 1
+    assert words in str(error)
+    assert not (folder / "m").exists()
+
+
+def test_walks_on_other_roads_cost_nothing(folder: Path) -> None:
+    grid_graph(5, 5, step_deg=0.004).save(folder / "other.roads")
+    code, _, _, _ = learn("--roads", "other.roads")
+    assert code == 1
+    assert TrainingLedger.beside("walks.parquet").account() is None
+
+
+def test_edited_ledger_stops_everything(folder: Path) -> None:
+    assert learn()[0] == 0
+    file, model = folder / "walks.parquet.spent.json", (folder / "m").read_bytes()
+    file.write_text(file.read_text().replace('"vehicle"', '"trip"'))
+    code, _, _, error = learn()
+    assert code == 1
+    assert "nobody knows what was spent" in str(error)
+    assert (folder / "m").read_bytes() == model
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_interrupted_after_it_was_counted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(MotionModel, "save", full)
+    code, _, talk, _ = learn()
+    assert code == 1
+    assert "Nothing was written, but learning had begun, and counts. These walks were learned from once" in talk
+    assert len(account().learnings) == 1
+
+
+INTERRUPTED = """
+import os
+from geoblanket.cli import main
+from geoblanket.learning import private
+
+def noisy(*args, **options):
+    os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    raise AssertionError("not reached")
+
+private.noisy = noisy
+main()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_learning_that_is_ended_writes_nothing_and_counts(folder: Path, how: signal.Signals) -> None:
+    assert hasattr(private, "noisy")
+    arguments = ["learn", "--walks", "walks.parquet", "--roads", "city.roads", "--epsilon-train", "1", "--out", "m"]
+    command = [sys.executable, "-c", INTERRUPTED, *arguments]
+    environment = os.environ | {"SIGNAL": str(int(how))}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+    assert ended.returncode == (-how if how == signal.SIGKILL else 130)
+    assert len(account().learnings) == 1
+    assert {path.name for path in folder.iterdir() if ".partial" in path.name} == set()
+    assert not (folder / "m").exists()
+    if how != signal.SIGKILL:
+        assert "learning had begun, and counts" in ended.stderr
+
+
+def test_without_opendp_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.startswith("opendp"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    code, _, _, error = learn()
+    assert code == 1
+    assert "pip install 'geoblanket[private]'" in str(error)
+    assert TrainingLedger.beside("walks.parquet").account() is None
+    assert not (folder / "m").exists()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lattice, reports of three vehicles that go round in the middle of it, a map and a model of that place."""
+    made = tmp_path_factory.mktemp("released")
+    save_city(made / "city.bundle", anchor=False)
+    bundle, start = load_bundle(made / "city.bundle"), near_model()
+    places = [[(16 + 7 * (step % 3) + vehicle) for step in range(30)] for vehicle in range(3)]
+    rows = [
+        (f"v{vehicle}", SLOT + step, cell)
+        for vehicle, way in enumerate(places)
+        for step, cell in enumerate(cells_near(bundle, start, way))
+    ]
+    save_cells(made / "released.parquet", bundle, rows)
+    start.save(made / "start.model")
+    grid_graph(5, 5, step_deg=0.003, lat=41.144, lon=-8.606).save(made / "city.roads")
+    return made
+
+
+@pytest.fixture
+def reports(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("start", [("--start", "start.model"), ("--roads", "city.roads", "--order", 1)])
+def test_from_released_reports_nothing_more_is_spent(reports: Path, start: tuple[object, ...]) -> None:
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", *start, "--rounds", 2)
+    code, text, talk, error = run("learn", *given, "--out", "m", "--json")
+    assert code == 0, (talk, error)
+    facts, model = json.loads(text), MotionModel.load(reports / "m")
+    assert facts["learned"]["from"] == "released"
+    assert model.training == NOBODY
+    assert "which cost nothing more" in talk
+    assert list(reports.glob("*.spent.json")) == []
+    code, text, talk, _ = run("track", "city.bundle", "released.parquet", "--model", "m", "--out", "t.parquet")
+    assert code == 0, talk
+
+
+def test_start_with_a_promise_keeps_it(reports: Path) -> None:
+    walks = [[(start + step) % 25 for step in range(10)] for start in range(42)]
+    save_walks(reports / "walks.parquet", walks, roads=RoadGraph.load(reports / "city.roads").identity)
+    assert learn("--delta", 1e-7)[0] == 0
+    promised = MotionModel.load(reports / "m").training
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "m", "--rounds", 1)
+    code, _, talk, error = run("learn", *given, "--out", "m2")
+    assert code == 0, (talk, error)
+    assert MotionModel.load(reports / "m2").training == promised
+    assert "learned with ε = 1, δ = 1e-07 for each vehicle" in talk
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (("--bundle", "absent"), "no such file"),
+    (("--bundle", "start.model"), "is not a"),
+    (("--released", "absent"), "no such file"),
+    (("--released", "city.bundle"), "not a table of released cells"),
+    (("--start", "absent"), "no such file"),
+    (("--start", "city.bundle"), "not a motion model"),
+    (("--out", "absent/m"), "does not exist"),
+])  # fmt: skip
+def test_bad_files_are_refused_in_words(reports: Path, options: tuple[object, ...], words: str) -> None:
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "start.model", "--out", "m")
+    code, _, _, error = run("learn", *given, *options)
+    assert code == 1
+    assert words in str(error)
+    assert not (reports / "m").exists()
