@@ -21,7 +21,7 @@ from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.motion_model import Singles
 from geoblanket.tracking.sight import Reports
 
-__all__ = ["NO_REPORT", "Seen", "Sequences", "follow", "smooth"]
+__all__ = ["NO_REPORT", "Moved", "Seen", "Sequences", "follow", "smooth"]
 
 NO_REPORT: Final = -1
 _CELLS: Final = 1 << 19
@@ -31,6 +31,9 @@ _LONGEST_GAP_MS: Final = 2 * 3_600_000
 
 Seen = Callable[[Positions, Singles], None]
 """Called with positions among the reports, shape (B,), and the beliefs over states and shifts there, (N, S, B)."""
+Moved = Callable[[Singles, Singles], None]
+"""Called with what earlier reports tell of states before a slot, and later ones, its own among them, of states in it,
+both (N, S, B). Their product with the chance of a move between two states is how probable it was that it was made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +88,18 @@ def follow(beliefs: BeliefFilter, sequences: Sequences, seen: Seen) -> int:
     return impossible
 
 
-def smooth(beliefs: BeliefFilter, sequences: Sequences, seen: Seen, *, lag: int = 60) -> int:
+def smooth(
+    beliefs: BeliefFilter, sequences: Sequences, seen: Seen, *, lag: int = 60, moved: Moved | None = None
+) -> int:
     """Follow all sequences, and go back over them; as `follow`, with smoothed beliefs.
 
     Parameters
     ----------
     lag
         How many later slots of a sequence count at least; where memory allows, all of them do.
+    moved
+        Called for each step of the motion model: for slots that lie one step after the one before, in one period of the
+        anchor.
     """
     impossible = 0
     cells = beliefs.bytes_per_vehicle // 4
@@ -104,9 +112,9 @@ def smooth(beliefs: BeliefFilter, sequences: Sequences, seen: Seen, *, lag: int 
             impossible += tick.impossible
             kept.append(tick)
             if len(kept) >= window + lag:
-                batch.backwards(kept, seen, count=len(kept) - lag)
+                batch.backwards(kept, seen, moved, count=len(kept) - lag)
                 kept = kept[-lag:]
-        batch.backwards(kept, seen, count=len(kept))
+        batch.backwards(kept, seen, moved, count=len(kept))
     return impossible
 
 
@@ -196,8 +204,11 @@ class _Batch:
         beliefs[..., told] = some
         return int(impossible.sum())
 
-    def backwards(self, ticks: list[_Tick], seen: Seen, *, count: int) -> None:
-        """Call `seen` with smoothed beliefs of the first so many ticks, the last of them first."""
+    def backwards(self, ticks: list[_Tick], seen: Seen, moved: Moved | None, *, count: int) -> None:
+        """Call `seen` with smoothed beliefs of the first so many ticks, the last of them first.
+
+        Call `moved` with the steps that lead on from these ticks.
+        """
         later: Singles | None = None
         for number in reversed(range(len(ticks))):
             tick = ticks[number]
@@ -212,21 +223,41 @@ class _Batch:
                 smoothed /= np.maximum(smoothed.sum(axis=(0, 1)), np.finfo(np.float32).tiny)
                 seen(tick.positions, smoothed)
             if number:
-                later = self._earlier(later, tick)
+                later = self._weighed_back(later, tick)
+                earlier = self._stepped_back(later, tick)
+                if moved is not None and number <= count:
+                    self._tell_moves(ticks[number - 1].beliefs[:, :, :active], later, earlier, tick, moved)
+                later = earlier / np.maximum(earlier.max(axis=(0, 1)), np.finfo(np.float32).tiny)
 
-    def _earlier(self, later: Singles, tick: _Tick) -> Singles:
-        """Return how probable all later reports are from each state and shift, one tick before, up to factors."""
+    def _weighed_back(self, later: Singles, tick: _Tick) -> Singles:
+        """Return how probable the reports of a tick and all later ones are from each state and shift in it."""
         told = tick.reports.output != NO_REPORT
-        later = later.copy()
+        weighed: Singles = later.copy()
         if told.any():
-            later[..., told] *= self._filter.likelihood(tick.reports.chosen(told))
+            weighed[..., told] *= self._filter.likelihood(tick.reports.chosen(told))
+        return weighed
+
+    def _stepped_back(self, later: Singles, tick: _Tick) -> Singles:
+        """Return how probable the same is from each state and shift one tick before."""
+        earlier: Singles = later.copy()
         if tick.renewed.any():
-            later[..., tick.renewed] = self._filter.renewed_back(later[..., tick.renewed])
+            earlier[..., tick.renewed] = self._filter.renewed_back(earlier[..., tick.renewed])
         for steps in np.unique(tick.steps).tolist():
             some = tick.steps == steps
             if steps < 0:
-                later[..., some] = 1.0
+                earlier[..., some] = 1.0
+            elif some.all():
+                earlier = self._filter.predicted_back(earlier, steps)
             else:
-                later[..., some] = self._filter.predicted_back(np.ascontiguousarray(later[..., some]), steps)
-        result: Singles = later / np.maximum(later.max(axis=(0, 1)), np.finfo(np.float32).tiny)
-        return result
+                earlier[..., some] = self._filter.predicted_back(np.ascontiguousarray(earlier[..., some]), steps)
+        return earlier
+
+    @staticmethod
+    def _tell_moves(before: Singles, later: Singles, earlier: Singles, tick: _Tick, moved: Moved) -> None:
+        single = (tick.steps == 1) & ~tick.renewed
+        if not single.any():
+            return
+        if not single.all():
+            before, later, earlier = (part[..., single] for part in (before, later, earlier))
+        total = np.einsum("nsb,nsb->b", before, earlier)
+        moved(before, later / np.maximum(total, np.finfo(np.float32).tiny))

@@ -1,0 +1,229 @@
+"""A motion model from reports that were released anyway: no true place is ever seen, and nothing more is spent.
+
+Expectation–maximisation over the tracker's chain. From the reports of a trip, before and after, follows how probable
+each move was at each step (forwards and backwards); these probabilities, added up, are the counts from which the next
+model is made; and so on. Where reports tell little, the model stays near the one it started from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from geoblanket._arrays import Floats, Ints, Positions, Singles
+from geoblanket._progress import Progress, silent
+from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.learning.shrinking import normalised, summed
+from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.following import NO_REPORT, Sequences, smooth
+from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.released import ReleasedRows, ReleasedTable
+from geoblanket.tracking.tracker import usable_model
+
+__all__ = ["DEFAULT_ROUNDS", "learn_from_released"]
+
+DEFAULT_ROUNDS: Final = 8
+_SILENCE_S: Final = 300.0
+"""After so long without a report, a trip starts anew."""
+_TRUST_MOVES: Final = 10.0
+_TRUST_STARTS: Final = 100.0
+"""How many moves from a place, and how many starts, what was known before is worth."""
+_COLUMNS_AT_ONCE: Final = 2048
+_TINY: Final = 1e-30
+
+
+def learn_from_released(
+    reports: str | Path,
+    bundle: Bundle,
+    start: MotionModel,
+    *,
+    rounds: int = DEFAULT_ROUNDS,
+    progress: Progress = silent,
+) -> MotionModel:
+    """Learn how vehicles move from their perturbed reports.
+
+    Parameters
+    ----------
+    reports
+        A table written by `geoblanket perturb`.
+    bundle
+        What the reports were made by.
+    start
+        Where to start from: a model of the roads alone, or one that was learned with privacy. Its step must be the
+        interval of the reports.
+    rounds
+        How often reports are gone through, 1 or more.
+
+    Raises
+    ------
+    MismatchError
+        If the reports were made by another bundle, or come at another interval than the model steps.
+    """
+    if rounds < 1:
+        raise ParameterError(f"Learning takes 1 round or more. Got {rounds} instead.")
+    table = ReleasedTable(reports, bundle)
+    interval_s = bundle.needed_clock().interval_s
+    if start.steps_in(interval_s) != 1:
+        raise MismatchError(
+            f"Reports come every {interval_s:g} s, and a step of the motion model takes {start.interval_s:g} s. Start "
+            "with a model whose step is the interval of the reports."
+        )
+    model = first = usable_model(bundle, start)
+    prior = _Prior.of(first)
+    for number in range(rounds):
+        beliefs = BeliefFilter.of(bundle, model)
+        moves = _MoveCounts(model)
+        done = 0
+        for rows in table.parts(outputs=beliefs.sight.outputs):
+            trips = _trips(rows, interval_s)
+            smooth(beliefs, trips, partial(moves.seen, trips.starts), moved=moves.moved)
+            done += len(rows.row)
+            progress(f"round {number + 1} of {rounds}", done, table.rows)
+        model = prior.updated(model, moves)
+    learned: dict[str, Any] = {
+        "from": "released",
+        "reports": table.rows,
+        "vehicles": table.vehicles,
+        "rounds": rounds,
+        "bundle": bundle.sha256,
+        "start": dict(first.learned),
+        "training": bundle.training.as_json(),
+    }
+    learned |= {name: first.learned[name] for name in ("roads", "spacing_m", "order") if name in first.learned}
+    return replace(model, learned=learned)
+
+
+def _trips(rows: ReleasedRows, interval_s: float) -> Sequences:
+    """Return the trips of vehicles: slots without a report are filled in, and long silences divide."""
+    order = np.lexsort((rows.slot, rows.vehicle))
+    vehicle, slot = rows.vehicle[order], rows.slot[order]
+    again = np.append(False, (vehicle[1:] == vehicle[:-1]) & (slot[1:] == slot[:-1]))
+    order, vehicle, slot = order[~again], vehicle[~again], slot[~again]
+    gap = np.append(0, np.diff(slot))
+    starts = np.append(True, vehicle[1:] != vehicle[:-1]) | (gap * interval_s > _SILENCE_S)
+    added = np.where(starts, 0, gap - 1)
+    position = np.arange(len(slot)) + np.cumsum(added)
+    count = len(slot) + int(added.sum())
+    output = np.full(count, NO_REPORT, np.int64)
+    output[position] = rows.output[order]
+    first = position[starts]
+    trip = np.repeat(np.arange(len(first)), np.diff(np.append(first, count)))
+    every_slot = slot[starts][trip] + np.arange(count) - first[trip]
+    return Sequences(
+        every_slot,
+        output,
+        first,
+        follows=_filled(rows.follows, order, position, count),
+        time_ms=_filled(rows.time_ms, order, position, count),
+    )
+
+
+def _filled(values: Ints | None, order: Ints, position: Ints, count: int) -> Ints | None:
+    if values is None:
+        return None
+    filled = np.zeros(count, np.int64)
+    filled[position] = values[order]
+    return filled
+
+
+class _MoveCounts:
+    """Adds up how probable starts and moves were."""
+
+    def __init__(self, model: MotionModel) -> None:
+        self._chances = model.chances.astype(np.float64)
+        self.starts: Floats = np.zeros(len(model))
+        self._groups = _groups(model)
+        self._together: Floats = np.zeros(len(model.chances))
+        self._before: list[Singles] = []
+        self._after: list[Singles] = []
+
+    def seen(self, starts: Ints, positions: Positions, beliefs: Singles) -> None:
+        """Count trips that start: those whose position is that of a start. They all start at once, or none does."""
+        if starts[np.searchsorted(starts, positions[0]).clip(max=len(starts) - 1)] == positions[0]:
+            self.starts += beliefs.sum(axis=(1, 2), dtype=np.float64)
+
+    def moved(self, before: Singles, after: Singles) -> None:
+        """Count one step of some trips.
+
+        Parameters
+        ----------
+        before
+            How probable each state was before the step, by earlier reports, shape (N, S, B).
+        after
+            How probable later reports are from each state after it, such that all moves together have probability 1.
+        """
+        self._before.append(before.reshape(len(before), -1))
+        self._after.append(after.reshape(len(after), -1))
+        if sum(part.shape[1] for part in self._before) >= _COLUMNS_AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._before:
+            return
+        before, after = np.concatenate(self._before, axis=1), np.concatenate(self._after, axis=1)
+        for states, targets, entries in self._groups:
+            self._together[entries] += (before[states] @ after[targets].T).ravel()
+        self._before, self._after = [], []
+
+    def counts(self) -> Floats:
+        """Return how often each move was made, as expected, shape (M,)."""
+        self._flush()
+        counts: Floats = self._together * self._chances
+        return counts
+
+
+def _groups(model: MotionModel) -> list[tuple[Ints, Ints, Ints]]:
+    """Return states that lead to the same states: their numbers, those they lead to, and the moves between them.
+
+    Moves of a group are counted by one product of matrices.
+    """
+    alike: dict[bytes, list[int]] = {}
+    offsets = model.offsets
+    for state in range(len(model)):
+        alike.setdefault(model.targets[offsets[state] : offsets[state + 1]].tobytes(), []).append(state)
+    groups = []
+    for key, states in alike.items():
+        targets = np.frombuffer(key, np.int32).astype(np.int64)
+        entries = offsets[states][:, None] + np.arange(len(targets))
+        groups.append((np.array(states, np.int64), targets, entries.ravel()))
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class _Prior:
+    """What was known before, and how it gives way to counts."""
+
+    first: MotionModel
+    state: Ints
+    """Of each move, the state that it leaves."""
+    pair: Ints
+    """Of each move, a number for the places that it leads from and to."""
+    source: Ints
+    """Of each pair, the place that it leads from."""
+    chances: Floats
+    """Of each pair, how probable it was before, whatever came earlier."""
+
+    @classmethod
+    def of(cls, first: MotionModel) -> _Prior:
+        state = np.repeat(np.arange(len(first)), np.diff(first.offsets))
+        places = first.place_count
+        keys, pair = np.unique(first.present[state] * places + first.present[first.targets], return_inverse=True)
+        flow = (first.usual.astype(np.float64)[state] + _TINY) * first.chances
+        source = keys // places
+        return cls(first, state, pair, source, normalised(summed(flow, pair, len(keys)), source, places))
+
+    def updated(self, model: MotionModel, moves: _MoveCounts) -> MotionModel:
+        """Return the model after counts: moves from place to place, then by what came before, then starts."""
+        counts, states, places = moves.counts(), len(model), model.place_count
+        of_pair = summed(counts, self.pair, len(self.chances))
+        by_place = normalised(of_pair + _TRUST_MOVES * self.chances, self.source, places)
+        changed = by_place / np.maximum(self.chances, _TINY)
+        expected = normalised(self.first.chances * changed[self.pair], self.state, states)
+        chances = normalised(counts + _TRUST_MOVES * expected, self.state, states)
+        starts = moves.starts + _TRUST_STARTS * self.first.start
+        return replace(model, chances=chances.astype(np.float32), start=(starts / starts.sum()).astype(np.float32))
