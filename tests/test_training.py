@@ -120,6 +120,8 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "parts that are none": lambda value: value.update(parts={}),
     "words for a terminal": lambda value: value.update(rule="\x1b[2J"),
     "a name for a terminal": lambda value: value["parts"][0].update(name="\x1b[2J"),
+    "noise without a name": lambda value: value.update(noise_id="[bold]"),
+    "a long name of noise": lambda value: value.update(noise_id="a" * 201),
     "no words": lambda value: value.update(rule=""),
     "a long name": lambda value: value["parts"][0].update(name="a" * 201),
     "one more field": lambda value: value.update(more=1),
@@ -183,3 +185,6 @@ def test_together_no_more_than_the_weaker_is_claimed() -> None:
         assert training.together(WALKS) == WALKS.together(training) == WALKS
     assert strong.together(NOT_SAID) == NOT_SAID.together(strong) == NOT_SAID
     assert strong.together(weak) == weak.together(strong) == WALKS
+    # The same numbers twice, from the same walks: they would add up.
+    again, unnamed = (Training("private", promise(noise_id=name)) for name in ("abcd", ""))
+    assert strong.together(again) == unnamed.together(unnamed) == WALKS
