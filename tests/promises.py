@@ -26,6 +26,7 @@ def promise(
     unit: Unit = "vehicle",
     units: int = 400,
     rho_before: float = 0.0,
+    noise_id: str = "5eed",
 ) -> TrainingPromise:
     """Return a promise whose parts cost these shares of all that its ε allows."""
     rho = rho_of(epsilon, delta)
@@ -33,7 +34,7 @@ def promise(
         PrivatePart(f"part {number}", 100 * number, 8, 8 / math.sqrt(2 * rho * share))
         for number, share in enumerate(shares, 1)
     )
-    return TrainingPromise(unit, units, epsilon, delta, parts, "2 places, a public rule", rho_before)
+    return TrainingPromise(unit, units, epsilon, delta, parts, "2 places, a public rule", rho_before, noise_id)
 
 
 def promised(epsilon: float = 1.0) -> Training:

@@ -31,7 +31,8 @@ dp.enable_features("contrib")
 def by_opendp(scale: float, delta: float) -> float:
     """Return the ε of discrete Gaussian noise on a number that a unit changes by 1 at most."""
     noise = dp.m.make_gaussian(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)
-    return float(dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta=delta))
+    curve: Any = dp.c.make_zCDP_to_approxDP(noise)
+    return float(curve.map(1).epsilon(delta=delta))
 
 
 @pytest.mark.parametrize("scale", [0.1, 0.5, 1.0, 3.0, 40.0, 1000.0, 1e6])
@@ -119,6 +120,8 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "parts that are none": lambda value: value.update(parts={}),
     "words for a terminal": lambda value: value.update(rule="\x1b[2J"),
     "a name for a terminal": lambda value: value["parts"][0].update(name="\x1b[2J"),
+    "noise without a name": lambda value: value.update(noise_id="[bold]"),
+    "a long name of noise": lambda value: value.update(noise_id="a" * 201),
     "no words": lambda value: value.update(rule=""),
     "a long name": lambda value: value["parts"][0].update(name="a" * 201),
     "one more field": lambda value: value.update(more=1),
@@ -182,3 +185,6 @@ def test_together_no_more_than_the_weaker_is_claimed() -> None:
         assert training.together(WALKS) == WALKS.together(training) == WALKS
     assert strong.together(NOT_SAID) == NOT_SAID.together(strong) == NOT_SAID
     assert strong.together(weak) == weak.together(strong) == WALKS
+    # The same numbers twice, from the same walks: they would add up.
+    again, unnamed = (Training("private", promise(noise_id=name)) for name in ("abcd", ""))
+    assert strong.together(again) == unnamed.together(unnamed) == WALKS

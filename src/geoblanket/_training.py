@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from string import hexdigits
 from typing import Any, Final, Literal, get_args
 
 __all__ = [
@@ -96,6 +97,8 @@ class TrainingPromise:
     """How it was decided how many past places matter, as words."""
     rho_before: float = 0.0
     """What was learned before from the same walks cost."""
+    noise_id: str = ""
+    """Names the noise that was drawn, at random: two learnings with the same numbers are not one."""
 
     @property
     def rho(self) -> float:
@@ -140,8 +143,10 @@ class TrainingPromise:
         if not (0 < self.epsilon < math.inf and 0 < self.delta < 1 / self.units and 0 <= self.rho_before < math.inf):
             return "ε or δ promise nothing"
         # What is not printable could steer a terminal.
-        if not 1 <= len(self.parts) <= _MOST_PARTS or not all(
-            1 <= len(words) <= _LONGEST_WORDS and words.isprintable() for words in self._words()
+        if (
+            not 1 <= len(self.parts) <= _MOST_PARTS
+            or not all(1 <= len(words) <= _LONGEST_WORDS and words.isprintable() for words in self._words())
+            or not set(self.noise_id) <= set(hexdigits)
         ):
             return "it names no parts, or too many, or not in words"
         if not all(part.cells >= 1 and part.bound >= 1 and 0 < part.scale < math.inf for part in self.parts):
@@ -151,7 +156,7 @@ class TrainingPromise:
         return None
 
     def _words(self) -> list[str]:
-        return [self.rule, *(part.name for part in self.parts)]
+        return [self.rule, self.noise_id or "none", *(part.name for part in self.parts)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the promise as JSON values."""
@@ -185,6 +190,7 @@ _PROMISE_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "parts": (list,),
     "rule": (str,),
     "rho_before": _NUMBER,
+    "noise_id": (str,),
 }
 
 
@@ -217,9 +223,9 @@ class Training:
     def together(self, other: Training) -> Training:
         """Return what can be said of something that was made of both: no more than the weaker of the two promises.
 
-        Two promises that are not the same one are about other walks, or add up: then no privacy is claimed.
+        Two promises that are not of the same noise are about other walks, or add up: then no privacy is claimed.
         """
-        if self == other or other.source == "nobody":
+        if other.source == "nobody" or (self == other and (self.promise is None or self.promise.noise_id)):
             return self
         if self.source == "nobody":
             return other

@@ -33,7 +33,7 @@ from tests.blanket.worlds import square, wandering, write_world
 from tests.promises import promise, promised
 
 CONFIG = BuildConfig(epsilon=4.0, order=1, max_rows=25, max_places=20, gap=0.2, loss="straight")
-BLANKETS = {"epsilon": 4.0, "max_places": 20, "gap": 0.2, "loss": "straight"}
+BLANKETS: dict[str, Any] = {"epsilon": 4.0, "max_places": 20, "gap": 0.2, "loss": "straight"}
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.build.config import example_config
 from geoblanket.learning.noise import Budget
 from geoblanket.learning.spending import TrainingLedger
-from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_lattice
+from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_bundle, save_lattice
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.release.lattice_bulk import perturb_points
 from geoblanket.roads.graph import RoadGraph
@@ -32,8 +32,9 @@ from geoblanket.tracking.tracker import Tracker
 from tests.audit import hostile
 from tests.blanket.made_findings import ABOUT, learnable, make_findings
 from tests.blanket.test_predictor_file import small
-from tests.mechanism.bundles import save_located, save_plain
+from tests.mechanism.bundles import PLACES_E7, located, save_located, save_plain, tight
 from tests.mechanism.lattice.frames import small_spec
+from tests.promises import promise, promised
 from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
 from tests.roads.samples import osm_xml
@@ -111,6 +112,8 @@ def make_seeds(folder: Path) -> Seeds:
     save_predictor(Predictor(predictor.encoding, predictor.network, origin), folder / "town.blanket")
     save_located(folder / "located.bundle")
     save_plain(folder / "plain.bundle")
+    part = located(tight())
+    save_bundle(folder / "private.bundle", [part], version=1, places_e7=PLACES_E7, training=promised())
     spec = small_spec(12)
     anchor = make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600)
     save_lattice(folder / "lattice.bundle", spec, anchor, version=1, interval_s=30)
@@ -140,7 +143,11 @@ def _write_tracking(seeds: Seeds) -> None:
     plane = load_bundle(seeds.folder / "lattice.bundle").lattice.spec.plane  # type: ignore[union-attr]
     lat, lon = plane.degrees(*(np.array([[1, 3, 5], [1, 2, 5]]) * plane.side // 6))
     places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
-    MotionModel.by_distance(places_e7, interval_s=30).save(seeds.folder / "town.model")
+    model = MotionModel.by_distance(places_e7, interval_s=30)
+    model.save(seeds.folder / "town.model")
+    start = {"from": "private", "promise": promise().as_json()}
+    released = {"from": "released", "start": start, "reports": 7, "training": promised().as_json()}
+    replace(model, learned=released).save(seeds.folder / "private.model")
     perturb_points(seeds.traces, seeds.folder / "released.parquet", bundle=seeds.lattice)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from geoblanket._strict_json import read_object
+from geoblanket._training import Training, epsilon_of
 from geoblanket.blanket.lagged_walks import load_walks
 from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
@@ -127,13 +128,21 @@ def _lattice(path: Path, _: Seeds) -> None:
 
 
 def _bundle(path: Path, _: Seeds) -> None:
-    load_bundle(path)
+    _no_better_than_it_can_be(load_bundle(path).training)
     accepted(path)
+
+
+def _no_better_than_it_can_be(training: Training) -> None:
+    """A promise that is read follows from its noise."""
+    promise = training.promise
+    if promise is not None and not epsilon_of(promise.rho, promise.delta) <= promise.epsilon * (1 + 1e-6):
+        raise AssertionError("A file promises more than its noise allows.")
 
 
 def _model(path: Path, seeds: Seeds) -> None:
     model = MotionModel.load(path)
     model.in_words()
+    _no_better_than_it_can_be(model.training)
     # Whatever the numbers are, beliefs stay beliefs.
     tracker = Tracker(seeds.lattice, model)
     for slot in range(3):
@@ -194,7 +203,7 @@ TARGETS: dict[str, Target] = {
     "experiment": Target("toml", ("experiment.toml",), lambda path, _: read_experiment(str(path))),
     "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
     "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
-    "model": Target("model", ("town.model",), _model, _ARRAYS),
+    "model": Target("model", ("town.model", "private.model"), _model, _ARRAYS),
     "released": Target("parquet", ("released.parquet", "released-plain.parquet"), _released),
     "line": Target("json", (), _line, bodies=LINES),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
@@ -202,7 +211,9 @@ TARGETS: dict[str, Target] = {
         "json", ("walks.parquet.spent.json",), _training_ledger, (mutate_bytes, rehashed_ledger, rehashed_ledger)
     ),
     "lattice": Target("bundle", ("lattice.bundle",), _lattice, _ARRAYS),
-    "bundle": Target("bundle", ("located.bundle", "histories.bundle", "plain.bundle"), _bundle, _ARRAYS),
+    "bundle": Target(
+        "bundle", ("located.bundle", "histories.bundle", "plain.bundle", "private.bundle"), _bundle, _ARRAYS
+    ),
     "release-tables": Target(
         "bundle",
         ("located.bundle", "histories.bundle"),

@@ -35,6 +35,8 @@ def test_the_list_says_what_each_bundle_promises(service: Live, town: Path, plai
     assert (first["zones"], first["regimes"]) == (["east", "west"], ["day", "night", "start"])
     assert (first["version"], first["places"], first["bytes"]) == (1, len(PLACES), town.stat().st_size)
     assert first["disclosed"] == "the zone, the regime, and when a report was made"
+    assert first["training"] == {"source": "not said"}
+    assert first["training_in_words"] == "learned from what its file does not say"
     assert first["clock"]["time_zone"] == "Asia/Tokyo"
     assert (second["clock"], second["version"], second["signed"]) == (None, 3, False)
 

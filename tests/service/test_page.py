@@ -287,6 +287,8 @@ def test_the_promise_is_in_words(open_page: Open) -> None:
     for words in (
         "Guaranteed",
         "Disclosed",
+        "Learned from",
+        "are promised nothing: the mechanisms were learned without privacy for those in the traces.",
         "Not promised",
         "Reports add up",
         "Verified exactly, in integers",

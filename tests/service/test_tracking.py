@@ -136,7 +136,9 @@ def test_the_page_does_not_wait_for_a_model(small_town: SmallTown, near: Path, m
 
 def test_what_a_file_says_of_itself_is_not_repeated(by_distance: MotionModel) -> None:
     odd = replace(by_distance, learned={"from": "<img src=x>", "part": "all"})
-    assert model_facts(odd) == {"from": "a file", "order": 1, "places": odd.place_count, "saw_all": True}
+    words = "learned from what its file does not say"
+    facts = {"from": "a file", "order": 1, "places": odd.place_count, "saw_all": True, "learned": words}
+    assert model_facts(odd) == facts
 
 
 def test_a_parked_car_is_by_the_roads_of_a_known_city(near: Path, by_distance: MotionModel) -> None:

@@ -20,11 +20,12 @@ def training_of_build(walks: str | Path, config: BuildConfig) -> tuple[Training,
     walks do not: findings and predictors have the statement of the walks that they come from.
     """
     stated = training_of(scan_walks(walks)[1])
-    blankets, name = stated, ""
     if config.findings is not None:
         blankets, name = training_of(scan_findings(config.findings)[1]), "findings"
     elif config.predictor is not None:
         blankets, name = load_predictor(config.predictor).origin.training, "a predictor"
+    else:
+        return stated, None
     training = stated.together(blankets)
     if training == stated:
         return training, None

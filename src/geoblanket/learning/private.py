@@ -13,6 +13,7 @@ How the budget is split depends on public numbers alone: the units, ε and δ.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -126,6 +127,7 @@ def learn_privately(
         parts=tuple(parts),
         rule=f"the last {order} places matter everywhere" if order > 1 else "only the present place matters",
         rho_before=rho_before,
+        noise_id=secrets.token_hex(8),
     )
     learned: dict[str, Any] = {**road.learned, "from": "private", "promise": promise.as_json()}
     learned |= {name: about[name] for name in ("training",) if name in about}

@@ -226,6 +226,11 @@ class Bundle(ReadBundle):
             f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
             "past."
         )
+        if (promise := self.training.promise) is not None:
+            lines.append(
+                f"The ε of learning was computed again from the noise that the file names (ρ = {promise.rho:.4g} for "
+                f"each {promise.unit}). That this noise was added, only who learned can know."
+            )
         lines.append(self.in_one_sentence)
         return "\n".join(lines)
 
