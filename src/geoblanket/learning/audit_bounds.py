@@ -155,7 +155,8 @@ def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) 
         lines = np.linspace(min(map(np.min, own)), max(map(np.max, own)), _LINES)
         # What bell curves let one expect of each line, not what the best line happened to give: that would be luck.
         expected = ErrorRates(*(value for scores in own for value in (_expected(scores, lines), len(scores))))
-        line = lines[int(np.argmax(value(expected)))]
+        gap = np.asarray(expected.found) / expected.present - np.asarray(expected.false_alarms) / expected.absent
+        line = lines[np.lexsort((gap, value(expected)))[-1]]  # by the gap where no line would prove anything
         return ErrorRates(*(value for scores in judged for value in (int((scores > line).sum()), len(scores))))
 
     by_mu = best(lambda rates: rates.mu(confidence=confidence))
