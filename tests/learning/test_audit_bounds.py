@@ -66,7 +66,7 @@ def test_bounds_hold_as_often_as_they_say_and_are_not_idle(mu: float) -> None:
     """Gaussian noise whose μ is known, seen through three numbers, of which one is of no use."""
     rng = np.random.default_rng(1)
     direction = np.array([0.8, 0.6, 0.0]) * mu
-    runs, repeats = 400, 300
+    runs, repeats = 400, 200
     found = [
         attack(rng.normal(size=(runs, 3)) + direction, rng.normal(size=(runs, 3)), delta=1e-3, confidence=0.9)
         for _ in range(repeats)
@@ -96,7 +96,7 @@ def test_what_differs_for_certain_is_proven_the_better_the_more_runs_there_are()
     for runs, bound in zip((20, 200, 2000, 20_000), bounds, strict=True):
         alarms = 1 - 0.0005 ** (2 / runs)
         assert (bound.rates.found, bound.rates.false_alarms) == (runs // 2, 0)
-        assert bound.epsilon == pytest.approx(math.log((1 - alarms - 1e-5) / alarms))
+        assert bound.epsilon == pytest.approx(max(math.log((1 - alarms - 1e-5) / alarms), 0.0))
 
 
 def test_what_does_not_differ_proves_nothing() -> None:

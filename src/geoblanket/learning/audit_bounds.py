@@ -152,7 +152,9 @@ def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) 
         found, alarms = _expected(own, lines), _expected(others, lines)
         expected = value(ErrorRates(found, len(own), alarms, len(others)))
         gap = found / len(own) - alarms / len(others)
-        line = lines[np.lexsort((gap, expected))[-1]]  # by the gap where no line would prove anything
+        top = np.lexsort((gap, expected))[-1]  # by the gap where no line would prove anything
+        alike = np.flatnonzero((expected == expected[top]) & (gap == gap[top]))
+        line = lines[alike[len(alike) // 2]]
         judged, judged_without = with_it[halves[0] :], without_it[halves[1] :]
         return ErrorRates(
             int((judged > line).sum()), len(judged), int((judged_without > line).sum()), len(judged_without)
