@@ -95,8 +95,8 @@ def learn_privately(
     >>> places = choose_places(graph, spacing_m=500)
     >>> budget, ledger = TrainingBudget.of(1, 1e-6), TrainingLedger.beside("walks.parquet")
     >>> model = learn_privately(graph, places, "walks.parquet", budget=budget, ledger=ledger)
-    >>> model.training.in_words()
-    'learned with ε = 1, δ = 1e-06 for each vehicle'
+    >>> model.training.in_words()  # the taxis of this small city have one trip each, so they count as trips
+    'learned with ε = 1, δ = 1e-06 for each trip'
     """
     if not 1 <= order <= LONGEST_MEMORY:
         raise ParameterError(f"The order of a motion model is 1 to {LONGEST_MEMORY}. Got {order} instead.")
