@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,7 +73,7 @@ def test_passes_and_batches_make_no_difference(
     assert_sums(found, slow_sums(fleet, cells_of(order), unit))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data(), fleets(), st.sampled_from(ORDERS), st.sampled_from(UNITS))
 def test_no_unit_changes_a_part_by_more_than_the_bound(
     data: st.DataObject, fleet: list[Walk], order: int, unit: Unit
@@ -144,6 +145,15 @@ def test_trips_without_a_vehicle_are_units_of_their_own(nobody: str | None) -> N
     walks = UnitWalks.read(frame_of(fleet).lazy(), path="walks", unit="trip")
     assert walks.unit.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert_sums(sums_of(fleet, 1, "trip"), slow_sums(fleet, cells_of(1), "trip"))
+
+
+@pytest.mark.parametrize("second", [Walk("b", 0, [2]), Walk("a", 1, [2]), Walk(None, 0, [2])])
+def test_a_walk_of_two_is_refused(second: Walk) -> None:
+    """Its steps would all count as those of the first."""
+    parts = frame_of([Walk("a", 0, [1]), second])
+    joined = parts.with_columns(walk=pl.lit(0, pl.Int64), step=pl.int_range(parts.height, dtype=pl.Int32))
+    with pytest.raises(InputError, match="walk 0 names more than one vehicle or trip"):
+        UnitWalks.read(joined.lazy(), path="walks", unit="vehicle")
 
 
 def test_steps_in_another_order_are_refused() -> None:
