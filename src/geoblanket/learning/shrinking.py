@@ -22,8 +22,8 @@ _USUAL_FACTORS: Final = (
 )
 """Factors as they are expected before anything is counted: their logarithms spread by a half."""
 _STEP: Final = float(_FACTORS[1] / _FACTORS[0])
-_WIDTH: Final = (_STEP - 1) / 2
-"""Factors spread around each of these, relative to it, by half the way to the next: no factor between is left out."""
+_WIDTH: Final = (_STEP - 1) / 4
+"""Factors spread around each of these, relative to it, by a quarter of the way to the next: none is left out."""
 _REACH: Final = _STEP**3
 _USUAL_COUNTS: Final = 20.0
 """How many counts this expectation is worth: few counts, or noisy ones, must not be fitted too closely."""
