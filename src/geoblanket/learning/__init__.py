@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.learning.noise import Budget, noisy
+    from geoblanket.learning.from_released import learn_from_released
+    from geoblanket.learning.noise import TrainingBudget, noisy
+    from geoblanket.learning.private import learn_privately
     from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 
-__all__ = ["Budget", "TrainingAccount", "TrainingLedger", "noisy"]
+__all__ = [
+    "TrainingAccount",
+    "TrainingBudget",
+    "TrainingLedger",
+    "learn_from_released",
+    "learn_privately",
+    "noisy",
+]
 
 _HOME = {
-    "Budget": "geoblanket.learning.noise",
     "TrainingAccount": "geoblanket.learning.spending",
+    "TrainingBudget": "geoblanket.learning.noise",
     "TrainingLedger": "geoblanket.learning.spending",
+    "learn_from_released": "geoblanket.learning.from_released",
+    "learn_privately": "geoblanket.learning.private",
     "noisy": "geoblanket.learning.noise",
 }
 

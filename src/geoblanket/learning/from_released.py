@@ -63,6 +63,15 @@ def learn_from_released(
     ------
     MismatchError
         If the reports were made by another bundle, or come at another interval than the model steps.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, learn_from_released, load_bundle, perturb_walks
+    >>> bundle, start = load_bundle("city.bundle"), MotionModel.load("city.model")
+    >>> reports = perturb_walks("walks.parquet", "city.roads", "released.parquet", bundle=bundle).reports
+    >>> model = learn_from_released("released.parquet", bundle, start, rounds=2)
+    >>> model.learned["reports"] == reports
+    True
     """
     if rounds < 1:
         raise ParameterError(f"Learning takes 1 round or more. Got {rounds} instead.")
