@@ -102,12 +102,17 @@ def sample_fleet(roads: str, walks: str, folder: Path) -> Fleet:
     return Fleet(f"the sample, {known.training['vehicle'].n_unique()} vehicles", folder / "sample.parquet", known)
 
 
-def drawn_fleet(name: str, truth: MotionModel, sample: Known, folder: Path, *, vehicles: int, trips: int) -> Fleet:
-    """Draw a fleet whose vehicles have habits, and trips that are judged."""
+def drawn_fleet(
+    name: str, truth: MotionModel, sample: Known, folder: Path, *, vehicles: int, trips: int, habits: bool
+) -> Fleet:
+    """Draw a fleet, whose vehicles may have habits, and trips that are judged."""
     drawn, walks, judged = (folder / f"{name}.{part}.parquet" for part in ("drawn", "walks", "judged"))
     draw_walks(truth, sample.places, drawn, trips=trips, vehicles=vehicles, seed=1)
-    with_habits(drawn, walks, truth, vehicles)
-    drawn.unlink()
+    if habits:
+        with_habits(drawn, walks, truth, vehicles)
+        drawn.unlink()
+    else:
+        drawn.replace(walks)
     draw_walks(truth, sample.places, judged, trips=JUDGED_TRIPS, vehicles=JUDGED_TRIPS, seed=2)
     rows = pl.read_parquet(judged).filter(pl.len().over("walk") >= LEAST_STEPS)
     known = replace(
@@ -121,7 +126,10 @@ def drawn_fleet(name: str, truth: MotionModel, sample: Known, folder: Path, *, v
 
 
 def with_habits(drawn: Path, out: Path, truth: MotionModel, vehicles: int) -> None:
-    """Deal drawn trips to vehicles anew: half of them to one that often starts where they start."""
+    """Deal drawn trips to vehicles anew: half of them to one that often starts where they start.
+
+    Trips of a vehicle may then overlap, which learning does not mind.
+    """
     rng = np.random.default_rng(3)
     frame, about = scan_walks(drawn)
     place = frame.filter(pl.col("step") == 0).select("walk", "place").collect().sort("walk")["place"].to_numpy()
@@ -162,16 +170,17 @@ class Learner:
         It gets as presents what it would have to find: vehicles scaled to the same length, the runs that roads allow,
         and how many steps there are.
         """
-        kind, states = ("runs", self.road.offsets) if self.cells.runs else ("moves", self.road.offsets)
+        kind = "runs" if self.cells.runs else "moves"
         drawn, _ = noisy(self.sums[kind], name=kind, rho=budget.rho)
         counts = np.maximum(drawn / BOUND, 0.0)
         counts *= self.steps / max(counts.sum(), 1e-9)
-        state = np.repeat(np.arange(len(self.road)), np.diff(states))
-        yield "counts alone", self._chain(counts, normalised(counts, state, len(self.road)), 0.0)
-        total, different = summed(counts, state, len(self.road)), summed(counts > 0, state, len(self.road))
+        states = len(self.road)
+        state = np.repeat(np.arange(states), np.diff(self.road.offsets))
+        yield "counts alone", self._chain(counts, normalised(counts, state, states), 0.0)
+        total, different = (summed(values, state, states) for values in (counts, np.where(counts > 0, 1.0, 0.0)))
         mixed = (counts + different[state] * self.road.chances) / np.maximum(total + different, 1e-9)[state]
         chances = np.where((total > 0)[state], mixed, self.road.chances)
-        yield "mixed with roads", self._chain(counts, normalised(chances, state, len(self.road)), 0.5)
+        yield "mixed with roads", self._chain(counts, normalised(chances, state, states), 0.5)
 
     def _chain(self, counts: Floats, chances: Floats, besides: float) -> MotionModel:
         start = summed(counts, self.road.targets.astype(np.int64), len(self.road)) + besides
@@ -300,7 +309,8 @@ def main(arguments: list[str]) -> None:
             ("large", "a large fleet", LARGE, LARGE_TRIPS),
         ):
             if only in (None, which):
-                report(graph, drawn_fleet(title, truth, sample.known, folder, vehicles=vehicles, trips=count), draws)
+                fleet = drawn_fleet(title, truth, sample.known, folder, vehicles=vehicles, trips=count, habits=True)
+                report(graph, fleet, draws)
 
 
 if __name__ == "__main__":
