@@ -41,7 +41,7 @@ from geoblanket._tables import write_table
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.counted_parts import kinds_of, split_budget
 from geoblanket.learning.estimating import estimated
-from geoblanket.learning.noise import BOUND, Budget, noisy
+from geoblanket.learning.noise import BOUND, TrainingBudget, noisy
 from geoblanket.learning.private import with_noise
 from geoblanket.learning.shrinking import normalised, summed
 from geoblanket.learning.unit_counts import UnitWalks, counted
@@ -158,13 +158,13 @@ class Learner:
         self.kinds = dict(kinds_of(self.cells))
         self.sums = counted(frame, whose, self.cells, self.kinds, path=fleet.walks)
 
-    def private(self, budget: Budget) -> MotionModel:
+    def private(self, budget: TrainingBudget) -> MotionModel:
         """Return a model with (ε, δ)."""
         shares = split_budget(budget.rho, self.units, self.kinds)
         counts, _ = with_noise({name: self.sums[name] for name in shares}, shares)
         return estimated(self.cells, counts)
 
-    def noisy_counts_alone(self, budget: Budget) -> Iterator[tuple[str, MotionModel]]:
+    def noisy_counts_alone(self, budget: TrainingBudget) -> Iterator[tuple[str, MotionModel]]:
         """Yield what OpenDP alone would give: all of the budget for the counts of runs of the chain's length.
 
         It gets as presents what it would have to find: vehicles scaled to the same length, the runs that roads allow,
@@ -189,7 +189,7 @@ class Learner:
 
 def report(graph: RoadGraph, fleet: Fleet, draws: int) -> None:
     """Print what learning with privacy costs a fleet."""
-    budgets = {epsilon: Budget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
+    budgets = {epsilon: TrainingBudget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     peers: dict[tuple[str, float, int], list[tuple[float, float]]] = {}
     for order in ORDERS:

@@ -22,7 +22,7 @@ from benchmarks._measure import machine, show
 from benchmarks.private_learning import EPSILON_REPORT, Fleet, drawn_fleet, sample_fleet
 from geoblanket import RoadGraph
 from geoblanket.learning.from_released import learn_from_released
-from geoblanket.learning.noise import Budget
+from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.private import learn_privately
 from geoblanket.mechanism.bundle.storage import load_bundle, save_lattice
 from geoblanket.release.lattice_bulk import perturb_walk_points
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
         sample = sample_fleet(roads, walks, folder)
         graph, places = RoadGraph.load(roads), sample.known.places
         truth = learn_motion(graph, places, walks=walks, order=3)
-        private = learn_privately(graph, places, sample.walks, budget=Budget.of(1.0, 1e-6), order=2)
+        private = learn_privately(graph, places, sample.walks, budget=TrainingBudget.of(1.0, 1e-6), order=2)
         starts = {"roads": learn_motion(graph, places, order=2, interval_s=truth.interval_s), "private": private}
         rows = []
         for reports in REPORTS:

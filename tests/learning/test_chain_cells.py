@@ -72,7 +72,9 @@ def test_prefixes_and_suffixes_are_the_shorter_runs(small: ChainCells) -> None:
             assert shorter[prefix] == run[:-1]
             assert shorter[suffix] == run[1:]
         entries = range(runs.first, runs.last)
-        assert [int(small.road.states[small.road.targets[entry], 0]) for entry in entries] == [run[-1] for run in longer]
+        assert [int(small.road.states[small.road.targets[entry], 0]) for entry in entries] == [
+            run[-1] for run in longer
+        ]
         of_state = [
             tuple(int(place) for place in small.road.states[state][::-1] if place >= 0) for state in runs.state.tolist()
         ]

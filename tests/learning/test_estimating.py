@@ -126,9 +126,7 @@ def test_counts_that_are_all_negative_leave_the_model_of_the_roads(order: int) -
 def test_any_counts_give_a_model(order: int, seed: int, size: float, noise: float) -> None:
     """`MotionModel` refuses probabilities below 0 or that do not sum to 1; nothing may be missing either."""
     cells, rng = cells_of(order), np.random.default_rng(seed)
-    told = {
-        name: NoisyCounts(10**size * rng.standard_cauchy(kind.cells), 10**noise) for name, kind in kinds_of(cells)
-    }
+    told = {name: NoisyCounts(10**size * rng.standard_cauchy(kind.cells), 10**noise) for name, kind in kinds_of(cells)}
     model = estimated(cells, told)
     for part in (model.chances, model.start, model.hours, model.lengths):
         assert np.isfinite(part).all()

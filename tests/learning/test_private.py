@@ -122,9 +122,7 @@ def test_two_learnings_differ_and_are_told_apart(unlike: tuple[Path, Path]) -> N
     assert replace(one, noise_id="") == replace(other, noise_id="")
 
 
-def test_a_large_fleet_gives_the_true_chain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_fleet_gives_the_true_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From end to end: trips drawn from a known chain of order 2, step by step; each vehicle stands for a hundred."""
     truth = truth_of(2)
     fleet = drawn_fleet(truth, vehicles=60, trips=1000, steps=50, seed=1)
@@ -144,9 +142,7 @@ def distance(one: Floats, other: Floats) -> float:
     return float(np.abs(one - other).sum())
 
 
-def test_ledger_is_asked_before_noise_is_drawn(
-    unlike: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ledger_is_asked_before_noise_is_drawn(unlike: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """What was learned before adds up; beyond the total nothing is drawn; what fails after counts."""
     walks, ledger = unlike[0], TrainingLedger.beside(unlike[0], total_epsilon=1.6)
 
