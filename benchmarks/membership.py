@@ -26,7 +26,7 @@ from geoblanket.city.model import make_city
 from geoblanket.learning.audit import AddNoise, Audit, MembershipGame, VehicleTrips, write_canary
 from geoblanket.learning.audit_bounds import MembershipAttack, attack
 from geoblanket.learning.estimating import NoisyCounts
-from geoblanket.learning.noise import BOUND, Budget
+from geoblanket.learning.noise import BOUND, TrainingBudget
 from geoblanket.learning.private import with_noise
 from geoblanket.learning.unit_counts import UnitCounts
 from geoblanket.mobility.histories import count_histories
@@ -63,7 +63,7 @@ class Town:
 
     def game(self, epsilon: float, *, order: int) -> MembershipGame:
         """Return the game of learning privately, as it should be."""
-        budget = Budget.of(epsilon, DELTA)
+        budget = TrainingBudget.of(epsilon, DELTA)
         return MembershipGame.of(self.graph, self.places, self.present, vehicle=CANARY, budget=budget, order=order)
 
     def without_clipping(self, game: MembershipGame, *, order: int) -> MembershipGame:

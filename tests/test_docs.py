@@ -29,6 +29,7 @@ import pytest
 import geoblanket
 import geoblanket.build
 import geoblanket.evaluate
+import geoblanket.learning
 import geoblanket.mechanism
 import geoblanket.release
 import geoblanket.tracking
@@ -111,6 +112,7 @@ PUBLIC: dict[str, Any] = {
         geoblanket.build,
         geoblanket.release,
         geoblanket.tracking,
+        geoblanket.learning,
         geoblanket.evaluate,
     )
     for name in module.__all__
@@ -134,6 +136,8 @@ MAKERS = (
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {
+    # The example of `audit_learning` makes one.
+    "Audit",
     # Errors of a machine without a package or without randomness.
     "MissingExtraError",
     "RandomnessError",

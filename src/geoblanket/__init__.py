@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from geoblanket._lazy import on_first_use
 from geoblanket.errors import (
+    BudgetError,
     GeoblanketError,
     GuaranteeViolation,
     InputError,
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from geoblanket.build.building import build_bundle
     from geoblanket.build.config import BuildConfig
     from geoblanket.city.model import City, make_city
+    from geoblanket.learning.from_released import learn_from_released
+    from geoblanket.learning.noise import TrainingBudget
+    from geoblanket.learning.private import learn_privately
+    from geoblanket.learning.spending import TrainingLedger
     from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism, load_bundle, save_bundle
     from geoblanket.mechanism.bundle.trust import Trust
     from geoblanket.mechanism.mechanism import Mechanism
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces
     from geoblanket.traces.table import scan_traces
+    from geoblanket.tracking.drawn_walks import draw_walks
     from geoblanket.tracking.learning import learn_motion
     from geoblanket.tracking.motion_model import MotionModel
     from geoblanket.tracking.table import track_table
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
+    "BudgetError",
     "BuildConfig",
     "Bundle",
     "BundledMechanism",
@@ -94,15 +101,20 @@ __all__ = [
     "Report",
     "RoadGraph",
     "Tracker",
+    "TrainingBudget",
+    "TrainingLedger",
     "Trust",
     "Zones",
     "__version__",
     "build_bundle",
     "choose_places",
     "discover",
+    "draw_walks",
     "import_roads",
     "import_traces",
+    "learn_from_released",
     "learn_motion",
+    "learn_privately",
     "load_bundle",
     "load_predictor",
     "make_city",
@@ -147,14 +159,19 @@ _HOME = {
     "Report": "geoblanket.release.device",
     "RoadGraph": "geoblanket.roads.graph",
     "Tracker": "geoblanket.tracking.tracker",
+    "TrainingBudget": "geoblanket.learning.noise",
+    "TrainingLedger": "geoblanket.learning.spending",
     "Trust": "geoblanket.mechanism.bundle.trust",
     "Zones": "geoblanket.roads.zones",
     "build_bundle": "geoblanket.build.building",
     "choose_places": "geoblanket.roads.places",
     "discover": "geoblanket.blanket.discovery",
+    "draw_walks": "geoblanket.tracking.drawn_walks",
     "import_roads": "geoblanket.roads.importer",
     "import_traces": "geoblanket.traces.importing",
+    "learn_from_released": "geoblanket.learning.from_released",
     "learn_motion": "geoblanket.tracking.learning",
+    "learn_privately": "geoblanket.learning.private",
     "load_bundle": "geoblanket.mechanism.bundle.storage",
     "load_predictor": "geoblanket.blanket.predictor_file",
     "make_city": "geoblanket.city.model",

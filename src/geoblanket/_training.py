@@ -122,8 +122,7 @@ class TrainingPromise:
     def rows(self) -> list[tuple[str, ...]]:
         """Return the parts as lines of a table, with `PART_COLUMNS`."""
         return [
-            (part.name, f"{part.cells:,}", f"{part.scale / part.bound:.4g}", f"{part.rho:.4g}")
-            for part in self.parts
+            (part.name, f"{part.cells:,}", f"{part.scale / part.bound:.4g}", f"{part.rho:.4g}") for part in self.parts
         ]
 
     def proof(self) -> str:

@@ -327,6 +327,17 @@ class BudgetError(GeoblanketError):
         What was spent, what was asked for, what is left and what to do, as sentences.
     spent, left
         The same as ε, for the δ of the ledger.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket import BudgetError, TrainingBudget, TrainingLedger
+    >>> _ = Path("more.walks").write_bytes(b"walks of some people")
+    >>> try:
+    ...     TrainingLedger("more.spent").spend("more.walks", TrainingBudget.of(9, 1e-6), unit="trip", purpose="a test")
+    ... except BudgetError as error:
+    ...     print(error.spent, round(error.left))
+    0.0 8
     """
 
     def __init__(self, message: str, *, spent: float, left: float) -> None:

@@ -17,7 +17,7 @@ from geoblanket._tables import write_table
 from geoblanket.blanket.predictor import Predictor
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.build.config import example_config
-from geoblanket.learning.noise import Budget
+from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_bundle, save_lattice
 from geoblanket.mechanism.lattice.anchor import make_anchor
@@ -96,7 +96,7 @@ def make_seeds(folder: Path) -> Seeds:
     walks = [[(start + step) % 24 for step in range(12)] for start in range(6)]
     save_walks(seeds.walks, walks, roads=graph.identity, spacing_m=0.0, interval_s=30.0)
     TrainingLedger.beside(seeds.walks).spend(
-        seeds.walks, Budget(1.0, 1e-6, 0.024), unit="vehicle", purpose="a motion model"
+        seeds.walks, TrainingBudget(1.0, 1e-6, 0.024), unit="vehicle", purpose="a motion model"
     )
     table_file(folder / "points.csv", [*steady(30), *steady(30, vehicle="b")])
     (folder / "points.csv.gz").write_bytes(gzip.compress(seeds.read("points.csv"), mtime=0))

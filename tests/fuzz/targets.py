@@ -15,7 +15,7 @@ from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
 from geoblanket.build.config import read_config
 from geoblanket.evaluate.experiment import read_experiment
-from geoblanket.learning.noise import Budget
+from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -165,7 +165,7 @@ def _training_ledger(path: Path, seeds: Seeds) -> None:
     before = ledger.account()
     assert before is not None
     before.in_words()
-    spent = ledger.spend(seeds.walks, Budget(0.01, 1e-6, 1e-6), unit="trip", purpose="fuzzing")
+    spent = ledger.spend(seeds.walks, TrainingBudget(0.01, 1e-6, 1e-6), unit="trip", purpose="fuzzing")
     assert ledger.account() == spent.account
     assert spent.account.learnings[:-1] == before.learnings
 

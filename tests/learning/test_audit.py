@@ -20,7 +20,7 @@ from geoblanket._arrays import Ints
 from geoblanket._tables import write_table
 from geoblanket.city.model import make_city
 from geoblanket.errors import ParameterError
-from geoblanket.learning import Budget, audit_learning, private, write_canary
+from geoblanket.learning import TrainingBudget, audit_learning, private, write_canary
 from geoblanket.learning.audit import VehicleTrips
 from geoblanket.learning.noise import BOUND
 from geoblanket.learning.private import learn_privately, with_noise
@@ -63,7 +63,7 @@ def test_without_privacy_the_attack_on_models_wins_and_with_it_does_not(town: To
     open_to_all = town.attack_without_privacy(20, order=2, confidence=SURE)
     assert (open_to_all.rates.found, open_to_all.rates.false_alarms) == (10, 0)
     hidden = audit_learning(
-        GRAPH, PLACES, town.present, vehicle=CANARY, budget=Budget.of(1, 1e-5), trainings=40, confidence=SURE
+        GRAPH, PLACES, town.present, vehicle=CANARY, budget=TrainingBudget.of(1, 1e-5), trainings=40, confidence=SURE
     )
     assert hidden.is_kept
     assert hidden.on_model is not None
@@ -99,7 +99,7 @@ def test_audited_sums_are_those_that_learning_adds_noise_to(
         return with_noise(sums, shares, **options)
 
     monkeypatch.setattr(private, "with_noise", listening)
-    budget = Budget.of(EPSILON, 1e-5)
+    budget = TrainingBudget.of(EPSILON, 1e-5)
     for walks in (town.present, town.absent):
         learn_privately(GRAPH, PLACES, walks, budget=budget, order=order)
     game = town.game(EPSILON, order=order)
@@ -171,13 +171,13 @@ def chance_by_search(model: MotionModel, run: tuple[int, ...]) -> float:
 
 
 def test_what_cannot_be_audited_is_refused(town: Town, tmp_path: Path) -> None:
-    budget = Budget.of(1, 1e-5)
+    budget = TrainingBudget.of(1, 1e-5)
     with pytest.raises(ParameterError, match="has no vehicle 'ghost'"):
         audit_learning(GRAPH, PLACES, town.present, vehicle="ghost", budget=budget)
     with pytest.raises(ParameterError, match="4 trainings or more"):
         audit_learning(GRAPH, PLACES, town.present, vehicle=CANARY, budget=budget, order=1, trainings=3)
     with pytest.raises(ParameterError, match=r"δ = 0\.1 is too weak"):
-        audit_learning(GRAPH, PLACES, town.present, vehicle=CANARY, budget=Budget.of(1, 0.1))
+        audit_learning(GRAPH, PLACES, town.present, vehicle=CANARY, budget=TrainingBudget.of(1, 0.1))
     road = learn_motion(GRAPH, PLACES, order=1)
     with pytest.raises(ParameterError, match="'canary' already"):
         write_canary(town.present, tmp_path / "again.parquet", road)

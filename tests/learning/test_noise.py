@@ -13,7 +13,7 @@ import pytest
 from geoblanket._training import PrivatePart, TrainingPromise, epsilon_of
 from geoblanket.errors import MissingExtraError, ParameterError, RandomnessError
 from geoblanket.learning import noise
-from geoblanket.learning.noise import BOUND, Budget, noisy, require_opendp
+from geoblanket.learning.noise import BOUND, TrainingBudget, noisy, require_opendp
 
 SURE = 7.0
 
@@ -21,7 +21,7 @@ SURE = 7.0
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 64.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
 def test_budget_is_the_largest_that_opendp_converts_to_epsilon(epsilon: float, delta: float) -> None:
-    budget = Budget.of(epsilon, delta)
+    budget = TrainingBudget.of(epsilon, delta)
     assert budget.epsilon == epsilon
     assert budget.delta == delta
     converted = dp.c.make_zCDP_to_approxDP(
@@ -39,18 +39,18 @@ def test_budget_is_the_largest_that_opendp_converts_to_epsilon(epsilon: float, d
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, 64.1, math.inf, math.nan])
 def test_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
     with pytest.raises(ParameterError, match="ε of learning"):
-        Budget.of(epsilon, 1e-6)
+        TrainingBudget.of(epsilon, 1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, math.nan, math.inf])
 def test_delta_that_promises_nothing_is_refused(delta: float) -> None:
     with pytest.raises(ParameterError, match="δ of learning"):
-        Budget.of(1.0, delta)
+        TrainingBudget.of(1.0, delta)
 
 
 def test_budget_too_small_for_any_noise_is_refused() -> None:
     with pytest.raises(ParameterError, match="leaves nothing to learn with"):
-        Budget.of(1e-13, 1e-300)
+        TrainingBudget.of(1e-13, 1e-300)
 
 
 @pytest.mark.parametrize("rho", [1e-12, 0.0244, 0.5, 7.0])
@@ -65,7 +65,7 @@ def test_cost_is_what_the_statement_says_and_never_more_than_asked(rho: float, b
 
 
 def test_parts_keep_to_the_budget_and_their_statement_can_be_checked() -> None:
-    budget = Budget.of(1.0, 1e-6)
+    budget = TrainingBudget.of(1.0, 1e-6)
     shares = {"places": 0.3, "moves": 0.6, "hours": 0.1}
     sums = np.zeros(4, dtype=np.int64)
     parts = tuple(noisy(sums, name=name, rho=share * budget.rho)[1] for name, share in shares.items())
@@ -176,4 +176,4 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(MissingExtraError, match=r"geoblanket\[private\]"):
         require_opendp()
     with pytest.raises(MissingExtraError, match=r"geoblanket\[private\]"):
-        Budget.of(1.0, 1e-6)
+        TrainingBudget.of(1.0, 1e-6)

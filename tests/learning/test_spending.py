@@ -18,10 +18,10 @@ from geoblanket import _files
 from geoblanket._training import Unit, epsilon_of
 from geoblanket.errors import BudgetError, InputError, LedgerError, OutputError, ParameterError
 from geoblanket.learning import spending
-from geoblanket.learning.noise import Budget
+from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 
-ONE = Budget.of(1.0, 1e-6)
+ONE = TrainingBudget.of(1.0, 1e-6)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def walks(tmp_path: Path) -> Path:
     return tmp_path / "walks.parquet"
 
 
-def spend(ledger: TrainingLedger, walks: Path, budget: Budget = ONE, unit: Unit = "vehicle") -> spending.Spent:
+def spend(ledger: TrainingLedger, walks: Path, budget: TrainingBudget = ONE, unit: Unit = "vehicle") -> spending.Spent:
     return ledger.spend(walks, budget, unit=unit, purpose="a motion model")
 
 
@@ -46,7 +46,7 @@ def test_each_learning_is_counted_beside_the_walks(walks: Path) -> None:
     assert ledger.account() is None
     first_spent = spend(ledger, walks)
     assert (first_spent.rho_before, first_spent.note) == (0, None)
-    second = spend(TrainingLedger.beside(walks), walks, Budget.of(2.0, 1e-6))
+    second = spend(TrainingLedger.beside(walks), walks, TrainingBudget.of(2.0, 1e-6))
     assert second.rho_before == ONE.rho
     assert second.account == account(walks)
     first, last = account(walks).learnings
@@ -67,9 +67,9 @@ def test_what_is_left_is_the_largest_that_may_still_be_learned(walks: Path) -> N
     left = account(walks).left_epsilon()
     assert 1 < left < 2
     with pytest.raises(BudgetError):
-        spend(ledger, walks, Budget.of(left * 1.0001, 1e-6))
+        spend(ledger, walks, TrainingBudget.of(left * 1.0001, 1e-6))
     assert len(account(walks).learnings) == 1
-    spend(ledger, walks, Budget.of(left, 1e-6))
+    spend(ledger, walks, TrainingBudget.of(left, 1e-6))
     assert account(walks).epsilon("vehicle") == pytest.approx(2)
     assert account(walks).left_epsilon() < 1e-3
     assert "These walks were learned from 2 times: ε = 2 of 2 is spent" in account(walks).in_words()
@@ -78,10 +78,10 @@ def test_what_is_left_is_the_largest_that_may_still_be_learned(walks: Path) -> N
 def test_refusal_says_what_was_spent_asked_and_left_and_writes_nothing(walks: Path) -> None:
     ledger = TrainingLedger.beside(walks)  # 8 in total
     for _ in range(2):
-        spend(ledger, walks, Budget.of(5.0, 1e-6))
+        spend(ledger, walks, TrainingBudget.of(5.0, 1e-6))
     before = ledger.path.read_bytes()
     with pytest.raises(BudgetError, match=r"ε = 5, δ = 1e-06 would cost .* ε = 9\.\d+ in total.* to be 8 ") as refused:
-        spend(ledger, walks, Budget.of(5.0, 1e-6))
+        spend(ledger, walks, TrainingBudget.of(5.0, 1e-6))
     assert ledger.path.read_bytes() == before
     assert refused.value.spent == account(walks).epsilon("vehicle")
     assert refused.value.left == account(walks).left_epsilon()
@@ -144,9 +144,9 @@ def test_trips_keep_their_total_when_learning_is_by_vehicle(walks: Path) -> None
 
 def test_total_is_for_the_delta_of_the_first_learning(walks: Path) -> None:
     ledger = TrainingLedger.beside(walks, total_epsilon=1.2)
-    spend(ledger, walks, Budget.of(0.1, 1e-6))
+    spend(ledger, walks, TrainingBudget.of(0.1, 1e-6))
     with pytest.raises(BudgetError):  # ε = 1 for a weaker δ is more for that of the ledger
-        spend(ledger, walks, Budget.of(1.0, 1e-2))
+        spend(ledger, walks, TrainingBudget.of(1.0, 1e-2))
     spend(ledger, walks)
     assert account(walks).delta == 1e-6
 
@@ -299,11 +299,11 @@ def test_who_waits_gets_in_when_the_other_is_done(walks: Path) -> None:
 
 SPENDER = """
 import sys, time
-from geoblanket.learning.noise import Budget
+from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 walks, times = sys.argv[1], int(sys.argv[2])
 for _ in range(times):
-    TrainingLedger.beside(walks).spend(walks, Budget(.01, 1e-6, 1e-6), unit="vehicle", purpose="a test")
+    TrainingLedger.beside(walks).spend(walks, TrainingBudget(.01, 1e-6, 1e-6), unit="vehicle", purpose="a test")
 print("spent", flush=True)
 time.sleep(float(sys.argv[3]))
 """

@@ -168,14 +168,14 @@ def _learn_from_walks(
     seed: int,
     json: bool,
 ) -> None:
-    from geoblanket.learning.noise import Budget
+    from geoblanket.learning.noise import TrainingBudget
     from geoblanket.learning.private import learn_privately
     from geoblanket.learning.units import count_units
     from geoblanket.mobility.walks import scan_walks
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
 
-    allowed = Budget.of(*budget)
+    allowed = TrainingBudget.of(*budget)
     units = count_units(walks, unit=unit)
     units.check_delta(allowed.delta)
     if units.warning is not None:

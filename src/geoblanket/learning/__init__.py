@@ -8,17 +8,31 @@ from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.learning.audit import Audit, audit_learning, write_canary
-    from geoblanket.learning.noise import Budget, noisy
+    from geoblanket.learning.from_released import learn_from_released
+    from geoblanket.learning.noise import TrainingBudget, noisy
+    from geoblanket.learning.private import learn_privately
     from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 
-__all__ = ["Audit", "Budget", "TrainingAccount", "TrainingLedger", "audit_learning", "noisy", "write_canary"]
+__all__ = [
+    "Audit",
+    "TrainingAccount",
+    "TrainingBudget",
+    "TrainingLedger",
+    "audit_learning",
+    "learn_from_released",
+    "learn_privately",
+    "noisy",
+    "write_canary",
+]
 
 _HOME = {
     "Audit": "geoblanket.learning.audit",
-    "Budget": "geoblanket.learning.noise",
     "TrainingAccount": "geoblanket.learning.spending",
+    "TrainingBudget": "geoblanket.learning.noise",
     "TrainingLedger": "geoblanket.learning.spending",
     "audit_learning": "geoblanket.learning.audit",
+    "learn_from_released": "geoblanket.learning.from_released",
+    "learn_privately": "geoblanket.learning.private",
     "noisy": "geoblanket.learning.noise",
     "write_canary": "geoblanket.learning.audit",
 }

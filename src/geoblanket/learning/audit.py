@@ -32,7 +32,7 @@ from geoblanket.learning.audit_bounds import MembershipAttack, attack
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.counted_parts import kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
-from geoblanket.learning.noise import BOUND, Budget
+from geoblanket.learning.noise import BOUND, TrainingBudget
 from geoblanket.learning.private import with_noise
 from geoblanket.learning.unit_counts import UnitWalks, counted
 from geoblanket.learning.units import count_units
@@ -88,7 +88,7 @@ def audit_learning(
     walks: str | Path,
     *,
     vehicle: str,
-    budget: Budget,
+    budget: TrainingBudget,
     order: int = 2,
     trainings: int = DEFAULT_TRAININGS,
     confidence: float = DEFAULT_CONFIDENCE,
@@ -119,12 +119,12 @@ def audit_learning(
     A vehicle is added that is easily found, and ten trainings with it, ten without it prove nothing yet:
 
     >>> from geoblanket import MotionModel, RoadGraph, choose_places
-    >>> from geoblanket.learning import Budget, audit_learning, write_canary
+    >>> from geoblanket.learning import TrainingBudget, audit_learning, write_canary
     >>> graph = RoadGraph.load("city.roads")
     >>> write_canary("walks.parquet", "with-canary.parquet", MotionModel.load("city.model"))
     >>> audit = audit_learning(
     ...     graph, choose_places(graph, spacing_m=500), "with-canary.parquet", vehicle="canary",
-    ...     budget=Budget.of(1, 1e-6), order=1, trainings=10, confidence=1 - 1e-9,
+    ...     budget=TrainingBudget.of(1, 1e-6), order=1, trainings=10, confidence=1 - 1e-9,
     ... )
     >>> round(audit.mu, 2), audit.on_counts.mu, audit.is_kept
     (0.22, 0.0, True)
@@ -139,7 +139,7 @@ def audit_learning(
 class MembershipGame:
     """Learning with one vehicle or without it; what noise does not touch is known from the start."""
 
-    budget: Budget
+    budget: TrainingBudget
     cells: ChainCells
     shares: dict[str, float]
     """What each part may cost."""
@@ -159,7 +159,7 @@ class MembershipGame:
         walks: str | Path,
         *,
         vehicle: str,
-        budget: Budget,
+        budget: TrainingBudget,
         order: int = 2,
         seed: int = 0,
         progress: Progress = silent,

@@ -19,7 +19,7 @@ from geoblanket._progress import Progress, silent
 from geoblanket._training import PrivatePart
 from geoblanket.errors import MissingExtraError, ParameterError, RandomnessError
 
-__all__ = ["BOUND", "LARGEST_EPSILON", "Budget", "noisy", "require_opendp"]
+__all__ = ["BOUND", "LARGEST_EPSILON", "TrainingBudget", "noisy", "require_opendp"]
 
 BOUND: Final = 1 << 16
 """The Euclidean length of one unit's counts, as whole numbers: 1 is 65,536."""
@@ -47,13 +47,13 @@ def require_opendp() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What learning may cost each unit. Make it with `Budget.of`.
+class TrainingBudget:
+    """What learning may cost each unit. Make it with `TrainingBudget.of`.
 
     Examples
     --------
-    >>> from geoblanket.learning import Budget
-    >>> round(Budget.of(1, 1e-6).rho, 4)
+    >>> from geoblanket import TrainingBudget
+    >>> round(TrainingBudget.of(1, 1e-6).rho, 4)
     0.0244
     """
 

@@ -25,7 +25,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.counted_parts import kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
-from geoblanket.learning.noise import BOUND, Budget, noisy
+from geoblanket.learning.noise import BOUND, TrainingBudget, noisy
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.learning.unit_counts import UnitWalks, counted
 from geoblanket.learning.units import count_units
@@ -51,7 +51,7 @@ def learn_privately(
     places: Places,
     walks: str | Path,
     *,
-    budget: Budget,
+    budget: TrainingBudget,
     unit: Unit = "vehicle",
     order: int = 2,
     ledger: TrainingLedger | None = None,
@@ -87,6 +87,16 @@ def learn_privately(
         If the ledger has not enough left.
     MismatchError
         If the walks were matched to other places.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, TrainingBudget, TrainingLedger, choose_places, learn_privately
+    >>> graph = RoadGraph.load("city.roads")
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> budget, ledger = TrainingBudget.of(1, 1e-6), TrainingLedger.beside("walks.parquet")
+    >>> model = learn_privately(graph, places, "walks.parquet", budget=budget, ledger=ledger)
+    >>> model.training.in_words()  # the taxis of this small city have one trip each, so they count as trips
+    'learned with ε = 1, δ = 1e-06 for each trip'
     """
     if not 1 <= order <= LONGEST_MEMORY:
         raise ParameterError(f"The order of a motion model is 1 to {LONGEST_MEMORY}. Got {order} instead.")

@@ -21,6 +21,10 @@ _USUAL_FACTORS: Final = (
     np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2) / np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2).sum()
 )
 """Factors as they are expected before anything is counted: their logarithms spread by a half."""
+_STEP: Final = float(_FACTORS[1] / _FACTORS[0])
+_WIDTH: Final = (_STEP - 1) / 4
+"""Factors spread around each of these, relative to it, by a quarter of the way to the next: none is left out."""
+_REACH: Final = _STEP**3
 _USUAL_COUNTS: Final = 20.0
 """How many counts this expectation is worth: few counts, or noisy ones, must not be fitted too closely."""
 _LEAST_TOLD: Final = 3.0
@@ -65,14 +69,18 @@ def shrunk(noisy: Floats, expected: Floats, sigma: float) -> Floats:
 
 
 class _Likelihood:
-    """How probable each count is for each factor, up to a constant of the count."""
+    """How probable each count is for factors around each of `_FACTORS`, up to a constant of the count."""
 
     def __init__(self, noisy: Floats, mean: Floats, sigma: float) -> None:
+        self._noisy, self._mean, self._sigma = noisy, mean, sigma
         self._parts = []
-        for start in range(0, len(noisy), _CELLS_AT_ONCE):
-            some = slice(start, start + _CELLS_AT_ONCE)
-            off = ((noisy[some, None] - mean[some, None] * _FACTORS) / sigma) ** 2
-            self._parts.append(np.exp((off.min(axis=1, keepdims=True) - off) / 2).astype(np.float32))
+        for some in self._pieces():
+            variance = sigma**2 + (mean[some, None] * _FACTORS * _WIDTH) ** 2
+            fit = -((noisy[some, None] - mean[some, None] * _FACTORS) ** 2) / variance - np.log(variance)
+            self._parts.append(np.exp((fit - fit.max(axis=1, keepdims=True)) / 2).astype(np.float32))
+
+    def _pieces(self) -> list[slice]:
+        return [slice(start, start + _CELLS_AT_ONCE) for start in range(0, len(self._noisy), _CELLS_AT_ONCE)]
 
     def improved(self, weights: Floats) -> Floats:
         """Return the weights of factors after one round."""
@@ -84,7 +92,14 @@ class _Likelihood:
         return result
 
     def posterior_means(self, weights: Floats) -> Floats:
-        means = [(part @ (weights * _FACTORS)) / (part @ weights) for part in self._parts]
+        means = []
+        for some, part in zip(self._pieces(), self._parts, strict=True):
+            told = (self._mean[some, None] * _FACTORS * _WIDTH) ** 2
+            nearer = told / (told + self._sigma**2) * (self._noisy[some] / self._mean[some])[:, None]
+            nearer += self._sigma**2 / (told + self._sigma**2) * _FACTORS
+            # Never below 0, and no further than its spread reaches: factors beyond have their own.
+            factors = np.clip(nearer, _FACTORS / _REACH, _FACTORS * _REACH)
+            means.append((part * weights * factors).sum(axis=1) / (part @ weights))
         return np.concatenate(means)
 
 
@@ -106,7 +121,7 @@ def raked(flow: Floats, source: Ints, target: Ints, visits: Floats) -> Floats:
         scaled = flow * factor[source] * factor[target]
         scaled /= scaled.sum()
         ends = np.bincount(source, scaled, len(visits)) + np.bincount(target, scaled, len(visits))
-        factor *= ((wanted + _TINY) / (ends + _TINY)) ** _RAKING_STEP
+        factor *= np.where(ends > 0, (wanted + _TINY) / (ends + _TINY), 1.0) ** _RAKING_STEP
     scaled = flow * factor[source] * factor[target]
     shares: Floats = scaled / scaled.sum()
     return shares

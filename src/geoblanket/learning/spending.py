@@ -27,7 +27,7 @@ from geoblanket._files import atomic_output, check_output, sha256_file
 from geoblanket._strict_json import read_object
 from geoblanket._training import Unit, epsilon_of
 from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
-from geoblanket.learning.noise import Budget
+from geoblanket.learning.noise import TrainingBudget
 
 __all__ = ["TOTAL_EPSILON", "Learning", "Spent", "TrainingAccount", "TrainingLedger"]
 
@@ -78,7 +78,20 @@ class StatedTotal:
 
 @dataclass(frozen=True)
 class TrainingAccount:
-    """What a ledger holds; `TrainingLedger` shows one."""
+    """What a ledger holds; `TrainingLedger.account` reads it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from geoblanket import TrainingBudget, TrainingLedger
+    >>> _ = Path("other.walks").write_bytes(b"walks of some people")
+    >>> ledger = TrainingLedger.beside("other.walks")
+    >>> for _ in range(2):
+    ...     _ = ledger.spend("other.walks", TrainingBudget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    >>> account = ledger.account()
+    >>> round(account.epsilon("vehicle"), 3), account.total_epsilon  # less than 1 + 1
+    (1.451, 8.0)
+    """
 
     delta: float
     """For which the total is stated."""
@@ -153,10 +166,10 @@ class TrainingLedger:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from geoblanket.learning import Budget, TrainingLedger
+    >>> from geoblanket import TrainingBudget, TrainingLedger
     >>> _ = Path("some.walks").write_bytes(b"walks of some people")
     >>> ledger = TrainingLedger.beside("some.walks", total_epsilon=2)
-    >>> spent = ledger.spend("some.walks", Budget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    >>> spent = ledger.spend("some.walks", TrainingBudget.of(1, 1e-6), unit="vehicle", purpose="an example")
     >>> round(spent.account.epsilon("vehicle"), 3), round(spent.account.left_epsilon(), 3)
     (1.0, 1.679)
     """
@@ -198,7 +211,7 @@ class TrainingLedger:
                 "the file from a backup."
             ) from None
 
-    def spend(self, walks: str | Path, budget: Budget, *, unit: Unit, purpose: str) -> Spent:
+    def spend(self, walks: str | Path, budget: TrainingBudget, *, unit: Unit, purpose: str) -> Spent:
         """Write down a learning, before it draws any noise. It is on the disk when this returns, or raises.
 
         Raises

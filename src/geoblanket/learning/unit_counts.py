@@ -19,6 +19,7 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket._training import Unit
+from geoblanket.errors import InputError
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walk_batches import walk_batches
@@ -48,16 +49,28 @@ class UnitWalks:
 
     @classmethod
     def read(cls, frame: pl.LazyFrame, *, path: str | Path, unit: Unit) -> UnitWalks:
-        """Read whose walks a table has, when each starts and how long it is."""
+        """Read whose walks a table has, when each starts and how long it is.
+
+        Raises
+        ------
+        InputError
+            If a walk names several vehicles or trips: whoever is not the first of them would not be hidden.
+        """
         columns = frame.group_by("walk").agg(
             pl.col("vehicle").first(),
             pl.col("trip").first(),
             pl.col("time").min().dt.hour().alias("hour"),
             pl.col("place").sort_by("step").first(),
             pl.len().alias("steps"),
+            (pl.col("vehicle").n_unique() + pl.col("trip").n_unique()).alias("names"),
         )
         with reading_parquet(path):
             walks = columns.collect(engine="streaming").sort("walk")
+        shared = walks.filter(pl.col("names") > 2)["walk"]
+        if len(shared):
+            raise InputError(
+                f"walk {shared[0]} names more than one vehicle or trip", path=path, hint="Match the traces again"
+            )
         whose = pl.struct("vehicle") if unit == "vehicle" else pl.struct("vehicle", "trip")
         numbered = walks.select(whose.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
         hour, place, steps = (walks[name].to_numpy().astype(np.int64) for name in ("hour", "place", "steps"))

@@ -157,8 +157,8 @@ def draw_walks(
 
     Examples
     --------
-    >>> from geoblanket import MotionModel, RoadGraph
-    >>> from geoblanket.tracking import draw_walks, places_of_model
+    >>> from geoblanket import MotionModel, RoadGraph, draw_walks
+    >>> from geoblanket.tracking import places_of_model
     >>> model = MotionModel.load("city.model")
     >>> places = places_of_model(model, RoadGraph.load("city.roads"))
     >>> draw_walks(model, places, "drawn.parquet", trips=2000, vehicles=50).vehicles
