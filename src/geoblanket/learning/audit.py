@@ -28,7 +28,7 @@ from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._training import PrivatePart
 from geoblanket.errors import ParameterError
-from geoblanket.learning.audit_bounds import MembershipAttack, attack
+from geoblanket.learning.audit_bounds import MembershipAttack, attack, check_runs
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.counted_parts import kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
@@ -129,6 +129,7 @@ def audit_learning(
     >>> round(audit.mu, 2), audit.on_counts.mu, audit.is_kept
     (0.22, 0.0, True)
     """
+    check_runs(trainings, confidence=confidence)
     game = MembershipGame.of(
         graph, places, walks, vehicle=vehicle, budget=budget, order=order, seed=seed, progress=progress
     )
@@ -202,6 +203,7 @@ class MembershipGame:
         models
             Whether to make models, too, and attack those; noisy counts alone take half the time.
         """
+        check_runs(trainings, confidence=confidence)
         seen: list[tuple[Floats, Floats]] = []
         mu = 0.0
         for member, sums in enumerate((self.absent, self.present)):

@@ -26,7 +26,7 @@ from scipy.special import betaincinv, log_ndtr, ndtr, ndtri
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 
-__all__ = ["ErrorRates", "MembershipAttack", "attack", "clopper_pearson", "epsilon_of_mu"]
+__all__ = ["ErrorRates", "MembershipAttack", "attack", "check_runs", "clopper_pearson", "epsilon_of_mu"]
 
 _FEWEST_RUNS = 4
 _RIDGE = 1e-6
@@ -117,6 +117,14 @@ class MembershipAttack:
     """ε is at least this where noise is Gaussian, as μ has it."""
 
 
+def check_runs(runs: int, *, confidence: float) -> None:
+    """Raise ParameterError if there are fewer than four runs of each kind, or if the confidence is not within (0, 1)."""
+    if runs < _FEWEST_RUNS:
+        raise ParameterError(f"An audit needs {_FEWEST_RUNS} trainings or more, with the vehicle and without it.")
+    if not 0 < confidence < 1:
+        raise ParameterError(f"A confidence must be more than 0 and less than 1. Got {confidence:g} instead.")
+
+
 def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) -> MembershipAttack:
     """Tell runs with a vehicle from runs without it, and bound what that proves.
 
@@ -137,10 +145,7 @@ def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) 
     ParameterError
         If there are fewer than four runs of each kind, or if the confidence is not between 0 and 1.
     """
-    if min(len(present), len(absent)) < _FEWEST_RUNS:
-        raise ParameterError(f"An audit needs {_FEWEST_RUNS} trainings or more, with the vehicle and without it.")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"A confidence must be more than 0 and less than 1. Got {confidence:g} instead.")
+    check_runs(min(len(present), len(absent)), confidence=confidence)
     halves = len(present) // 2, len(absent) // 2
     direction = _discriminant(present[: halves[0]], absent[: halves[1]])
     with_it, without_it = present @ direction, absent @ direction
