@@ -118,7 +118,7 @@ class MembershipAttack:
 
 
 def check_runs(runs: int, *, confidence: float) -> None:
-    """Raise ParameterError if there are fewer than four runs of each kind, or if the confidence is not within (0, 1)."""
+    """Raise ParameterError if there are fewer than four runs of each kind, or if the confidence is none."""
     if runs < _FEWEST_RUNS:
         raise ParameterError(f"An audit needs {_FEWEST_RUNS} trainings or more, with the vehicle and without it.")
     if not 0 < confidence < 1:
