@@ -1,6 +1,6 @@
-"""OpenDP cannot be seeded. Bounds hold with a confidence of 1 − 10⁻⁷ here, so that learning as it should be raises a
-false alarm in 10⁷ runs; the numbers of trainings are such that a fault escapes more seldom still (the bound on μ lies
-more than five standard deviations above what is promised).
+"""OpenDP cannot be seeded. Bounds hold with a confidence of 1 − 10⁻⁷ here, so that each of them raises a false alarm in
+10⁷ runs; the numbers of trainings are such that a fault escapes more seldom still: the bound on μ lies more than five
+standard deviations above what is promised.
 """
 
 from __future__ import annotations
