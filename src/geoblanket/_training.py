@@ -128,8 +128,9 @@ class TrainingPromise:
     def proof(self) -> str:
         """Return why its ε follows from its parts, in sentences."""
         return (
-            f"The counts of each {self.unit}, of {self.units:,}, were scaled to length 1 in each part, and every number "
-            "of the part got discrete Gaussian noise with this standard deviation: that costs ρ = 1 / (2 noise²). "
+            f"The counts of each {self.unit}, of {self.units:,}, were scaled to length 1 in each part, and every "
+            "number of the part got discrete Gaussian noise with this standard deviation: that costs "
+            "ρ = 1 / (2 noise²). "
             f"Together they cost ρ = {self.rho:.4g}, and for δ = {self.delta:g} that means "
             f"ε = {epsilon_of(self.rho, self.delta):.6g}, no more than the {self.epsilon:g} that is promised. That "
             "this noise was added, only who learned can know."

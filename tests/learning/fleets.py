@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from geoblanket._arrays import Ints
+from geoblanket._arrays import Floats, Singles
 from geoblanket._tables import write_table
 from geoblanket._training import Unit
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.noise import BOUND
+from geoblanket.learning.shrinking import normalised
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion
@@ -48,6 +49,22 @@ class Walk:
 @cache
 def cells_of(order: int) -> ChainCells:
     return ChainCells(learn_motion(GRAPH, PLACES, order=order))
+
+
+@cache
+def truth_of(order: int) -> MotionModel:
+    """The road's chain with all its probabilities changed at random, by a factor of 2 or so."""
+    road, rng = cells_of(order).road, np.random.default_rng(order)
+    state = np.repeat(np.arange(len(road)), np.diff(road.offsets))
+    chances = normalised(road.chances * rng.gamma(2.0, size=len(state)), state, len(road))
+    start = road.start * rng.gamma(2.0, size=road.place_count)[road.present]
+    return replace(
+        road,
+        chances=chances.astype(np.float32),
+        start=(start / start.sum()).astype(np.float32),
+        hours=rng.dirichlet(np.ones(24)).astype(np.float32),
+        lengths=rng.dirichlet(np.ones(18)).astype(np.float32),
+    )
 
 
 def frame_of(fleet: Sequence[Walk]) -> pl.DataFrame:
@@ -152,6 +169,26 @@ def drawn_fleet(
     return fleet
 
 
-def _whole(chances: Ints | np.ndarray) -> np.ndarray:
-    shares = np.asarray(chances, np.float64)
-    return shares / shares.sum()
+def usually(model: MotionModel, *, steps: int = 1000) -> Floats:
+    """How often each state is visited in the long run: one step after the other."""
+    states = model.start.astype(np.float64)
+    for _ in range(steps):
+        states = np.asarray(model.moves.T @ states, np.float64)
+    result: Floats = states / states.sum()
+    return result
+
+
+def by_place(model: MotionModel, states: Floats | Singles) -> Floats:
+    """Shares of states added up by their present places."""
+    return np.bincount(model.present, states, model.place_count).astype(np.float64)
+
+
+def off(model: MotionModel, truth: MotionModel) -> float:
+    """Total variation of the next place, in the mean over where the truth usually is."""
+    state = np.repeat(np.arange(len(truth)), np.diff(truth.offsets))
+    return float((usually(truth)[state] * np.abs(model.chances.astype(np.float64) - truth.chances)).sum() / 2)
+
+
+def _whole(chances: Singles) -> Floats:
+    shares: Floats = chances.astype(np.float64) / chances.sum(dtype=np.float64)
+    return shares

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion
-from tests.learning.fleets import ORDERS, cell_runs, cells_of
+from tests.learning.fleets import ORDERS, cell_runs, cells_of, usually
 from tests.roads.graphs import grid_graph
 
 SMALL = grid_graph(3, 3, step_deg=0.006)
@@ -96,9 +96,7 @@ def test_flow_is_that_of_the_long_run(order: int) -> None:
     assert cells.flow.min() > 0
     into, out = (np.bincount(ends, cells.flow, cells.places) for ends in (cells.target, cells.source))
     assert np.abs(into - out).max() < 2e-4
-    state = road.start.astype(np.float64)
-    for _ in range(3000):
-        state = road.moves.T @ state
+    state = usually(road, steps=3000)
     expected = np.zeros((cells.places, cells.places))
     moves = np.repeat(np.arange(len(road)), np.diff(road.offsets))
     np.add.at(expected, (road.present[moves], road.present[road.targets]), state[moves] * road.chances)
@@ -143,6 +141,11 @@ def test_squares_of_a_large_city() -> None:
     assert_nested(xy_m)
 
 
+def test_places_on_one_spot_end_the_search() -> None:
+    """Squares cannot part them, however small."""
+    assert set(regions(np.zeros((300, 2)))) == {4 * 2**level for level in range(9)}
+
+
 def assert_nested(xy_m: Floats) -> None:
     found = list(regions(xy_m).items())
     for across, region in found:
@@ -151,5 +154,5 @@ def assert_nested(xy_m: Floats) -> None:
         side = np.ptp(xy_m, axis=0).max() / across
         for square in range(region.max() + 1):
             assert np.ptp(xy_m[region == square], axis=0).max() <= side * 1.001 + 1e-6
-    for (_, larger), (_, smaller) in zip(found[:-1], found[1:], strict=True):
+    for (_, larger), (_, smaller) in pairwise(found):
         assert len(np.unique(larger * 10**6 + smaller)) == smaller.max() + 1

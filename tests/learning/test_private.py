@@ -14,11 +14,21 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket._training import PrivatePart, Unit
 from geoblanket.errors import BudgetError, InputError, MismatchError, ParameterError, RandomnessError
 from geoblanket.learning import TrainingBudget, TrainingLedger, learn_privately, private
-from geoblanket.learning.noise import BOUND
+from geoblanket.learning.noise import BOUND, noisy
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.motion_model import MotionModel
-from tests.learning.fleets import GRAPH, ORDERS, PLACES, Walk, cells_of, drawn_fleet, save_fleet
-from tests.learning.test_estimating import off, truth_of
+from tests.learning.fleets import (
+    GRAPH,
+    ORDERS,
+    PLACES,
+    Walk,
+    by_place,
+    cells_of,
+    drawn_fleet,
+    off,
+    save_fleet,
+    truth_of,
+)
 from tests.roads.graphs import grid_graph
 
 ONE = TrainingBudget.of(1.0, 1e-6)
@@ -58,7 +68,7 @@ def test_without_what_was_counted_all_fleets_give_the_same_file(
     order: int, unlike: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zeros in place of noisy counts: then the number of units is all that may tell fleets apart."""
-    monkeypatch.setattr(private.secrets, "token_hex", lambda length: "5e" * length)
+    monkeypatch.setattr("secrets.token_hex", lambda length: "5e" * length)
     monkeypatch.setattr(private, "noisy", instead_of_noise(np.zeros_like))
     files = []
     for walks in unlike:
@@ -93,13 +103,12 @@ def test_noise_is_drawn_once_for_each_part_from_what_was_counted(
 ) -> None:
     """Each part is drawn with its own share of the budget, and the shares are no more than all of it."""
     asked: dict[str, float] = {}
-    draw = private.noisy
 
     def noted(sums: Ints, *, name: str, rho: float, **options: object) -> tuple[Ints, PrivatePart]:
         assert name not in asked
         assert "bound" not in options
         asked[name] = rho
-        return draw(sums, name=name, rho=rho)
+        return noisy(sums, name=name, rho=rho)
 
     monkeypatch.setattr(private, "noisy", noted)
     promise = learned(unlike[0], budget=ONE).training.promise
@@ -130,11 +139,9 @@ def test_a_large_fleet_gives_the_true_chain(tmp_path: Path, monkeypatch: pytest.
     model = learned(save_fleet(tmp_path / "walks", fleet))
     road = cells_of(2).road
     assert off(model, truth) < 0.25 * off(road, truth)
-    true, found, before = (
-        np.bincount(part.present, part.usual.astype(np.float64), 48) for part in (truth, model, road)
-    )
+    true, found, before = (by_place(part, part.usual) for part in (truth, model, road))
     assert distance(found, true) < 0.2 * distance(before, true)
-    true, found, before = (np.bincount(part.present, part.start, 48) for part in (truth, model, road))
+    true, found, before = (by_place(part, part.start) for part in (truth, model, road))
     assert distance(found, true) < 0.5 * distance(before, true)
 
 

@@ -42,7 +42,7 @@ def assert_sums(found: dict[str, Ints], expected: dict[str, dict[int, int]]) -> 
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Walk]:
-    """Walks that stay near, so that they fit cells, and jump now and then; several walks of a trip, and of a vehicle."""
+    """Walks that stay near, so that they fit cells, and jump now and then; several of a trip, and of a vehicle."""
     walks = []
     for _ in range(draw(st.integers(1, 8))):
         places = [draw(st.integers(0, 47))]
@@ -64,7 +64,7 @@ def test_sums_are_those_of_a_slow_loop(order: int, unit: Unit) -> None:
     assert_sums(sums_of(fleet, order, unit, steps_at_once=70, rows_at_a_time=13), expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(fleets(), st.sampled_from(ORDERS), st.sampled_from(UNITS), st.integers(4, 60), st.integers(1, 9))
 def test_passes_and_batches_make_no_difference(
     fleet: list[Walk], order: int, unit: Unit, steps_at_once: int, rows_at_a_time: int

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoblanket._arrays import Floats, Positions
+from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket.errors import ParameterError
-from geoblanket.tracking import following
-from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking import belief, following
+from geoblanket.tracking.belief import BeliefFilter, Shifts
 from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
-from geoblanket.tracking.motion_model import Singles
+from geoblanket.tracking.motion_model import MotionModel, Singles
 from tests.tracking.chains import TableSight, beliefs_by_all_paths, second_order
 
 MODEL = second_order()
@@ -114,6 +115,103 @@ def test_a_report_that_no_place_explains_is_left_out() -> None:
     assert impossible == 1
     exact, _ = beliefs_by_all_paths(MODEL, table, [1, 2, 3], [0, NO_REPORT, 1])
     np.testing.assert_allclose(counted, exact, atol=1e-4)
+    # Backwards too: what came before such a report is known as well as without it.
+    table[:, 2] = 0.0
+    parts = [([1, 2, 3], [0, 3, 1]), ([7, 8], [1, 0]), ([4, 5, 6], [2, 1, 3]), ([1, 2, 4], [NO_REPORT, 2, 1])]
+    smoothed = collected(sequences_of(parts), smoothed=True, beliefs=BeliefFilter(MODEL, TableSight(table)))
+    for first, (slots, outputs) in zip((0, 3, 5, 8), parts, strict=True):
+        _, exact = beliefs_by_all_paths(
+            MODEL, table, slots, [NO_REPORT if output in (2, 3) else output for output in outputs]
+        )
+        np.testing.assert_allclose(smoothed[first : first + len(slots)], exact, atol=2e-4)
+
+
+def moves_by_all_paths(
+    model: MotionModel, table: Floats, slots: Sequence[int], outputs: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """How often each move between states was made, as expected, in steps of one slot; and the first state."""
+    dense = model.moves.toarray().astype(np.float64)
+    moves, first, total = np.zeros_like(dense), np.zeros(len(model)), 0.0
+    between = [np.linalg.matrix_power(dense, after - before) for before, after in pairwise(slots)]
+    for path in product(range(len(model)), repeat=len(slots)):
+        chance = float(model.start[path[0]])
+        for number, state in enumerate(path):
+            chance *= table[state, outputs[number]] if outputs[number] >= 0 else 1.0
+            chance *= between[number - 1][path[number - 1], state] if number else 1.0
+        total += chance
+        first[path[0]] += chance
+        for number, (before, after) in enumerate(pairwise(path)):
+            if slots[number + 1] - slots[number] == 1:
+                moves[before, after] += chance
+    return moves / total, first / total
+
+
+def moves_of(sequences: Sequences, beliefs: BeliefFilter) -> Floats:
+    """The same as `smooth` tells it, over all sequences; several shifts are added up."""
+    dense = beliefs.model.moves.toarray().astype(np.float64)
+    found = np.zeros_like(dense)
+
+    def moved(before: Singles, after: Singles) -> None:
+        np.add(found, np.einsum("isb,jsb->ij", before.astype(np.float64), after) * dense, out=found)
+
+    smooth(beliefs, sequences, lambda *_: None, moved=moved)
+    return found
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 2), st.integers(-1, 3)), min_size=1, max_size=5), min_size=1, max_size=3)
+)
+def test_moves_are_those_of_all_paths(drawn: list[list[tuple[int, int]]]) -> None:
+    """Steps of several slots are not told: nobody knows which moves they were made of."""
+    parts = [(np.cumsum([100, *[gap for gap, _ in part[1:]]]).tolist(), [out for _, out in part]) for part in drawn]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(belief, "_ANYWHERE", 0.0)
+        found = moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE)))
+    exact = sum(moves_by_all_paths(MODEL, TABLE, *part)[0] for part in parts)
+    np.testing.assert_allclose(found, exact, atol=2e-5)
+
+
+def test_moves_are_told_once_whatever_the_windows_and_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    parts = [(list(range(length)), rng.integers(-1, 4, size=length).tolist()) for length in (700, 300, 12, 1, 130)]
+    whole = moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE)))
+    assert whole.sum() == pytest.approx(sum(len(slots) - 1 for slots, _ in parts), rel=1e-4)
+    monkeypatch.setattr(following, "_SMOOTHED_BYTES", 4 * len(MODEL) * 10)
+    monkeypatch.setattr(following, "_CELLS", 2 * len(MODEL))
+    np.testing.assert_allclose(moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE))), whole, rtol=1e-3)
+
+
+class ShiftedTableSight(TableSight):
+    """Two shifts, which change what is reported."""
+
+    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
+        by_place = [self.table[:3, (output + int(east)) % self.outputs] for east, _ in shifts_m]
+        return np.stack(by_place, axis=1).astype(np.float32)
+
+
+def test_with_an_anchor_moves_keep_the_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a chain over pairs of state and shift. Where a period ends, the step is not told."""
+    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
+    shares = np.array([0.7, 0.3], np.float32)
+    for period_slots, outputs in ((100, [0, 2, 1, 3]), (2, [0, 2, 1, 3])):
+        shifts = Shifts(np.array([[0.0, 0.0], [1.0, 0.0]]), shares, period_slots * 30_000)
+        sight = ShiftedTableSight(TABLE)
+        sequences = sequences_of([(range(4), outputs)])
+        found = moves_of(sequences, BeliefFilter(MODEL, sight, shifts))
+        exact, total = np.zeros_like(found), 0.0
+        dense = MODEL.moves.toarray().astype(np.float64)
+        for path in product(range(len(MODEL)), repeat=4):
+            of_path = float(MODEL.start[path[0]]) * np.prod([dense[step] for step in pairwise(path)])
+            for drawn in product((0, 1), repeat=-(-4 // period_slots)):
+                chance = of_path * np.prod(shares[list(drawn)])
+                for slot, state in enumerate(path):
+                    chance *= TABLE[MODEL.present[state], (outputs[slot] + drawn[slot // period_slots]) % 4]
+                total += chance
+                for slot, step in enumerate(pairwise(path)):
+                    if slot // period_slots == (slot + 1) // period_slots:
+                        exact[step] += chance
+        np.testing.assert_allclose(found, exact / total, atol=2e-5)
 
 
 def test_only_first_slots_are_told() -> None:

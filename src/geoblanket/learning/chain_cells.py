@@ -22,8 +22,8 @@ _TURNS: Final = 4
 """Turns are told apart by so many angles, from straight on to back."""
 _DISTANCES: Final = np.array([0.04, 1.2, 1.8, 2.4, 3.2, 4.4, 6.0])
 """Moves are told apart by distance, at these multiples of the usual distance between places."""
-_COARSEST: Final = 4
-"""Squares along each side of the city, of the largest size."""
+_COARSEST, _FINEST = 4, 1024
+"""Squares along each side of the city, of the largest size, and of the smallest that there can be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,18 +148,19 @@ class ChainCells:
 def regions(xy_m: Floats) -> dict[int, Ints]:
     """Return the square that each place lies in, numbered without gaps, for 4 × 4 squares, 8 × 8 and so on.
 
-    Squares halve until they hold three places on average.
+    Squares halve until they hold three places on average, or are a thousandth of the city.
     """
     low, side = xy_m.min(axis=0), max(float(np.ptp(xy_m, axis=0).max()), 1.0) * (1 + 1e-9)
     found: dict[int, Ints] = {}
     across = _COARSEST
-    while True:
+    while across <= _FINEST:
         column, row = ((xy_m - low) / side * across).astype(np.int64).T
         region = _numbered(column * across + row)
         if region.max(initial=0) + 1 > len(xy_m) / 3:
-            return found
+            break
         found[across] = region
         across *= 2
+    return found
 
 
 def _numbered(values: Ints) -> Ints:

@@ -278,7 +278,8 @@ class _Prior:
         of_pair = summed(counts, self.pair, len(self.chances))
         by_place = normalised(of_pair + _TRUST_MOVES * self.chances, self.source, places)
         changed = by_place / np.maximum(self.chances, _TINY)
-        expected = normalised(self.first.chances * changed[self.pair], self.state, states)
-        chances = normalised(counts + _TRUST_MOVES * expected, self.state, states)
+        chances = normalised(self.first.chances * changed[self.pair], self.state, states)
+        if len(of_pair) < len(counts):  # otherwise places are states, and their counts must not count twice
+            chances = normalised(counts + _TRUST_MOVES * chances, self.state, states)
         starts = moves.starts + _TRUST_STARTS * self.first.start
         return replace(model, chances=chances.astype(np.float32), start=(starts / starts.sum()).astype(np.float32))

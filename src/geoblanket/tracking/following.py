@@ -91,7 +91,7 @@ def follow(beliefs: BeliefFilter, sequences: Sequences, seen: Seen) -> int:
     size = max(1, _CELLS // (beliefs.bytes_per_vehicle // 4))
     for starts, lengths in _batches(sequences, size):
         for tick in _Batch(beliefs, sequences, starts, lengths).forwards():
-            impossible += tick.impossible
+            impossible += int(tick.impossible.sum())
             seen(tick.positions, tick.beliefs)
     return impossible
 
@@ -125,7 +125,7 @@ def smooth(
         batch = _Batch(beliefs, sequences, starts, lengths, only_first=only_first)
         kept: list[_Tick] = []
         for tick in batch.forwards():
-            impossible += tick.impossible
+            impossible += int(tick.impossible.sum())
             kept.append(tick)
             if len(kept) >= window + lag:
                 batch.backwards(kept, seen, moved, count=len(kept) - lag)
@@ -156,7 +156,8 @@ class _Tick:
     """Whether a new period of the anchor began since."""
     reports: Reports
     beliefs: Singles
-    impossible: int
+    impossible: Bools
+    """Whether the report was left out, since no belief explained it."""
 
 
 class _Batch:
@@ -213,16 +214,16 @@ class _Batch:
             beliefs[..., renewed] = self._filter.renewed(beliefs[..., renewed])
         return beliefs
 
-    def _weighed(self, beliefs: Singles, reports: Reports) -> int:
+    def _weighed(self, beliefs: Singles, reports: Reports) -> Bools:
         told = reports.output != NO_REPORT
         if told.all():
-            return int(self._filter.weigh(beliefs, reports).sum())
-        if not told.any():
-            return 0
-        some = np.ascontiguousarray(beliefs[..., told])
-        impossible = self._filter.weigh(some, reports.chosen(told))
-        beliefs[..., told] = some
-        return int(impossible.sum())
+            return self._filter.weigh(beliefs, reports)
+        impossible = np.zeros(len(told), bool)
+        if told.any():
+            some = np.ascontiguousarray(beliefs[..., told])
+            impossible[told] = self._filter.weigh(some, reports.chosen(told))
+            beliefs[..., told] = some
+        return impossible
 
     def backwards(self, ticks: list[_Tick], seen: Seen, moved: Moved | None, *, count: int) -> None:
         """Call `seen` with smoothed beliefs of the first so many ticks, the last of them first.
@@ -252,7 +253,7 @@ class _Batch:
 
     def _weighed_back(self, later: Singles, tick: _Tick) -> Singles:
         """Return how probable the reports of a tick and all later ones are from each state and shift in it."""
-        told = tick.reports.output != NO_REPORT
+        told = (tick.reports.output != NO_REPORT) & ~tick.impossible
         if told.all():
             likely: Singles = later * self._filter.likelihood(tick.reports)
             return likely
