@@ -171,9 +171,9 @@ def test_in_words() -> None:
 
 def test_the_proof_has_every_figure() -> None:
     made = replace(promise(), parts=(PrivatePart("visits", 1200, 8, 200.0),))
-    assert made.rows() == [("visits", "1,200", "8", "200", "0.0008")]
+    assert made.rows() == [("visits", "1,200", "25", "0.0008")]
     assert len(made.rows()[0]) == len(PART_COLUMNS)
-    assert "No vehicle of 400 changes" in made.proof()
+    assert "The counts of each vehicle, of 400, were scaled to length 1" in made.proof()
     assert f"ρ = 0.0008, and for δ = 1e-06 that means ε = {epsilon_of(0.0008, 1e-6):.6g}" in made.proof()
 
 

@@ -29,7 +29,7 @@ __all__ = [
 
 Unit = Literal["vehicle", "trip"]
 Source = Literal["nobody", "walks", "private", "not said"]
-PART_COLUMNS: Final = ("part", "numbers", "bound", "noise", "ρ")
+PART_COLUMNS: Final = ("part", "numbers", "noise", "ρ")
 _ROUNDING: Final = 1e-9
 _MOST_PARTS: Final = 100
 _LONGEST_WORDS: Final = 200
@@ -122,15 +122,15 @@ class TrainingPromise:
     def rows(self) -> list[tuple[str, ...]]:
         """Return the parts as lines of a table, with `PART_COLUMNS`."""
         return [
-            (part.name, f"{part.cells:,}", f"{part.bound:,}", f"{part.scale:.6g}", f"{part.rho:.4g}")
-            for part in self.parts
+            (part.name, f"{part.cells:,}", f"{part.scale / part.bound:.4g}", f"{part.rho:.4g}") for part in self.parts
         ]
 
     def proof(self) -> str:
         """Return why its ε follows from its parts, in sentences."""
         return (
-            f"No {self.unit} of {self.units:,} changes the numbers of a part by more than its bound, as a Euclidean "
-            "length, and each got discrete Gaussian noise of this scale: a part costs ρ = (bound / noise)² / 2. "
+            f"The counts of each {self.unit}, of {self.units:,}, were scaled to length 1 in each part, and every "
+            "number of the part got discrete Gaussian noise with this standard deviation: that costs "
+            "ρ = 1 / (2 noise²). "
             f"Together they cost ρ = {self.rho:.4g}, and for δ = {self.delta:g} that means "
             f"ε = {epsilon_of(self.rho, self.delta):.6g}, no more than the {self.epsilon:g} that is promised. That "
             "this noise was added, only who learned can know."

@@ -212,3 +212,34 @@ def test_with_an_anchor_moves_keep_the_shift(monkeypatch: pytest.MonkeyPatch) ->
                     if slot // period_slots == (slot + 1) // period_slots:
                         exact[step] += chance
         np.testing.assert_allclose(found, exact / total, atol=2e-5)
+
+
+def test_only_first_slots_are_told() -> None:
+    sequences = sequences_of([([1, 2, 3], [0, 1, 2]), ([7, 8], [3, 3])])
+    whole = collected(sequences, smoothed=True)
+    told: dict[int, Floats] = {}
+
+    def seen(positions: Positions, values: Singles) -> None:
+        told.update(zip(positions.tolist(), values.sum(axis=1).T, strict=True))
+
+    smooth(BeliefFilter(MODEL, TableSight(TABLE)), sequences, seen, only_first=True)
+    assert sorted(told) == [0, 3]
+    np.testing.assert_array_equal(told[3], whole[3])
+
+
+def test_chosen_sequences_keep_what_they_know() -> None:
+    sequences = Sequences(
+        np.array([1, 2, 3, 7, 8, 5]),
+        np.array([0, 1, 2, 3, 3, 1]),
+        np.array([0, 3, 5]),
+        follows=np.arange(6),
+        time_ms=np.arange(6) * 10,
+    )
+    chosen = sequences.chosen(np.array([2, 0]))
+    assert chosen.slot.tolist() == [5, 1, 2, 3]
+    assert chosen.output.tolist() == [1, 0, 1, 2]
+    assert chosen.starts.tolist() == [0, 1]
+    assert chosen.follows is not None
+    assert chosen.follows.tolist() == [5, 0, 1, 2]
+    assert chosen.time_ms is not None
+    assert chosen.time_ms.tolist() == [50, 0, 10, 20]

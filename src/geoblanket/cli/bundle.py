@@ -161,7 +161,7 @@ def _verify_model(file: Path, *, json: bool) -> None:
     if training.promise is not None:
         rows = [(escape(name), *numbers) for name, *numbers in training.promise.rows()]
         print_table("What was counted, and the noise that was added", rows, header=PART_COLUMNS)
-    typer.echo(f"Learned {model.in_words()}.")
+    typer.echo(f"The model comes {model.in_words()}.")
     for line in lines:
         typer.echo(line)
 

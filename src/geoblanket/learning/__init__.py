@@ -7,27 +7,34 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
+    from geoblanket.learning.audit import Audit, audit_learning, write_canary
     from geoblanket.learning.from_released import learn_from_released
     from geoblanket.learning.noise import TrainingBudget, noisy
     from geoblanket.learning.private import learn_privately
     from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 
 __all__ = [
+    "Audit",
     "TrainingAccount",
     "TrainingBudget",
     "TrainingLedger",
+    "audit_learning",
     "learn_from_released",
     "learn_privately",
     "noisy",
+    "write_canary",
 ]
 
 _HOME = {
+    "Audit": "geoblanket.learning.audit",
     "TrainingAccount": "geoblanket.learning.spending",
     "TrainingBudget": "geoblanket.learning.noise",
     "TrainingLedger": "geoblanket.learning.spending",
+    "audit_learning": "geoblanket.learning.audit",
     "learn_from_released": "geoblanket.learning.from_released",
     "learn_privately": "geoblanket.learning.private",
     "noisy": "geoblanket.learning.noise",
+    "write_canary": "geoblanket.learning.audit",
 }
 
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -8,7 +8,6 @@ model is made; and so on. Where reports tell little, the model stays near the on
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Ints, Positions, Singles
 from geoblanket._progress import Progress, silent
+from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.learning.shrinking import normalised, summed
 from geoblanket.mechanism.bundle.storage import Bundle
@@ -34,6 +34,10 @@ _TRUST_MOVES: Final = 10.0
 _TRUST_STARTS: Final = 100.0
 """How many moves from a place, and how many starts, what was known before is worth."""
 _COLUMNS_AT_ONCE: Final = 2048
+_PARTS: Final = 8
+"""Trips are counted in so many parts, whatever the number of processes."""
+_S_PER_MOVE: Final = 2e-9
+"""Seconds for each move of the model and each report."""
 _TINY: Final = 1e-30
 
 
@@ -43,6 +47,7 @@ def learn_from_released(
     start: MotionModel,
     *,
     rounds: int = DEFAULT_ROUNDS,
+    workers: int | None = None,
     progress: Progress = silent,
 ) -> MotionModel:
     """Learn how vehicles move from their perturbed reports.
@@ -58,6 +63,8 @@ def learn_from_released(
         interval of the reports.
     rounds
         How often reports are gone through, 1 or more.
+    workers
+        Processes; by default as many as pay. They make no difference to what is learned.
 
     Raises
     ------
@@ -84,13 +91,19 @@ def learn_from_released(
         )
     model = first = usable_model(bundle, start)
     prior = _Prior.of(first)
+    seconds = rounds * _S_PER_MOVE * len(model.chances) * table.rows
+    processes = count_workers(workers, tasks=_PARTS, seconds=seconds)
     for number in range(rounds):
         beliefs = BeliefFilter.of(bundle, model)
-        moves = _MoveCounts(model)
+        moves = _Moves.none(model)
         done = 0
         for rows in table.parts(outputs=beliefs.sight.outputs):
-            trips = _trips(rows, interval_s)
-            smooth(beliefs, trips, partial(moves.seen, trips.starts), moved=moves.moved)
+            parts = _divided(_trips(rows, interval_s))
+            tasks = [(beliefs, parts[first::processes]) for first in range(processes)]
+            counted = list(map_in_order(_counted, tasks, workers=processes))
+            # In the order of the parts, so that it makes no difference who counted them.
+            for part in range(len(parts)):
+                moves.add(counted[part % processes][part // processes])
             done += len(rows.row)
             progress(f"round {number + 1} of {rounds}", done, table.rows)
         model = prior.updated(model, moves)
@@ -140,21 +153,55 @@ def _filled(values: Ints | None, order: Ints, position: Ints, count: int) -> Int
     return filled
 
 
-class _MoveCounts:
+def _divided(trips: Sequences) -> list[Sequences]:
+    """Return trips in parts of about as many slots each, the longest trips first."""
+    order = np.argsort(-trips.lengths, kind="stable")
+    ends = np.cumsum(trips.lengths[order])
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, _PARTS) / _PARTS)
+    return [trips.chosen(some) for some in np.split(order, cuts) if len(some)]
+
+
+def _counted(beliefs: BeliefFilter, parts: list[Sequences]) -> list[_Moves]:
+    """Return how probable starts and moves were, in each part."""
+    groups = _groups(beliefs.model)
+    counted = []
+    for trips in parts:
+        adder = _Adder(beliefs.model, groups)
+        smooth(beliefs, trips, adder.started, moved=adder.moved, only_first=True)
+        counted.append(adder.total())
+    return counted
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """How often trips started at each state and made each move, as expected."""
+
+    starts: Floats
+    counts: Floats
+
+    @classmethod
+    def none(cls, model: MotionModel) -> _Moves:
+        return cls(np.zeros(len(model)), np.zeros(len(model.chances)))
+
+    def add(self, other: _Moves) -> None:
+        self.starts[:] += other.starts
+        self.counts[:] += other.counts
+
+
+class _Adder:
     """Adds up how probable starts and moves were."""
 
-    def __init__(self, model: MotionModel) -> None:
-        self._chances = model.chances.astype(np.float64)
-        self.starts: Floats = np.zeros(len(model))
-        self._groups = _groups(model)
+    def __init__(self, model: MotionModel, groups: list[tuple[Ints, Ints, Ints]]) -> None:
+        self._chances = model.chances
+        self._groups = groups
+        self._starts: Floats = np.zeros(len(model))
         self._together: Floats = np.zeros(len(model.chances))
         self._before: list[Singles] = []
         self._after: list[Singles] = []
 
-    def seen(self, starts: Ints, positions: Positions, beliefs: Singles) -> None:
-        """Count trips that start: those whose position is that of a start. They all start at once, or none does."""
-        if starts[np.searchsorted(starts, positions[0]).clip(max=len(starts) - 1)] == positions[0]:
-            self.starts += beliefs.sum(axis=(1, 2), dtype=np.float64)
+    def started(self, _positions: Positions, beliefs: Singles) -> None:
+        """Count trips by where they start."""
+        self._starts += beliefs.sum(axis=(1, 2), dtype=np.float64)
 
     def moved(self, before: Singles, after: Singles) -> None:
         """Count one step of some trips.
@@ -179,11 +226,10 @@ class _MoveCounts:
             self._together[entries] += (before[states] @ after[targets].T).ravel()
         self._before, self._after = [], []
 
-    def counts(self) -> Floats:
-        """Return how often each move was made, as expected, shape (M,)."""
+    def total(self) -> _Moves:
+        """Return all that was counted."""
         self._flush()
-        counts: Floats = self._together * self._chances
-        return counts
+        return _Moves(self._starts, self._together * self._chances)
 
 
 def _groups(model: MotionModel) -> list[tuple[Ints, Ints, Ints]]:
@@ -226,9 +272,9 @@ class _Prior:
         source = keys // places
         return cls(first, state, pair, source, normalised(summed(flow, pair, len(keys)), source, places))
 
-    def updated(self, model: MotionModel, moves: _MoveCounts) -> MotionModel:
+    def updated(self, model: MotionModel, moves: _Moves) -> MotionModel:
         """Return the model after counts: moves from place to place, then by what came before, then starts."""
-        counts, states, places = moves.counts(), len(model), model.place_count
+        counts, states, places = moves.counts, len(model), model.place_count
         of_pair = summed(counts, self.pair, len(self.chances))
         by_place = normalised(of_pair + _TRUST_MOVES * self.chances, self.source, places)
         changed = by_place / np.maximum(self.chances, _TINY)

@@ -146,8 +146,10 @@ class BeliefFilter:
             flat = self.model.moves @ flat
         result: Singles = flat.reshape(shape)
         if steps:
-            anywhere = np.einsum("ns,nsb->b", self._start, values)
-            result = np.float32(1 - _ANYWHERE) * result + np.float32(_ANYWHERE) * anywhere
+            # As a product of matrices, and in place: as quick as can be.
+            anywhere = self._start.ravel() @ values.reshape(-1, shape[2])
+            result *= np.float32(1 - _ANYWHERE)
+            result += np.float32(_ANYWHERE) * anywhere
         return result
 
     def renewed_back(self, values: Singles) -> Singles:

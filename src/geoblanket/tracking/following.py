@@ -71,6 +71,14 @@ class Sequences:
         order, same_vehicle = order[~again], same_vehicle[~again]
         return cls(slots[order], outputs[order], np.flatnonzero(~same_vehicle)), order
 
+    def chosen(self, some: Ints) -> Sequences:
+        """Return some of the sequences, by their numbers, in that order."""
+        lengths = self.lengths[some]
+        starts = np.cumsum(lengths) - lengths
+        rows = np.repeat(self.starts[some] - starts, lengths) + np.arange(int(lengths.sum()))
+        follows, time_ms = (None if values is None else values[rows] for values in (self.follows, self.time_ms))
+        return Sequences(self.slot[rows], self.output[rows], starts, follows, time_ms)
+
     @property
     def lengths(self) -> Ints:
         """Slots of each sequence, shape (V,)."""
@@ -89,7 +97,13 @@ def follow(beliefs: BeliefFilter, sequences: Sequences, seen: Seen) -> int:
 
 
 def smooth(
-    beliefs: BeliefFilter, sequences: Sequences, seen: Seen, *, lag: int = 60, moved: Moved | None = None
+    beliefs: BeliefFilter,
+    sequences: Sequences,
+    seen: Seen,
+    *,
+    lag: int = 60,
+    moved: Moved | None = None,
+    only_first: bool = False,
 ) -> int:
     """Follow all sequences, and go back over them; as `follow`, with smoothed beliefs.
 
@@ -100,13 +114,15 @@ def smooth(
     moved
         Called for each step of the motion model: for slots that lie one step after the one before, in one period of the
         anchor.
+    only_first
+        Call `seen` for the first slot of each sequence only.
     """
     impossible = 0
     cells = beliefs.bytes_per_vehicle // 4
     window = max(2 * lag, _SMOOTHED_BYTES // (4 * cells))
     size = max(1, min(_CELLS // cells, _SMOOTHED_BYTES // (4 * cells * max(1, int(sequences.lengths.max(initial=1))))))
     for starts, lengths in _batches(sequences, size):
-        batch = _Batch(beliefs, sequences, starts, lengths)
+        batch = _Batch(beliefs, sequences, starts, lengths, only_first=only_first)
         kept: list[_Tick] = []
         for tick in batch.forwards():
             impossible += int(tick.impossible.sum())
@@ -131,6 +147,8 @@ def _batches(sequences: Sequences, size: int) -> Iterator[tuple[Ints, Ints]]:
 class _Tick:
     """One slot of each sequence that goes on."""
 
+    number: int
+    """From 0."""
     positions: Positions
     steps: Ints
     """Steps of the model since the slot before; −1: nothing was known, or for too long."""
@@ -145,9 +163,11 @@ class _Tick:
 class _Batch:
     """Sequences side by side, the longest first."""
 
-    def __init__(self, beliefs: BeliefFilter, sequences: Sequences, starts: Ints, lengths: Ints) -> None:
+    def __init__(
+        self, beliefs: BeliefFilter, sequences: Sequences, starts: Ints, lengths: Ints, *, only_first: bool = False
+    ) -> None:
         self._filter, self._sequences = beliefs, sequences
-        self._starts, self._lengths = starts, lengths
+        self._starts, self._lengths, self._only_first = starts, lengths, only_first
         self._longest_gap = max(1, _LONGEST_GAP_MS // beliefs.interval_ms)
 
     def forwards(self) -> Iterator[_Tick]:
@@ -175,7 +195,7 @@ class _Batch:
             reported = np.where(output != NO_REPORT, follows + 1, 0)
             steps = np.where(elapsed > 0, elapsed * self._filter.steps_per_slot, -1)
             # A copy: the next tick changes it.
-            yield _Tick(positions, steps, renewed, reports, beliefs.copy(), impossible)
+            yield _Tick(tick, positions, steps, renewed, reports, beliefs.copy(), impossible)
 
     def _predicted(self, beliefs: Singles, elapsed: Ints, renewed: Bools) -> Singles:
         unlike = np.unique(elapsed)
@@ -219,7 +239,7 @@ class _Batch:
             elif later.shape[2] < active:
                 ended = np.ones((*later.shape[:2], active - later.shape[2]), np.float32)
                 later = np.concatenate([later, ended], axis=2)
-            if number < count:
+            if number < count and not (self._only_first and tick.number):
                 smoothed = tick.beliefs * later
                 smoothed /= np.maximum(smoothed.sum(axis=(0, 1)), np.finfo(np.float32).tiny)
                 seen(tick.positions, smoothed)
@@ -228,11 +248,15 @@ class _Batch:
                 earlier = self._stepped_back(later, tick)
                 if moved is not None and number <= count:
                     self._tell_moves(ticks[number - 1].beliefs[:, :, :active], later, earlier, tick, moved)
-                later = earlier / np.maximum(earlier.max(axis=(0, 1)), np.finfo(np.float32).tiny)
+                largest = earlier.reshape(-1, active).max(axis=0)
+                later = earlier * (1 / np.maximum(largest, np.finfo(np.float32).tiny))
 
     def _weighed_back(self, later: Singles, tick: _Tick) -> Singles:
         """Return how probable the reports of a tick and all later ones are from each state and shift in it."""
         told = (tick.reports.output != NO_REPORT) & ~tick.impossible
+        if told.all():
+            likely: Singles = later * self._filter.likelihood(tick.reports)
+            return likely
         weighed: Singles = later.copy()
         if told.any():
             weighed[..., told] *= self._filter.likelihood(tick.reports.chosen(told))
@@ -240,6 +264,8 @@ class _Batch:
 
     def _stepped_back(self, later: Singles, tick: _Tick) -> Singles:
         """Return how probable the same is from each state and shift one tick before."""
+        if not tick.renewed.any() and (tick.steps == 1).all():
+            return self._filter.predicted_back(later, 1)
         earlier: Singles = later.copy()
         if tick.renewed.any():
             earlier[..., tick.renewed] = self._filter.renewed_back(earlier[..., tick.renewed])
@@ -261,4 +287,4 @@ class _Batch:
         if not single.all():
             before, later, earlier = (part[..., single] for part in (before, later, earlier))
         total = np.einsum("nsb,nsb->b", before, earlier)
-        moved(before, later / np.maximum(total, np.finfo(np.float32).tiny))
+        moved(before, later * (1 / np.maximum(total, np.finfo(np.float32).tiny)))

@@ -1,0 +1,181 @@
+"""A membership attack on learning with and without privacy, and on faults that somebody could have made.
+
+Run `python -m benchmarks.membership`; `--trainings N` sets how many models are learned with one vehicle, and as many
+without it, for each line (a quarter of that without privacy). The city is small, its fleet was drawn from a model of
+the roads, and the vehicle that is looked for drives where nobody else does. Of the models, half teach the attacker, and
+half are guessed. OpenDP's noise cannot be seeded: figures differ a little from run to run.
+
+Learning without privacy has no noise; there the trips that are driven over the roads are drawn anew for every model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from benchmarks._measure import show
+from geoblanket._arrays import Floats, Ints
+from geoblanket._training import PrivatePart
+from geoblanket.city.model import make_city
+from geoblanket.learning.audit import AddNoise, Audit, MembershipGame, VehicleTrips, write_canary
+from geoblanket.learning.audit_bounds import MembershipAttack, attack
+from geoblanket.learning.estimating import NoisyCounts
+from geoblanket.learning.noise import BOUND, TrainingBudget
+from geoblanket.learning.private import with_noise
+from geoblanket.learning.unit_counts import UnitCounts
+from geoblanket.mobility.histories import count_histories
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import Places, choose_places
+from geoblanket.tracking.drawn_walks import draw_walks
+from geoblanket.tracking.learning import learn_motion, model_of_counts
+from geoblanket.tracking.road_trips import count_steps, drive
+
+DELTA = 1e-5
+SPACING_M = 700.0
+VEHICLES, TRIPS = 150, 1500
+CANARY = "canary"
+
+
+@dataclass(frozen=True)
+class Town:
+    """A small city, walks of a fleet, and the same walks with one more vehicle."""
+
+    graph: RoadGraph
+    places: Places
+    absent: Path
+    present: Path
+
+    @classmethod
+    def made(cls, folder: Path, graph: RoadGraph, places: Places) -> Town:
+        """Draw a fleet, and add the vehicle that is looked for."""
+        road = learn_motion(graph, places, order=2)
+        absent, present = folder / "absent.parquet", folder / "present.parquet"
+        draw_walks(road, places, absent, trips=TRIPS, vehicles=VEHICLES)
+        write_canary(absent, present, road, vehicle=CANARY)
+        return cls(graph, places, absent, present)
+
+    def game(self, epsilon: float, *, order: int) -> MembershipGame:
+        """Return the game of learning privately, as it should be."""
+        budget = TrainingBudget.of(epsilon, DELTA)
+        return MembershipGame.of(self.graph, self.places, self.present, vehicle=CANARY, budget=budget, order=order)
+
+    def without_clipping(self, game: MembershipGame, *, order: int) -> MembershipGame:
+        """Return the game in which the vehicle, and no other, counts as often as it drove."""
+
+        def as_driven(counts: UnitCounts, cells: int) -> Ints:
+            sums = np.zeros(cells, np.int64)
+            np.add.at(sums, counts.cell, counts.count * BOUND)
+            return sums
+
+        with patch.object(UnitCounts, "sums", as_driven):
+            driven = self.game(game.budget.epsilon, order=order)
+        return replace(
+            game,
+            present={name: sums + driven.present[name] - driven.absent[name] for name, sums in game.absent.items()},
+        )
+
+    def attack_without_privacy(self, trainings: int, *, order: int, confidence: float) -> MembershipAttack:
+        """Attack `learn_motion` by the attack on models."""
+        frame, about = scan_walks(self.present)
+        trips = VehicleTrips.read(frame, CANARY, path=self.present)
+        interval_s, past = float(about["interval_s"]), max(order - 1, 1)
+        files = (self.present, self.absent)
+        walked = [count_histories(walks, self.places, largest=past, part="all") for walks in files]
+        shapes = [learn_motion(self.graph, self.places, walks=walks, order=order).trips for walks in files]
+        seen: tuple[list[Floats], list[Floats]] = ([], [])
+        for seed in range(trainings):
+            driven = count_steps(drive(self.graph, self.places, interval_s=interval_s, seed=seed), largest=past)
+            for found, counts, shape in zip(seen, walked, shapes, strict=True):
+                model = model_of_counts(
+                    self.places, driven, counts, order=order, interval_s=interval_s, learned={}, trips=shape
+                )
+                found.append(trips.seen_in(model))
+        present, absent = (np.array(found) for found in seen)
+        return attack(present, absent, delta=DELTA, confidence=confidence)
+
+
+def too_little_noise(factor: float) -> AddNoise:
+    """Return what adds noise of a fraction of the scale that it states."""
+
+    def add_noise(
+        sums: dict[str, Ints], shares: dict[str, float]
+    ) -> tuple[dict[str, NoisyCounts], tuple[PrivatePart, ...]]:
+        counts, parts = with_noise(sums, {name: rho / factor**2 for name, rho in shares.items()})
+        stated = {name: NoisyCounts(drawn.counts, drawn.sigma / factor) for name, drawn in counts.items()}
+        return stated, tuple(replace(part, scale=part.scale / factor) for part in parts)
+
+    return add_noise
+
+
+def main() -> None:
+    """Attack all of them and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trainings", type=int, default=2000)
+    parser.add_argument("--epsilon", type=float, default=4.0)
+    parser.add_argument("--order", type=int, default=2)
+    parser.add_argument("--confidence", type=float, default=0.999)
+    parser.add_argument("--full", action="store_true", help="a subtler fault, too: give 4,000 trainings or more")
+    options = parser.parse_args()
+    order, confidence = options.order, options.confidence
+    graph = make_city("small").graph
+    with tempfile.TemporaryDirectory() as folder:
+        town = Town.made(Path(folder), graph, choose_places(graph, spacing_m=SPACING_M))
+        game = town.game(options.epsilon, order=order)
+        games: dict[str, MembershipGame] = {
+            "as it should be": game,
+            "fault: noise halved": replace(game, add_noise=too_little_noise(0.5)),
+            "fault: not clipped": town.without_clipping(game, order=order),
+        }
+        if options.full:
+            games["fault: ρ spent twice"] = replace(game, add_noise=too_little_noise(0.5**0.5))
+        rows = []
+        for name, played in games.items():
+            start = time.perf_counter()
+            audit = played.played(options.trainings, confidence=confidence)
+            rows += _rows(name, audit, time.perf_counter() - start)
+        fewer = max(options.trainings // 4, 4)
+        start = time.perf_counter()
+        found = town.attack_without_privacy(fewer, order=order, confidence=confidence)
+        rows.append(_row("without privacy", "model", ("none", "none"), found, fewer, time.perf_counter() - start))
+    header = (
+        "learning", "seen", "trainings", "found", "false alarms", "μ promised", "μ ≥", "ε promised", "ε ≥", "ε ≥ by μ", "s",
+    )  # fmt: skip
+    show(f"Membership attacks, {len(town.places)} places, order {order}, δ = {DELTA:g}", header, rows)
+
+
+def _rows(name: str, audit: Audit, seconds: float) -> list[tuple[str, ...]]:
+    promised = f"{audit.mu:.3f}", f"{audit.epsilon:g}"
+    rows = [_row(name, "counts", promised, audit.on_counts, audit.trainings, seconds)]
+    if audit.on_model is not None:
+        rows.append(_row("", "model", promised, audit.on_model, audit.trainings, 0.0))
+    return rows
+
+
+def _row(
+    name: str, sees: str, promised: tuple[str, str], found: MembershipAttack, trainings: int, seconds: float
+) -> tuple[str, ...]:
+    rates = found.rates
+    return (
+        name,
+        sees,
+        f"2 × {trainings:,}",
+        f"{np.mean(rates.found) / rates.present:.1%}",
+        f"{np.mean(rates.false_alarms) / rates.absent:.1%}",
+        promised[0],
+        f"{found.mu:.3f}",
+        promised[1],
+        f"{found.epsilon:.2f}",
+        f"{found.epsilon_by_mu:.2f}",
+        f"{seconds:.0f}" if seconds else "",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,370 @@
+"""An audit of private learning: attack it, many times over, and see whether it keeps what it promises.
+
+Somebody who knows the walks of everybody else wants to know whether one vehicle was learned from. Models are learned
+with it and without it, thousands of times, with noise of their own; everything that noise does not touch is computed
+once. Two attackers look at each training:
+
+    the noisy counts    more than anyone gets to see; their log-likelihood ratio is the best test that there is
+    the model           what is published; which of its numbers to look at is learned from other models
+
+`audit_bounds` says what the attackers' errors prove. Learning that keeps its promise stays below it, but for the
+chance that the confidence leaves; noise that is too small, or a vehicle that counts for too much, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from geoblanket._arrays import Floats, Ints
+from geoblanket._progress import Progress, silent
+from geoblanket._tables import reading_parquet, write_table
+from geoblanket._training import PrivatePart
+from geoblanket.errors import ParameterError
+from geoblanket.learning.audit_bounds import MembershipAttack, attack
+from geoblanket.learning.chain_cells import ChainCells
+from geoblanket.learning.counted_parts import kinds_of, split_budget
+from geoblanket.learning.estimating import NoisyCounts, estimated
+from geoblanket.learning.noise import BOUND, TrainingBudget
+from geoblanket.learning.private import with_noise
+from geoblanket.learning.unit_counts import UnitWalks, counted
+from geoblanket.learning.units import count_units
+from geoblanket.mobility.histories import check_walks
+from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import Places
+from geoblanket.tracking.learning import learn_motion
+from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.trip_shape import HOURS, LENGTH_BINS, length_bin, steps_of_bins
+
+__all__ = ["Audit", "MembershipGame", "VehicleTrips", "audit_learning", "write_canary"]
+
+DEFAULT_TRAININGS: Final = 1000
+DEFAULT_CONFIDENCE: Final = 0.999
+_LONGEST_CANARY: Final = 64
+_SHORTEST_CANARY: Final = 8
+_IMPOSSIBLE: Final = 1e-9
+"""As what a move counts that a model does not have."""
+
+AddNoise = Callable[[dict[str, Ints], dict[str, float]], tuple[dict[str, NoisyCounts], tuple[PrivatePart, ...]]]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What attacks on private learning found. Made by `audit_learning`."""
+
+    epsilon: float
+    """Promised for `delta`."""
+    delta: float
+    mu: float
+    """Promised, as Gaussian differential privacy: √(2ρ) of all noise that was stated."""
+    trainings: int
+    """How many there were with the vehicle, and as many without it."""
+    confidence: float
+    """With which each bound holds."""
+    on_counts: MembershipAttack
+    """By an attacker who sees the noisy counts."""
+    on_model: MembershipAttack | None
+    """By an attacker who sees the model; None where no models were made."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no attack proved that the promise was broken."""
+        attacks = [found for found in (self.on_counts, self.on_model) if found is not None]
+        return all(found.mu <= self.mu and found.epsilon <= self.epsilon for found in attacks)
+
+
+def audit_learning(
+    graph: RoadGraph,
+    places: Places,
+    walks: str | Path,
+    *,
+    vehicle: str,
+    budget: TrainingBudget,
+    order: int = 2,
+    trainings: int = DEFAULT_TRAININGS,
+    confidence: float = DEFAULT_CONFIDENCE,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Audit:
+    """Attack `learn_privately` on behalf of one vehicle. Nothing is written to a ledger: all models are thrown away.
+
+    Parameters
+    ----------
+    graph, places, walks, budget, order, seed
+        As for `learn_privately`; the unit is the vehicle.
+    vehicle
+        Whose presence is guessed. One that drove where others seldom are is found most easily (`write_canary`).
+    trainings
+        How many models to learn with the vehicle, and as many without it, 4 or more.
+    confidence
+        With which each of the bounds holds. Learning that keeps its promise is found to break it with a probability of
+        four times what is missing to 1, at most.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such vehicle, or if vehicles cannot be told apart.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places
+    >>> from geoblanket.learning import TrainingBudget, audit_learning
+    >>> graph = RoadGraph.load("city.roads")
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> vehicle = scan_walks("walks.parquet")[0].select("vehicle").first().collect().item()
+    >>> audit = audit_learning(
+    ...     graph, places, "walks.parquet", vehicle=vehicle, budget=TrainingBudget.of(1, 1e-6), order=1, trainings=10
+    ... )
+    >>> round(audit.mu, 2), audit.on_counts.mu < 1
+    (0.22, True)
+    """
+    game = MembershipGame.of(
+        graph, places, walks, vehicle=vehicle, budget=budget, order=order, seed=seed, progress=progress
+    )
+    return game.played(trainings, confidence=confidence, progress=progress)
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipGame:
+    """Learning with one vehicle or without it; what noise does not touch is known from the start."""
+
+    budget: TrainingBudget
+    cells: ChainCells
+    shares: dict[str, float]
+    """What each part may cost."""
+    present: dict[str, Ints]
+    """Sums over all vehicles, by part, before noise."""
+    absent: dict[str, Ints]
+    """Sums over all vehicles but one."""
+    trips: VehicleTrips
+    """Of that one."""
+    add_noise: AddNoise = with_noise
+
+    @classmethod
+    def of(
+        cls,
+        graph: RoadGraph,
+        places: Places,
+        walks: str | Path,
+        *,
+        vehicle: str,
+        budget: TrainingBudget,
+        order: int = 2,
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> MembershipGame:
+        """Count walks with a vehicle and without it, as `learn_privately` does; parameters as for `audit_learning`.
+
+        How many vehicles there are is public: the budget is split by the same number in both cases.
+        """
+        frame, about = scan_walks(walks)
+        check_walks(walks, about, places)
+        units = count_units(walks)
+        if units.warning is not None:
+            raise ParameterError(f"No vehicle can be taken out for an audit. {units.warning}")
+        units.check_delta(budget.delta)
+        trips = VehicleTrips.read(frame, vehicle, path=walks)
+        interval_s = float(about["interval_s"])
+        road = learn_motion(graph, places, order=order, interval_s=interval_s, seed=seed, progress=progress)
+        cells = ChainCells(road)
+        kinds = dict(kinds_of(cells))
+        shares = split_budget(budget.rho, units.count, kinds)
+        kinds = {name: kind for name, kind in kinds.items() if name in shares}
+        present, absent = (
+            counted(rows, UnitWalks.read(rows, path=walks, unit="vehicle"), cells, kinds, path=walks, progress=progress)
+            for rows in (frame, frame.filter(pl.col("vehicle") != vehicle))
+        )
+        return cls(budget, cells, shares, present, absent, trips)
+
+    def played(
+        self,
+        trainings: int = DEFAULT_TRAININGS,
+        *,
+        confidence: float = DEFAULT_CONFIDENCE,
+        models: bool = True,
+        progress: Progress = silent,
+    ) -> Audit:
+        """Learn so many times with the vehicle, as many times without it, and attack.
+
+        Parameters
+        ----------
+        models
+            Whether to make models, too, and attack those; noisy counts alone take half the time.
+        """
+        counts_seen, models_seen = ([np.empty((trainings, 0))] * 2 for _ in range(2))
+        mu = 0.0
+        for member, sums in enumerate((self.absent, self.present)):
+            of_counts: list[float] = []
+            of_models: list[Floats] = []
+            for number in range(trainings):
+                counts, parts = self.add_noise(sums, self.shares)
+                of_counts.append(self.log_odds(counts))
+                if models:
+                    of_models.append(self.trips.seen_in(estimated(self.cells, counts)))
+                mu = float(np.sqrt(2 * sum(part.rho for part in parts)))
+                progress("trainings", member * trainings + number + 1, 2 * trainings)
+            counts_seen[member] = np.array(of_counts).reshape(-1, 1)
+            if models:
+                models_seen[member] = np.array(of_models)
+        delta = self.budget.delta
+        return Audit(
+            epsilon=self.budget.epsilon,
+            delta=delta,
+            mu=mu,
+            trainings=trainings,
+            confidence=confidence,
+            on_counts=attack(counts_seen[1], counts_seen[0], delta=delta, confidence=confidence),
+            on_model=attack(models_seen[1], models_seen[0], delta=delta, confidence=confidence) if models else None,
+        )
+
+    def log_odds(self, counts: dict[str, NoisyCounts]) -> float:
+        """Return how much more probable noisy counts are with the vehicle than without it, as a logarithm."""
+        odds = 0.0
+        for name, noisy in counts.items():
+            absent, added = self.absent[name] / BOUND, (self.present[name] - self.absent[name]) / BOUND
+            odds += float((noisy.counts - absent - added / 2) @ added) / noisy.sigma**2
+        return odds
+
+
+@dataclass(frozen=True, eq=False)
+class VehicleTrips:
+    """The trips of one vehicle, to look for in models."""
+
+    hours: Ints
+    """Hours of the day in which they start, each once."""
+    bins: Ints
+    """Bins of their lengths, each once."""
+    starts: Ints
+    """Places where they start, each once."""
+    walks: tuple[Ints, ...]
+    """Places of each trip."""
+
+    @classmethod
+    def read(cls, frame: pl.LazyFrame, vehicle: str, *, path: str | Path) -> VehicleTrips:
+        """Read the trips of a vehicle from walks.
+
+        Raises
+        ------
+        ParameterError
+            If the walks have no such vehicle.
+        """
+        rows = frame.filter(pl.col("vehicle") == vehicle).select("walk", "place", pl.col("time").dt.hour())
+        with reading_parquet(path):
+            trips = rows.collect().group_by("walk", maintain_order=True).agg("place", pl.col("time").first())
+        if trips.is_empty():
+            raise ParameterError(f"{path}: has no vehicle {vehicle!r}.")
+        walks = tuple(np.array(places, np.int64) for places in trips["place"].to_list())
+        return cls(
+            hours=np.unique(trips["time"].to_numpy().astype(np.int64)),
+            bins=np.unique(length_bin([len(walk) for walk in walks])),
+            starts=np.unique([int(walk[0]) for walk in walks]),
+            walks=walks,
+        )
+
+    def seen_in(self, model: MotionModel) -> Floats:
+        """Return how probable a model finds each thing that the vehicle did, as logarithms, shape (things,).
+
+        Things are hours and places of starts, lengths, and each run of places as long as the memory of the model goes.
+        """
+        by_place = model.to_places @ model.start
+        seen = [model.hours[self.hours], model.lengths[self.bins], by_place[self.starts], self._moves_in(model)]
+        result: Floats = np.log(np.concatenate(seen).astype(np.float64).clip(_IMPOSSIBLE))
+        return result
+
+    def _moves_in(self, model: MotionModel) -> Floats:
+        """Return how probable each different run of places is to end as it does, after the places before."""
+        width = model.memory + 1
+        windows = [np.lib.stride_tricks.sliding_window_view(walk, width) for walk in self.walks if len(walk) >= width]
+        runs = np.unique(np.concatenate([np.empty((0, width), np.int64), *windows]), axis=0)
+        base = model.place_count + 1
+        weights = base ** np.arange(model.states.shape[1], dtype=np.int64)
+        keys = (model.states.astype(np.int64) + 1) @ weights
+        order = np.argsort(keys)
+        state = np.full(len(runs), -1, np.int64)
+        for known in range(1, width):  # longer states stand for what shorter ones would
+            past = runs[:, ::-1][:, 1 : known + 1] + 1
+            asked = past @ weights[:known]
+            position = np.searchsorted(keys[order], asked).clip(max=len(keys) - 1)
+            state = np.where(keys[order][position] == asked, order[position], state)
+        entry_keys = np.repeat(np.arange(len(model)), np.diff(model.offsets)) * base + model.present[model.targets]
+        entry_order = np.argsort(entry_keys)
+        asked = state * base + runs[:, -1]
+        position = np.searchsorted(entry_keys[entry_order], asked).clip(max=len(entry_keys) - 1)
+        entry = entry_order[position]
+        result: Floats = np.where(entry_keys[entry] == asked, model.chances[entry], 0.0).astype(np.float64)
+        return result
+
+
+def write_canary(
+    walks: str | Path, out: str | Path, road: MotionModel, *, vehicle: str = "canary", trips: int = 20
+) -> None:
+    """Write walks with one more vehicle, which drives where others hardly do: who is found most easily.
+
+    It goes back and forth between the two neighbouring places between which others move least, in the hour in which
+    fewest trips start, for as long as fewest trips take.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match`.
+    out
+        The table to write.
+    road
+        A motion model of the roads alone: only moves that it has are counted.
+    vehicle
+        The name of the vehicle.
+    trips
+        How many it makes, all the same.
+    """
+    frame, about = scan_walks(walks)
+    with reading_parquet(walks):
+        rows = frame.select("walk", "vehicle", "trip", "step", "time", "place").collect()
+    if rows.is_empty() or (rows["vehicle"] == vehicle).any():
+        raise ParameterError(f"{walks}: has no walks, or has a vehicle {vehicle!r} already. Give another name.")
+    starts = rows.filter(pl.col("step") == 0)["time"]
+    hour = int(np.bincount(starts.dt.hour().to_numpy(), minlength=HOURS).argmin())
+    first = pl.lit(starts.min(), pl.Datetime("us", "UTC")).dt.truncate("1d") + timedelta(hours=hour)
+    steps = _rarest_length(rows)
+    trip, step = (values.ravel() for values in np.indices((trips, steps)))
+    canary = pl.DataFrame({"number": trip, "step": step, "place": np.array(_rarest_moves(rows, road))[step % 2]})
+    drawn = canary.select(
+        walk=pl.col("number") + rows["walk"].max() + 1,
+        vehicle=pl.lit(vehicle),
+        trip=pl.col("number") + pl.lit(rows["trip"].max()).fill_null(0) + 1,
+        step=pl.col("step"),
+        time=first + pl.duration(days="number") + pl.duration(seconds=pl.col("step") * about["interval_s"]),
+        place=pl.col("place"),
+        speed_m_s=pl.lit(None),
+    ).cast(WALKS_SCHEMA)  # type: ignore[arg-type]
+    write_table(pl.concat([frame, drawn.lazy()]), out, kind="walks", about=about)
+
+
+def _rarest_length(rows: pl.DataFrame) -> int:
+    """Return the length, in steps, of which there are fewest walks; neither short nor long."""
+    least, _ = steps_of_bins(np.arange(LENGTH_BINS))
+    walks = np.bincount(length_bin(rows.group_by("walk").len()["len"].to_numpy()), minlength=LENGTH_BINS)
+    usable = np.flatnonzero((least >= _SHORTEST_CANARY) & (least <= _LONGEST_CANARY))
+    return int(least[usable[walks[usable].argmin()]])
+
+
+def _rarest_moves(rows: pl.DataFrame, road: MotionModel) -> tuple[int, int]:
+    """Return two places between which the roads lead both ways and vehicles go least; of those, the least visited."""
+    cells = ChainCells(road)
+    place, step = (rows[name].to_numpy().astype(np.int64) for name in ("place", "step"))
+    move = np.where(step[1:] > 0, cells.move(place[:-1], place[1:]), -1)
+    often = np.bincount(move[move >= 0], minlength=cells.move_count)
+    visits = np.bincount(place, minlength=cells.places)
+    back = cells.move(cells.target, cells.source)
+    usable = np.flatnonzero((back >= 0) & (cells.source != cells.target))
+    if not len(usable):
+        raise ParameterError("The roads lead nowhere and back, so that no vehicle can be added.")
+    source, target = cells.source[usable], cells.target[usable]
+    best = np.lexsort((visits[source] + visits[target], often[usable] + often[back[usable]]))[0]
+    return int(source[best]), int(target[best])
