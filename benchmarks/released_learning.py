@@ -3,7 +3,7 @@
 Run `python -m benchmarks.released_learning ROADS WALKS` with a road graph and walks (`geoblanket match`). It prints the
 error of a tracker after five rounds over 5,000 to 200,000 reports of drawn trips, and over those of the walks. A start
 from roads alone stands beside one from a model that was learned privately from the walks (ε-train = 1, δ = 1e-6), and
-beside the true walks behind the same reports, which nobody would have. `--largest N` leaves out more reports than N.
+beside the true walks behind the same reports, which nobody would have. `--only 5000,sample` takes some of the rows.
 
 Reports are those of a lattice with ε = 2 without an anchor. Drawn trips are from the chain of order 3 of all walks, as
 are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. All models have
@@ -49,16 +49,18 @@ def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path) 
         seconds += time.perf_counter() - begun
         error, _ = fleet.errors(learned)
         share = (before["roads"] - error) / (before["roads"] - walked)
+        print(f"{reports:,} reports, from {name}: {before[name]:.4f}, then {error:.4f} ({share:.0%})", flush=True)
         figures += [f"{before[name]:.3f}", f"{error:.3f}", f"{share:.0%}"]
     return f"{reports:,} ({fleet.name})", *figures, f"{walked:.3f}", f"{seconds / ROUNDS / len(starts):.1f}"
 
 
 def main(arguments: list[str]) -> None:
     """Print the table."""
-    largest = int(arguments[arguments.index("--largest") + 1]) if "--largest" in arguments else REPORTS[-1]
-    paths = [argument for argument in arguments if not argument.startswith("--") and argument != str(largest)]
+    only = arguments[arguments.index("--only") + 1] if "--only" in arguments else None
+    chosen = [*map(str, REPORTS), "sample"] if only is None else only.split(",")
+    paths = [argument for argument in arguments if not argument.startswith("--") and argument != only]
     if len(paths) != 2:
-        print("Usage: python -m benchmarks.released_learning ROADS WALKS [--largest N]")
+        print("Usage: python -m benchmarks.released_learning ROADS WALKS [--only N,...,sample]")
         return
     roads, walks = paths
     print(f"{machine()}: python -m benchmarks.released_learning {' '.join(arguments)}", flush=True)
@@ -70,14 +72,12 @@ def main(arguments: list[str]) -> None:
         private = learn_privately(graph, places, sample.walks, budget=TrainingBudget.of(1.0, 1e-6), order=2)
         starts = {"roads": learn_motion(graph, places, order=2, interval_s=truth.interval_s), "private": private}
         rows = []
-        for reports in REPORTS:
-            if reports <= largest:
-                trips = round(reports / truth.trips.mean_steps)
+        for which in chosen:
+            fleet = sample
+            if which != "sample":
+                trips = round(int(which) / truth.trips.mean_steps)
                 fleet = drawn_fleet("drawn", truth, sample.known, folder, vehicles=VEHICLES, trips=trips, habits=False)
-                rows.append(row(fleet, roads, starts, folder))
-                print(*rows[-1], sep=", ", flush=True)
-        if len(sample.known.training) <= largest:
-            rows.append(row(sample, roads, starts, folder))
+            rows.append(row(fleet, roads, starts, folder))
         show(
             f"Tracked error, km, order 2, after {ROUNDS} rounds over reports with ε = {EPSILON_REPORT:g}",
             (

@@ -136,6 +136,8 @@ MAKERS = (
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {
+    # The example of `audit_learning` makes one.
+    "Audit",
     # Errors of a machine without a package or without randomness.
     "MissingExtraError",
     "RandomnessError",

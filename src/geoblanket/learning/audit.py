@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from geoblanket._arrays import Floats, Ints
@@ -27,7 +28,7 @@ from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._training import PrivatePart
 from geoblanket.errors import ParameterError
-from geoblanket.learning.audit_bounds import MembershipAttack, attack
+from geoblanket.learning.audit_bounds import MembershipAttack, attack, check_runs
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.counted_parts import kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
@@ -47,6 +48,7 @@ __all__ = ["Audit", "MembershipGame", "VehicleTrips", "audit_learning", "write_c
 
 DEFAULT_TRAININGS: Final = 1000
 DEFAULT_CONFIDENCE: Final = 0.999
+_AT_ONCE: Final = 50
 _LONGEST_CANARY: Final = 64
 _SHORTEST_CANARY: Final = 8
 _IMPOSSIBLE: Final = 1e-9
@@ -57,7 +59,7 @@ AddNoise = Callable[[dict[str, Ints], dict[str, float]], tuple[dict[str, NoisyCo
 
 @dataclass(frozen=True)
 class Audit:
-    """What attacks on private learning found. Made by `audit_learning`."""
+    """What attacks on private learning found. Made by `audit_learning`, whose example shows it."""
 
     epsilon: float
     """Promised for `delta`."""
@@ -114,17 +116,20 @@ def audit_learning(
 
     Examples
     --------
-    >>> from geoblanket import RoadGraph, choose_places
-    >>> from geoblanket.learning import TrainingBudget, audit_learning
+    A vehicle is added that is easily found, and ten trainings with it, ten without it prove nothing yet:
+
+    >>> from geoblanket import MotionModel, RoadGraph, choose_places
+    >>> from geoblanket.learning import TrainingBudget, audit_learning, write_canary
     >>> graph = RoadGraph.load("city.roads")
-    >>> places = choose_places(graph, spacing_m=500)
-    >>> vehicle = scan_walks("walks.parquet")[0].select("vehicle").first().collect().item()
+    >>> write_canary("walks.parquet", "with-canary.parquet", MotionModel.load("city.model"))
     >>> audit = audit_learning(
-    ...     graph, places, "walks.parquet", vehicle=vehicle, budget=TrainingBudget.of(1, 1e-6), order=1, trainings=10
+    ...     graph, choose_places(graph, spacing_m=500), "with-canary.parquet", vehicle="canary",
+    ...     budget=TrainingBudget.of(1, 1e-6), order=1, trainings=10, confidence=1 - 1e-9,
     ... )
-    >>> round(audit.mu, 2), audit.on_counts.mu < 1
-    (0.22, True)
+    >>> round(audit.mu, 2), audit.on_counts.mu, audit.is_kept
+    (0.22, 0.0, True)
     """
+    check_runs(trainings, confidence=confidence)
     game = MembershipGame.of(
         graph, places, walks, vehicle=vehicle, budget=budget, order=order, seed=seed, progress=progress
     )
@@ -198,21 +203,25 @@ class MembershipGame:
         models
             Whether to make models, too, and attack those; noisy counts alone take half the time.
         """
-        counts_seen, models_seen = ([np.empty((trainings, 0))] * 2 for _ in range(2))
+        check_runs(trainings, confidence=confidence)
+        seen: list[tuple[Floats, Floats]] = []
         mu = 0.0
         for member, sums in enumerate((self.absent, self.present)):
-            of_counts: list[float] = []
-            of_models: list[Floats] = []
-            for number in range(trainings):
-                counts, parts = self.add_noise(sums, self.shares)
-                of_counts.append(self.log_odds(counts))
-                if models:
-                    of_models.append(self.trips.seen_in(estimated(self.cells, counts)))
+            of_counts, of_models = [], []
+            for first in range(0, trainings, _AT_ONCE):
+                size = min(_AT_ONCE, trainings - first)
+                # Noise is drawn for every number by itself: many trainings in one call are as independent as in many.
+                drawn, parts = self.add_noise(
+                    {name: np.tile(total, (size, 1)) for name, total in sums.items()}, self.shares
+                )
                 mu = float(np.sqrt(2 * sum(part.rho for part in parts)))
-                progress("trainings", member * trainings + number + 1, 2 * trainings)
-            counts_seen[member] = np.array(of_counts).reshape(-1, 1)
-            if models:
-                models_seen[member] = np.array(of_models)
+                for number in range(size):
+                    counts = {name: NoisyCounts(part.counts[number], part.sigma) for name, part in drawn.items()}
+                    of_counts.append([self.log_odds(counts)])
+                    of_models.append(self.trips.seen_in(estimated(self.cells, counts)) if models else np.zeros(0))
+                progress("trainings", member * trainings + first + size, 2 * trainings)
+            seen.append((np.array(of_counts), np.array(of_models)))
+        (absent_counts, absent_models), (present_counts, present_models) = seen
         delta = self.budget.delta
         return Audit(
             epsilon=self.budget.epsilon,
@@ -220,8 +229,8 @@ class MembershipGame:
             mu=mu,
             trainings=trainings,
             confidence=confidence,
-            on_counts=attack(counts_seen[1], counts_seen[0], delta=delta, confidence=confidence),
-            on_model=attack(models_seen[1], models_seen[0], delta=delta, confidence=confidence) if models else None,
+            on_counts=attack(present_counts, absent_counts, delta=delta, confidence=confidence),
+            on_model=attack(present_models, absent_models, delta=delta, confidence=confidence) if models else None,
         )
 
     def log_odds(self, counts: dict[str, NoisyCounts]) -> float:
@@ -273,8 +282,13 @@ class VehicleTrips:
 
         Things are hours and places of starts, lengths, and each run of places as long as the memory of the model goes.
         """
-        by_place = model.to_places @ model.start
-        seen = [model.hours[self.hours], model.lengths[self.bins], by_place[self.starts], self._moves_in(model)]
+        by_place = np.bincount(model.present, model.start, model.place_count).astype(np.float64)
+        seen: list[npt.NDArray[np.floating[Any]]] = [
+            model.hours[self.hours],
+            model.lengths[self.bins],
+            by_place[self.starts],
+            self._moves_in(model),
+        ]
         result: Floats = np.log(np.concatenate(seen).astype(np.float64).clip(_IMPOSSIBLE))
         return result
 
@@ -322,6 +336,20 @@ def write_canary(
         The name of the vehicle.
     trips
         How many it makes, all the same.
+
+    Raises
+    ------
+    ParameterError
+        If there are no walks, or if a vehicle has this name.
+
+    Examples
+    --------
+    >>> from geoblanket import MotionModel, scan_walks
+    >>> from geoblanket.learning import write_canary
+    >>> write_canary("walks.parquet", "one-more.parquet", MotionModel.load("city.model"), trips=3)
+    >>> walks, _ = scan_walks("one-more.parquet")
+    >>> walks.collect().filter(vehicle="canary")["trip"].n_unique()
+    3
     """
     frame, about = scan_walks(walks)
     with reading_parquet(walks):

@@ -26,7 +26,7 @@ from scipy.special import betaincinv, log_ndtr, ndtr, ndtri
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 
-__all__ = ["ErrorRates", "MembershipAttack", "attack", "clopper_pearson", "epsilon_of_mu"]
+__all__ = ["ErrorRates", "MembershipAttack", "attack", "check_runs", "clopper_pearson", "epsilon_of_mu"]
 
 _FEWEST_RUNS = 4
 _RIDGE = 1e-6
@@ -117,6 +117,14 @@ class MembershipAttack:
     """ε is at least this where noise is Gaussian, as μ has it."""
 
 
+def check_runs(runs: int, *, confidence: float) -> None:
+    """Raise ParameterError if there are fewer than four runs of each kind, or if the confidence is none."""
+    if runs < _FEWEST_RUNS:
+        raise ParameterError(f"An audit needs {_FEWEST_RUNS} trainings or more, with the vehicle and without it.")
+    if not 0 < confidence < 1:
+        raise ParameterError(f"A confidence must be more than 0 and less than 1. Got {confidence:g} instead.")
+
+
 def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) -> MembershipAttack:
     """Tell runs with a vehicle from runs without it, and bound what that proves.
 
@@ -137,27 +145,25 @@ def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) 
     ParameterError
         If there are fewer than four runs of each kind, or if the confidence is not between 0 and 1.
     """
-    if min(len(present), len(absent)) < _FEWEST_RUNS:
-        raise ParameterError(f"An audit needs {_FEWEST_RUNS} trainings or more, with the vehicle and without it.")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"A confidence must be more than 0 and less than 1. Got {confidence:g} instead.")
-    middles = len(present) // 2, len(absent) // 2
-    direction = _discriminant(present[: middles[0]], absent[: middles[1]])
-    own, judged = (
-        tuple(runs[part] @ direction for runs, part in zip((present, absent), parts, strict=True))
-        for parts in (
-            [slice(None, middle) for middle in middles],
-            [slice(middle, None) for middle in middles],
-        )
-    )
+    check_runs(min(len(present), len(absent)), confidence=confidence)
+    halves = len(present) // 2, len(absent) // 2
+    direction = _discriminant(present[: halves[0]], absent[: halves[1]])
+    with_it, without_it = present @ direction, absent @ direction
 
     def best(value: Callable[[ErrorRates], Floats]) -> ErrorRates:
-        lines = np.linspace(min(map(np.min, own)), max(map(np.max, own)), _LINES)
+        own, others = with_it[: halves[0]], without_it[: halves[1]]
+        lines = np.linspace(min(own.min(), others.min()), max(own.max(), others.max()), _LINES)
         # What bell curves let one expect of each line, not what the best line happened to give: that would be luck.
-        expected = ErrorRates(*(value for scores in own for value in (_expected(scores, lines), len(scores))))
-        gap = np.asarray(expected.found) / expected.present - np.asarray(expected.false_alarms) / expected.absent
-        line = lines[np.lexsort((gap, value(expected)))[-1]]  # by the gap where no line would prove anything
-        return ErrorRates(*(value for scores in judged for value in (int((scores > line).sum()), len(scores))))
+        found, alarms = _expected(own, lines), _expected(others, lines)
+        expected = value(ErrorRates(found, len(own), alarms, len(others)))
+        gap = found / len(own) - alarms / len(others)
+        top = np.lexsort((gap, expected))[-1]  # by the gap where no line would prove anything
+        alike = np.flatnonzero((expected == expected[top]) & (gap == gap[top]))
+        line = lines[alike[len(alike) // 2]]
+        judged, judged_without = with_it[halves[0] :], without_it[halves[1] :]
+        return ErrorRates(
+            int((judged > line).sum()), len(judged), int((judged_without > line).sum()), len(judged_without)
+        )
 
     by_mu = best(lambda rates: rates.mu(confidence=confidence))
     by_epsilon = best(lambda rates: rates.epsilon(delta, confidence=confidence))
@@ -173,8 +179,8 @@ def attack(present: Floats, absent: Floats, *, delta: float, confidence: float) 
 def _expected(scores: Floats, lines: Floats) -> Floats:
     """Return how many scores are expected above each line."""
     low, middle, high = np.quantile(scores, [ndtr(-1.0), 0.5, ndtr(1.0)])
-    spread = max(float(high - low) / 2, np.finfo(np.float64).tiny)
-    count: Floats = len(scores) * ndtr(((middle - lines) / spread).clip(-40.0, 40.0))
+    spread = max(float(high - low) / 2, 1e-9 * float(np.ptp(lines)), 1e-30)
+    count: Floats = len(scores) * ndtr((middle - lines) / spread)
     return count
 
 
