@@ -76,7 +76,7 @@ def frame_of(fleet: Sequence[Walk]) -> pl.DataFrame:
             "vehicle": [walk.vehicle for _, walk, _ in steps],
             "trip": [walk.trip for _, walk, _ in steps],
             "step": [step for *_, step in steps],
-            "time": [DAY + timedelta(hours=walk.hour, seconds=30 * step) for _, walk, step in steps],
+            "time": [DAY + timedelta(hours=walk.hour, minutes=59, seconds=30 * step) for _, walk, step in steps],
             "place": [walk.places[step] for _, walk, step in steps],
             "speed_m_s": [None if step == 0 else walk.speed_m_s for _, walk, step in steps],
         },

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +25,7 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import perturb_walks
 from geoblanket.tracking import belief
 from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT, smooth
+from geoblanket.tracking.following import NO_REPORT
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedRows
 from tests.learning.fleets import drawn_fleet, off
@@ -94,7 +93,7 @@ def learn_from(trips: Sequence[Trip], start: MotionModel, table: Floats, *, roun
         patch.setattr(from_released, "ReleasedTable", lambda *_: Reported(trips))
         patch.setattr(BeliefFilter, "of", lambda _, model: BeliefFilter(model, TableSight(table)))
         patch.setattr(from_released._Prior, "updated", noted)
-        learned = learn_from_released("none", bundle, start, rounds=rounds)  # type: ignore[arg-type]
+        learned = learn_from_released("none", bundle, start, rounds=rounds, workers=1)  # type: ignore[arg-type]
     assert (learned.chances == models[-1].chances).all()
     return models
 
@@ -140,14 +139,14 @@ def test_counts_are_those_of_all_paths(order: int, drawn: list[list[int | None]]
         for outputs in drawn
     ]
     trips = [trip for trip in trips if trip[0]] or [([3], [0])]
-    moves = from_released._MoveCounts(model)
+    moves = from_released._Moves.none(model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(belief, "_ANYWHERE", 0.0)
         patch.setattr(from_released, "_COLUMNS_AT_ONCE", 3)
         for rows in Reported(trips, at_once=2).parts(outputs=4):
-            sequences = from_released._trips(rows, 30.0)
-            seen = partial(moves.seen, sequences.starts)
-            smooth(BeliefFilter(model, TableSight(table)), sequences, seen, moved=moves.moved)
+            parts = from_released._divided(from_released._trips(rows, 30.0))
+            for part in from_released._counted(BeliefFilter(model, TableSight(table)), parts):
+                moves.add(part)
     expected, starts = np.zeros((len(model), len(model))), np.zeros(len(model))
     for slots, outputs in trips:
         paths, chances = all_paths(model, table, [slot - slots[0] for slot in slots], outputs)
@@ -155,7 +154,7 @@ def test_counts_are_those_of_all_paths(order: int, drawn: list[list[int | None]]
         for before, after in pairwise(paths.T):
             np.add.at(expected, (before, after), chances)
     found = np.zeros_like(expected)
-    np.add.at(found, (np.repeat(np.arange(len(model)), np.diff(model.offsets)), model.targets), moves.counts())
+    np.add.at(found, (np.repeat(np.arange(len(model)), np.diff(model.offsets)), model.targets), moves.counts)
     np.testing.assert_allclose(found, expected, atol=1e-4)
     np.testing.assert_allclose(moves.starts, starts, atol=1e-4)
 
