@@ -6,11 +6,12 @@ what OpenDP alone would give: noisy counts of all moves, in one Gaussian measure
 
     the sample      WALKS; a fifth of the vehicles is held out and judged
     a taxi fleet    448 vehicles with 500 trips each; `--full`: 1.7 million trips, as Porto's taxis made in a year
-    a large fleet   10,000 vehicles with 50 trips each
+    a large fleet   10,000 vehicles with 20 trips each
 
 Trips of the last two are drawn from the chain of order 3 of all walks, and so are those that are judged, with another
 seed. Half of the trips of a vehicle start at one of five places of its own. `--only sample` (or `taxis`, `large`) takes
-one fleet; `--draws N` takes so many draws of the noise, by default 3.
+one fleet; `--draws N` takes so many draws of the noise, by default 3, and `--judged N` draws so many trips that are
+judged, by default 1,000.
 
 Each trip of five steps or more is tracked alone, by reports of a lattice with ε = 2 without an anchor, the same for all
 models. Errors are straight lines from the estimate to the true place, in km, as the mean over draws and, in brackets,
@@ -59,7 +60,7 @@ PEER_EPSILONS = (1.0, 4.0)
 DELTA = 1e-6
 ORDERS = (2, 3)
 TAXIS, TAXI_TRIPS, ALL_TAXI_TRIPS = 448, 224_000, 1_700_000
-LARGE, LARGE_TRIPS = 10_000, 500_000
+LARGE, LARGE_TRIPS = 10_000, 200_000
 JUDGED_TRIPS = 1_000
 HABITS = 5
 """Places of its own at which half of the trips of a vehicle start."""
@@ -103,7 +104,15 @@ def sample_fleet(roads: str, walks: str, folder: Path) -> Fleet:
 
 
 def drawn_fleet(
-    name: str, truth: MotionModel, sample: Known, folder: Path, *, vehicles: int, trips: int, habits: bool
+    name: str,
+    truth: MotionModel,
+    sample: Known,
+    folder: Path,
+    *,
+    vehicles: int,
+    trips: int,
+    habits: bool,
+    judged_trips: int = JUDGED_TRIPS,
 ) -> Fleet:
     """Draw a fleet, whose vehicles may have habits, and trips that are judged."""
     drawn, walks, judged = (folder / f"{name}.{part}.parquet" for part in ("drawn", "walks", "judged"))
@@ -113,7 +122,7 @@ def drawn_fleet(
         drawn.unlink()
     else:
         drawn.replace(walks)
-    draw_walks(truth, sample.places, judged, trips=JUDGED_TRIPS, vehicles=JUDGED_TRIPS, seed=2)
+    draw_walks(truth, sample.places, judged, trips=judged_trips, vehicles=judged_trips, seed=2)
     rows = pl.read_parquet(judged).filter(pl.len().over("walk") >= LEAST_STEPS)
     known = replace(
         sample,
@@ -189,18 +198,23 @@ class Learner:
 
 def report(graph: RoadGraph, fleet: Fleet, draws: int) -> None:
     """Print what learning with privacy costs a fleet."""
+<<<<<<< HEAD
     budgets = {epsilon: TrainingBudget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
+=======
+    budgets = {epsilon: Budget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
+    learners = {order: Learner(graph, fleet, order) for order in (1, *ORDERS)}
+>>>>>>> bench17
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     peers: dict[tuple[str, float, int], list[tuple[float, float]]] = {}
     for order in ORDERS:
-        learner = Learner(graph, fleet, order)
+        learner = learners[order]
         found["roads alone", order] = [fleet.errors(learner.road)]
         for epsilon, budget in budgets.items():
             found[f"ε-train = {epsilon:g}", order] = [fleet.errors(learner.private(budget)) for _ in range(draws)]
         walked = learn_motion(graph, fleet.known.places, walks=fleet.walks, order=order)
         found["walks, no privacy", order] = [fleet.errors(walked)]
     for order in (1, 2):
-        learner = Learner(graph, fleet, order)
+        learner = learners[order]
         for epsilon in PEER_EPSILONS:
             for _ in range(draws):
                 for name, model in learner.noisy_counts_alone(budgets[epsilon]):
@@ -281,12 +295,13 @@ def speed(truth: MotionModel, places: Places, roads: str, folder: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Print the tables."""
-    options = {name: arguments[arguments.index(name) + 1] for name in ("--only", "--draws") if name in arguments}
+    named = ("--only", "--draws", "--judged")
+    options = {name: arguments[arguments.index(name) + 1] for name in named if name in arguments}
     paths = [argument for argument in arguments if not argument.startswith("--") and argument not in options.values()]
     if len(paths) != 2:
         print(
             "Usage: python -m benchmarks.private_learning ROADS WALKS [--full] [--only sample|taxis|large] [--draws N] "
-            "[--speed]"
+            "[--judged N] [--speed]"
         )
         return
     roads, walks = paths
@@ -309,7 +324,10 @@ def main(arguments: list[str]) -> None:
             ("large", "a large fleet", LARGE, LARGE_TRIPS),
         ):
             if only in (None, which):
-                fleet = drawn_fleet(title, truth, sample.known, folder, vehicles=vehicles, trips=count, habits=True)
+                fleet = drawn_fleet(
+                    title, truth, sample.known, folder, vehicles=vehicles, trips=count, habits=True,
+                    judged_trips=int(options.get("--judged", JUDGED_TRIPS)),
+                )  # fmt: skip
                 report(graph, fleet, draws)
 
 
