@@ -198,12 +198,8 @@ class Learner:
 
 def report(graph: RoadGraph, fleet: Fleet, draws: int) -> None:
     """Print what learning with privacy costs a fleet."""
-<<<<<<< HEAD
     budgets = {epsilon: TrainingBudget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
-=======
-    budgets = {epsilon: Budget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
     learners = {order: Learner(graph, fleet, order) for order in (1, *ORDERS)}
->>>>>>> bench17
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     peers: dict[tuple[str, float, int], list[tuple[float, float]]] = {}
     for order in ORDERS:
