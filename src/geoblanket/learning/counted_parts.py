@@ -22,6 +22,8 @@ _FINE_SHARE: Final = 0.5
 """Of what places cost, the share of single places; the squares have the rest."""
 _COARSE_WEIGHTS: Final = {"hours": 0.02, "lengths": 0.02, "starts": 0.3, "places": 0.15, "turns": 0.15}
 _FINE_WEIGHTS: Final = {"moves": 0.12, "runs": 0.3, "long runs": 0.2}
+_COARSE_LESS: Final = 0.7
+"""By how much a fleet that carries single moves needs less for the rest: counts of many vehicles are large."""
 _SMALL_FLEET, _LARGE_FLEET = 50.0, 500.0
 """Units over the noise of a single count: from where on, and from where on fully, single moves can be told."""
 
@@ -60,7 +62,7 @@ def split_budget(rho: float, units: int, kinds: dict[str, Kind]) -> dict[str, fl
     weights = {}
     for name in kinds:
         kind = name.split(" in ")[0]
-        weight = _COARSE_WEIGHTS.get(kind, 0.0) + fine * _FINE_WEIGHTS.get(kind, 0.0)
+        weight = (1 - _COARSE_LESS * fine) * _COARSE_WEIGHTS.get(kind, 0.0) + fine * _FINE_WEIGHTS.get(kind, 0.0)
         squares = sum(other.startswith(f"{kind} in ") for other in kinds)
         if squares:
             weight *= _FINE_SHARE if name == kind else (1 - _FINE_SHARE) / squares
