@@ -46,7 +46,7 @@ def test_products_are_those_of_dense_matrices(data: st.DataObject, rows: int, co
 
 
 def test_numpy_alone_does_not_ask_scipy() -> None:
-    matrix = SparseRows(np.ones(2, np.float32), np.array([1, 0]), np.array([0, 1, 2]), 2)
+    matrix = SparseRows(np.ones(2, np.float32), np.array([1, 0], np.int32), np.array([0, 1, 2]), 2)
     with NUMPY_ALONE:
         assert (matrix @ np.array([3.0, 5.0])).tolist() == [5, 3]
     assert "as_scipy" not in vars(matrix)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Ints, Singles
+from geoblanket._arrays import Indices, Ints, Singles
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -37,16 +37,18 @@ class SparseRows:
         How many columns there are.
     """
 
-    def __init__(self, data: Singles, indices: npt.NDArray[np.signedinteger[Any]], indptr: Ints, columns: int) -> None:
+    def __init__(self, data: Singles, indices: Indices, indptr: Ints, columns: int) -> None:
         self.data, self.indices, self.indptr = data, indices, indptr
         self.shape = (len(indptr) - 1, columns)
 
     @classmethod
-    def of_entries(cls, data: Singles, rows: Ints, indices: Ints, shape: tuple[int, int]) -> SparseRows:
+    def of_entries(
+        cls, data: Singles, rows: Ints | Indices, indices: Ints | Indices, shape: tuple[int, int]
+    ) -> SparseRows:
         """Return a matrix of entries in any order; those of the same row and column add up."""
         order = np.argsort(rows, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
-        return cls(data[order], indices[order], indptr, shape[1])
+        return cls(data[order], indices[order].astype(np.int32), indptr, shape[1])
 
     @cached_property
     def row_numbers(self) -> Ints:
@@ -56,7 +58,7 @@ class SparseRows:
     @cached_property
     def T(self) -> SparseRows:  # noqa: N802
         """The matrix with rows and columns exchanged."""
-        return SparseRows.of_entries(self.data, self.indices.astype(np.int64), self.row_numbers, self.shape[::-1])
+        return SparseRows.of_entries(self.data, self.indices, self.row_numbers, self.shape[::-1])
 
     def __matmul__(self, values: _Entries) -> npt.NDArray[Any]:
         """Return the product with a vector, or with the columns of a dense matrix."""
@@ -80,7 +82,9 @@ class SparseRows:
         """The same as SciPy has it, on the same memory: not to be changed."""
         from scipy.sparse import csr_array
 
-        return csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+        # Offsets of the type of the indices: SciPy would turn both into the larger one, and take longer.
+        indptr = self.indptr.astype(np.int32) if len(self.data) < 1 << 31 else self.indptr
+        return csr_array((self.data, self.indices, indptr), shape=self.shape)
 
     def toarray(self) -> Singles:
         """Return it as a dense matrix."""
@@ -89,7 +93,7 @@ class SparseRows:
         return dense
 
     @cached_property
-    def _passes(self) -> tuple[Ints, list[tuple[_Entries, npt.NDArray[np.signedinteger[Any]]]]]:
+    def _passes(self) -> tuple[Ints, list[tuple[_Entries, Indices]]]:
         """Return the rows, longest first, and the n-th entries and columns of all rows that have so many."""
         length = np.diff(self.indptr)
         order = np.argsort(-length, kind="stable")
