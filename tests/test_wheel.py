@@ -31,7 +31,7 @@ COMMANDS = {
         match --traces own.traces --roads own.roads --spacing 400 --interval 30 --out own.walks
         blanket discover --walks own.walks --roads own.roads --by speed --largest 2 --out findings.parquet
         blanket train --findings findings.parquet --out own.blanket
-        build --roads own.roads --walks own.walks --out own.bundle --epsilon 2 --max-places 12 --max-rows 30 --report report
+        build --roads own.roads --walks own.walks --out own.bundle --epsilon 2 --max-places 12 --max-rows 30 --report r
         verify own.bundle
         show own.bundle --picture bundle.png
         perturb own.bundle --walks own.walks --roads own.roads --out released.parquet
@@ -120,9 +120,9 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path, wheel: Path, fil
 
 
 def megabytes(folder: Path, *, without: tuple[str, ...] = ()) -> float:
-    """What the files in a folder take on disk."""
+    """What the files in a folder take on disk, in millions of bytes."""
     files = (file for file in folder.rglob("*") if not file.relative_to(folder).parts[0].startswith(without or "\0"))
-    return sum(file.lstat().st_blocks * 512 for file in files) / 2**20
+    return sum(file.lstat().st_blocks * 512 for file in files) / 1e6
 
 
 @pytest.mark.parametrize("environment", [""], indirect=True)
