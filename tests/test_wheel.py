@@ -120,9 +120,9 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path, wheel: Path, fil
 
 
 def megabytes(folder: Path, *, without: tuple[str, ...] = ()) -> float:
-    """What the files in a folder take on disk, in millions of bytes."""
+    """The size of all files in a folder, in millions of bytes."""
     files = (file for file in folder.rglob("*") if not file.relative_to(folder).parts[0].startswith(without or "\0"))
-    return sum(file.lstat().st_blocks * 512 for file in files) / 1e6
+    return sum(file.lstat().st_size for file in files if file.is_file()) / 1e6
 
 
 @pytest.mark.parametrize("environment", [""], indirect=True)
@@ -146,7 +146,7 @@ def test_wheel_alone_is_enough_for_a_device(environment: Environment) -> None:
         environment.run("ledger", "verify", f"{name}.ledger")
         assert json.loads(environment.run("ledger", "show", f"{name}.ledger", "--json"))["reports"] == 1
         assert json.loads(environment.run("track", f"{name}.bundle", "--stream", given=report))["radius_m"] > 0
-    assert "pip install 'geoblanket[city]'" in environment.run("roads", "info", "city.roads", code=1)
+    assert "pip install 'geoblanket[city]'" in environment.run("roads", "zones", "city.roads", code=1)
     assert "pip install 'geoblanket[service]'" in environment.run("serve", "zones.bundle", code=1)
 
 
@@ -206,26 +206,28 @@ Path("a.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicForm
 sign_bundle("zones.bundle", "a.key")
 assert load_bundle("zones.bundle", trust=Trust(public_key="a.pem")).signed
 """,
-    "networkx": "from geoblanket import RoadGraph; assert len(RoadGraph.load('city.roads').to_networkx()) > 100",
+    "networkx": """
+from geoblanket import RoadGraph
+from geoblanket.roads.export import to_networkx
+assert len(to_networkx(RoadGraph.load("city.roads"))) > 100
+""",
 }  # fmt: skip
 
 
 def check_service(environment: Environment) -> None:
     """A service that shows a city answers, and stops."""
-    words = ["serve", "zones.bundle", "--port", "0"]
-    service = subprocess.Popen(
-        [environment.bin / "geoblanket", *words],
+    with subprocess.Popen(
+        [environment.bin / "geoblanket", "serve", "zones.bundle", "--roads", "city.roads", "--port", "0"],
         cwd=environment.work,
         env=environment.variables,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
-        assert service.stderr is not None
-        address = next(found[0] for line in service.stderr if (found := re.search(r"http://[\d.:]+", line)))
-        for path in ("/", "/v1/bundles"):
-            with urllib.request.urlopen(address + path, timeout=20) as answer:  # noqa: S310
-                assert answer.status == 200
-    finally:
-        service.terminate()
-        service.wait(30)
+    ) as service:
+        try:
+            assert service.stderr is not None
+            address = next(found[0] for line in service.stderr if (found := re.search(r"http://[\d.:]+", line)))
+            for path in ("/", "/v1/bundles"):
+                with urllib.request.urlopen(address + path, timeout=20) as answer:  # noqa: S310
+                    assert answer.status == 200
+        finally:
+            service.terminate()
