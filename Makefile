@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.installed-demo
 BENCH  := $(VENV)/.installed-bench
 
 .PHONY: help setup demo test test-all lint bench fuzz clean
@@ -14,20 +15,31 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## a virtual environment in .venv with everything installed
 
-$(STAMP): pyproject.toml constraints.txt
+# Makes the environment if there is none.
+define environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "geoblanket needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing geoblanket into $(VENV) (once; about a minute) ..."
 	@$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet -c constraints.txt --group test -e .
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	$(environment)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --group test -e '.[all]'
+	@touch $@ $(DEMO)
+
+# What the demonstration needs, and no tools for tests. An environment that has more keeps it.
+$(DEMO): pyproject.toml constraints.txt
+	$(environment)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[city,service]'
 	@touch $@
 
 $(BENCH): $(STAMP)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --group bench
 	@touch $@
 
-demo: $(STAMP)  ## the main job on the synthetic city, from raw traces to verified, perturbed reports
+demo: $(DEMO)  ## the main job on the synthetic city, from raw traces to verified, perturbed reports
 	@$(BIN)/geoblanket demo --out demo
 
 lint: $(STAMP)

@@ -5,27 +5,34 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
+from geoblanket._extras import EXTRA_OF_MODULE
+from tests.only_light import PROJECT, canonical
+
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINS = (ROOT / "constraints.txt").read_text()
+LIGHT = {canonical(line) for line in PROJECT["dependencies"]}
+EXTRAS = PROJECT["optional-dependencies"]
+BRINGS = {module: {canonical(name) for name in names} for module, names in packages_distributions().items()}
+"""The distributions of each module that is installed."""
 
 
-def canonical(name: str) -> str:
-    """A distribution's name, as package indexes compare them."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+def of_extra(extra: str) -> set[str]:
+    """The distributions that an extra names, and those of the extras that it stands on."""
+    found = set()
+    for line in EXTRAS[extra]:
+        below = re.fullmatch(r"geoblanket\[([\w,]+)\]", line)
+        found |= {canonical(line)} if below is None else {n for name in below[1].split(",") for n in of_extra(name)}
+    return found
 
 
 def declared() -> set[str]:
     """The distributions that are needed, always or by an extra."""
-    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
-    names = [re.match(r"[\w.-]+", line) for line in [*PROJECT["dependencies"], *extras]]
-    return {canonical(name.group()) for name in names if name is not None}
+    return LIGHT.union(*(of_extra(extra) for extra in EXTRAS))
 
 
 def imported(source: str) -> set[str]:
@@ -39,16 +46,31 @@ def imported(source: str) -> set[str]:
     return {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"geoblanket"}
 
 
+IMPORTED = sorted({name for file in (ROOT / "src").rglob("*.py") for name in imported(file.read_text())})
+
+
 def test_imports_are_found_wherever_they_are() -> None:
     source = "import os\nimport one.part\nfrom . import near\ndef f():\n  from two.part import x\n"
     assert imported(source) == {"one", "two"}
 
 
-@pytest.mark.parametrize(
-    "module", sorted({name for f in (ROOT / "src").rglob("*.py") for name in imported(f.read_text())})
-)
+@pytest.mark.parametrize("module", IMPORTED)
 def test_every_import_is_declared_and_pinned(module: str) -> None:
-    distributions = {canonical(name) for name in packages_distributions()[module]}
+    distributions = BRINGS[module]
     assert distributions & declared(), f"{module} is imported, and pyproject.toml does not name {distributions}"
     pinned = {canonical(line.partition("==")[0]) for line in PINS.splitlines() if "==" in line}
     assert distributions & pinned
+
+
+@pytest.mark.parametrize("module", IMPORTED)
+def test_every_import_is_light_or_has_an_extra_that_brings_it(module: str) -> None:
+    distributions = BRINGS[module]
+    if LIGHT.isdisjoint(distributions):
+        assert distributions & of_extra(EXTRA_OF_MODULE[module])
+    else:
+        assert module not in EXTRA_OF_MODULE
+
+
+def test_extras_that_are_named_exist() -> None:
+    assert set(EXTRA_OF_MODULE.values()) | {"all"} == set(EXTRAS)
+    assert of_extra("all") == set().union(*(of_extra(extra) for extra in EXTRAS))

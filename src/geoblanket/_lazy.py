@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from geoblanket._extras import explain_missing
+
 __all__ = ["on_first_use"]
 
 
@@ -25,7 +27,11 @@ def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str],
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home[name]), name)
+        try:
+            value = getattr(importlib.import_module(home[name]), name)
+        except ModuleNotFoundError as error:
+            explain_missing(error, f"{package}.{name}")
+            raise
         setattr(sys.modules[package], name, value)
         return value
 

@@ -69,10 +69,10 @@ def test_the_model_that_was_given_is_named_where_an_anchor_leaves_it_no_memory(
     anchored: Bundle, tmp_path: Path
 ) -> None:
     plain = near_model()
-    pairs = plain.moves.tocoo()
+    pairs = plain.moves.as_scipy.tocoo()
     states = np.column_stack([pairs.coords[1], pairs.coords[0]]).astype(np.int32)
     number = {tuple(state): index for index, state in enumerate(states.tolist())}
-    later = [np.flatnonzero(plain.moves[[now]].toarray()[0]) for now in range(plain.place_count)]
+    later = [np.flatnonzero(plain.moves.as_scipy[[now]].toarray()[0]) for now in range(plain.place_count)]
     lengths = [len(later[now]) for now, _ in states.tolist()]
     model = MotionModel(
         places_e7=plain.places_e7,

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from geoblanket import __version__
+from geoblanket._extras import explain_missing
 from geoblanket.cli import blanket, evaluate, ledger, roads, traces
 from geoblanket.cli.build import ConfiguredCommand, build
 from geoblanket.cli.bundle import show, verify
@@ -35,11 +36,27 @@ _ORDER = (
 )  # fmt: skip
 
 
+_EXTRAS = {"serve": "service", "gateway": "gateway", "learn": "private"}
+"""Commands with an extra of their own; others need what the missing module belongs to."""
+_LIGHT = {"lattice", "verify", "show", "perturb", "ledger", "track"}
+"""Commands that work without any extra, but for some of their options."""
+
+
 class _InOrder(TyperGroup):
     """Lists the commands in the order of the work, groups among them, like a table of contents."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; if it needs what is not installed, say which extra brings it."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            name = ctx.invoked_subcommand
+            options = " with these options" if name in _LIGHT else ""
+            explain_missing(error, f"`geoblanket {name}`{options}", _EXTRAS.get(name))
+            raise
 
 
 app = typer.Typer(

@@ -238,7 +238,7 @@ def _neighbourhoods(
 def _part(model: MotionModel, near: Bools) -> MotionModel:
     """Return a model of order 1 of some places: moves that lead elsewhere are left out."""
     kept = np.flatnonzero(near)
-    inside = csr_array(model.moves[kept][:, kept])
+    inside = csr_array(model.moves.as_scipy[kept][:, kept])
     stuck = np.asarray(inside.sum(axis=1)).ravel() <= 0
     moves = csr_array(inside + diags_array(stuck.astype(np.float32)))
     moves.eliminate_zeros()

@@ -6,12 +6,13 @@ near the borders between places. Locations in crowded cells or outside the raste
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Indices, Ints
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.mechanism.history_rule.nearest import cosine
 from geoblanket.release.nearest import NearestPlace
 
@@ -19,8 +20,12 @@ __all__ = ["PlaceRaster"]
 
 _LISTED: Final = 4
 _CELLS_PER_PLACE: Final = 256
+_BLOCK: Final = 16
+"""Cells of a block in each direction: places far from a block are far from all its cells."""
 _MOST_CELLS: Final = 1 << 20
 _RIM: Final = 0.1
+_ROUNDING: Final = 1 + 1e-9
+"""Makes up for the rounding of distances."""
 _WIDEST_E7: Final = 20_000_000
 _LARGEST_LAT_E7: Final = 600_000_000
 _MARGIN: Final = 1.07
@@ -79,23 +84,34 @@ class PlaceRaster:
 
     def _make(self) -> Indices:
         """Return the places listed for each cell, ascending, padded with −1; the last row is for the outside."""
-        if not self._rows:
-            return np.full((1, _LISTED), -1, np.int32)
-        from scipy.spatial import KDTree
-
-        row, column = np.divmod(np.arange(self._rows * self._columns), self._columns)
-        middle_lat = self._south + (row + 0.5) * self._step
-        middle_lon = self._west + (column + 0.5) * self._step
         flat = float(cosine(np.array([self._places[:, 0].mean()]))[0])
         scale = np.array([1.0, flat])
-        count = min(_LISTED + 1, len(self._places))
-        nearest = KDTree(self._places * scale).query(np.column_stack([middle_lat, middle_lon]) * scale, k=count)
-        distance, place = (np.asarray(part).reshape(-1, count) for part in nearest)
-        # Whatever the location in the cell, its nearest place is at most half a diagonal further than the middle's.
-        candidate = distance <= (distance[:, :1] + self._step * math.hypot(1.0, flat)) * _MARGIN
-        listed = np.full((len(row) + 1, _LISTED), -1, np.int32)
-        several = np.sort(np.where(candidate, place, len(self._places)), axis=1)[:, :_LISTED]
-        listed[:-1, : several.shape[1]] = np.where(several < len(self._places), several, -1)
-        if count > _LISTED:
-            listed[:-1][candidate[:, _LISTED]] = -1
+        places = self._places * scale
+        diagonal = self._step * math.hypot(1.0, flat)
+        listed = np.full((self._rows * self._columns + 1, _LISTED), -1, np.int32)
+        by_cell = listed[:-1].reshape(self._rows, self._columns, _LISTED)
+        starts = itertools.product(range(0, self._rows, _BLOCK), range(0, self._columns, _BLOCK))
+        for south, west in starts:
+            block = by_cell[south : south + _BLOCK, west : west + _BLOCK]
+            lat = self._south + (south + np.arange(block.shape[0]) + 0.5) * self._step
+            lon = self._west + (west + np.arange(block.shape[1]) + 0.5) * self._step
+            middles = np.stack(np.meshgrid(lat, lon, indexing="ij"), axis=-1) * scale
+            block[:] = _listed(middles.reshape(-1, 2), places, diagonal).reshape(block.shape)
         return listed
+
+
+def _listed(middles: Floats, places: Floats, diagonal: float) -> Indices:
+    """Return the places that can be nearest in cells of a rectangle, by the middles and the diagonal of the cells."""
+    centre, half = (middles[0] + middles[-1]) / 2, math.dist(middles[0], middles[-1]) / 2
+    from_centre = np.hypot(*(places - centre).T)
+    # From a middle, a place is up to half the rectangle's diagonal nearer than from the centre, and the nearest one
+    # up to as much further away: no other place fulfils the condition below for any middle.
+    some = np.flatnonzero(from_centre <= ((from_centre.min() + half + diagonal) * _MARGIN + half) * _ROUNDING)
+    distance = np.hypot(*(middles[:, None] - places[some]).transpose(2, 0, 1))
+    # Whatever the location in the cell, its nearest place is at most half a diagonal further than the middle's.
+    candidate = distance <= (distance.min(axis=1, keepdims=True) + diagonal) * _MARGIN
+    candidate &= candidate.sum(axis=1, keepdims=True) <= _LISTED  # in a crowded cell none is listed
+    cell, column = np.nonzero(candidate)
+    listed = np.full((len(middles), _LISTED), -1, np.int32)
+    listed[cell, candidate.cumsum(axis=1)[cell, column] - 1] = some[column]
+    return listed

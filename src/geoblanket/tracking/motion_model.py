@@ -17,18 +17,16 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.tracking.sparse_rows import SparseRows
 from geoblanket.tracking.trip_shape import TripShape
 
-__all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles", "Transitions"]
-
-Transitions = csr_array[np.float32, tuple[int, int]]
+__all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles"]
 
 LONGEST_MEMORY: Final = 3
 """Places of a state, the present one included, at most."""
@@ -149,20 +147,20 @@ class MotionModel:
         return local_degrees(xy_m[..., 0], xy_m[..., 1], origin_lat=self.origin[0], origin_lon=self.origin[1])
 
     @cached_property
-    def moves(self) -> Transitions:
+    def moves(self) -> SparseRows:
         """Probability of each move, shape (N, N): rows are left, columns are entered."""
-        return csr_array((self.chances, self.targets, self.offsets), shape=(len(self), len(self)))
+        return SparseRows(self.chances, self.targets, self.offsets, len(self))
 
     @cached_property
-    def moves_into(self) -> Transitions:
+    def moves_into(self) -> SparseRows:
         """The same turned round, shape (N, N): a product with it takes a belief one step further."""
-        return csr_array(self.moves.T)
+        return self.moves.T
 
     @cached_property
-    def to_places(self) -> Transitions:
+    def to_places(self) -> SparseRows:
         """What adds up a belief over states to one over places, shape (P, N)."""
-        ones = np.ones(len(self), np.float32)
-        return csr_array((ones, (self.present, np.arange(len(self)))), shape=(self.place_count, len(self)))
+        ones, states = np.ones(len(self), np.float32), np.arange(len(self))
+        return SparseRows.of_entries(ones, self.present, states, (self.place_count, len(self)))
 
     @cached_property
     def training(self) -> Training:
@@ -195,12 +193,11 @@ class MotionModel:
 
     def of_order_1(self) -> MotionModel:
         """Return the chain without memory that moves as this one does on the whole: a state for each place."""
-        count, usual = self.place_count, self.usual.astype(np.float64)
-        by_place = self.to_places.astype(np.float64)
-        weighted = csr_array((usual + 1e-12)[:, None] * self.moves.astype(np.float64))
-        flow = csr_array(by_place @ weighted @ by_place.T)
-        total = np.asarray(flow.sum(axis=1)).ravel()
-        flow.data /= np.repeat(total, np.diff(flow.indptr))
+        count, left = self.place_count, self.moves.row_numbers
+        weight = (self.usual.astype(np.float64) + 1e-12)[left] * self.chances
+        pairs, pair_of = np.unique(self.present[left] * count + self.present[self.targets], return_inverse=True)
+        flow = np.bincount(pair_of, weight)
+        source, target = np.divmod(pairs, count)
         return MotionModel(
             places_e7=self.places_e7,
             places_identity=self.places_identity,
@@ -208,9 +205,9 @@ class MotionModel:
             spread_m=self.spread_m,
             states=np.arange(count, dtype=np.int32)[:, None],
             start=np.asarray(self.to_places @ self.start, np.float32),
-            offsets=flow.indptr.astype(np.int64),
-            targets=flow.indices.astype(np.int32),
-            chances=flow.data.astype(np.float32),
+            offsets=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=count))]),
+            targets=target.astype(np.int32),
+            chances=(flow / np.bincount(source, flow)[source]).astype(np.float32),
             learned={
                 **self.learned,
                 "order": "1" if self.learned.get("order") != _BY_BLANKET else f"1, {_BY_BLANKET} before",

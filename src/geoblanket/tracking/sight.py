@@ -11,7 +11,6 @@ from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import MismatchError, ParameterError
@@ -23,6 +22,7 @@ from geoblanket.mechanism.lattice.spec import SINK_BASE
 from geoblanket.release.regimes import Regimes
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.sparse_rows import SparseRows
 
 __all__ = ["LaplaceSight", "LatticeSight", "Reports", "ShiftedSight", "Sight", "ZoneSight", "sight_of"]
 
@@ -166,7 +166,7 @@ class ZoneSight:
         self._regimes = Regimes(clock)
         self._interval_ms = clock.interval_ms
         self._histories = _histories(model, self._rule.past)
-        self._tables: dict[tuple[str, int], csc_array[np.float32]] = {}
+        self._tables: dict[tuple[str, int], SparseRows] = {}
         self._present, self._places = model.present, model.place_count
 
     def likelihood(self, reports: Reports) -> Singles:
@@ -178,24 +178,27 @@ class ZoneSight:
             regime = self._regimes.at(time) if follows else self._regimes.start
             table = self._table(regime, min(int(follows), self._rule.past))
             entries = slice(table.indptr[output], table.indptr[output + 1])
-            result[table.indices[entries], column] = table.data[entries]
+            # Two outputs of a mechanism may be the same place.
+            np.add.at(result[:, column], table.indices[entries], table.data[entries])
         return result
 
-    def _table(self, regime: str, known: int) -> csc_array[np.float32]:
+    def _table(self, regime: str, known: int) -> SparseRows:
         """Return how probable each place is from each state, if the mechanism knew so many earlier places.
 
-        Shape (N, P); by columns, which are what is asked for.
+        Shape (P, N): a row for each place, which is what is asked for.
         """
         if (regime, known) not in self._tables:
             histories = self._histories[:, : 1 + known]
-            rows, columns, values = [], [], []
+            states, outputs, values = [], [], []
             for some, places, chances in self._rule.distributions(histories, regime):
-                rows.append(np.repeat(some, len(places)))
-                columns.append(np.tile(places, len(some)))
+                states.append(np.repeat(some, len(places)))
+                outputs.append(np.tile(places, len(some)))
                 values.append(chances.astype(np.float32).ravel())
-            self._tables[regime, known] = csc_array(
-                (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-                shape=(len(self._histories), self._places),
+            self._tables[regime, known] = SparseRows.of_entries(
+                np.concatenate(values),
+                np.concatenate(outputs),
+                np.concatenate(states),
+                (self._places, len(self._histories)),
             )
         return self._tables[regime, known]
 
@@ -210,9 +213,8 @@ def _histories(model: MotionModel, past: int) -> npt.NDArray[np.int32]:
     into = model.moves_into
     # The state that most probably came before each one: how usual it is, times how probably it leads there.
     flow = into.data * model.usual[into.indices]
-    source = np.repeat(np.arange(len(model)), np.diff(into.indptr))
-    order = np.lexsort((flow, source))
-    last = np.cumsum(np.bincount(source, minlength=len(model))) - 1
+    order = np.lexsort((flow, into.row_numbers))
+    last = into.indptr[1:] - 1
     entered = np.diff(into.indptr) > 0
     before = np.arange(len(model))
     before[entered] = into.indices[order[last[entered]]]
