@@ -1,0 +1,36 @@
+// What the system gives: randomness and hashes. Node 18 has them under another name.
+
+import { RandomnessError } from "./errors.js";
+
+const crypto = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
+
+/**
+ * @param {Uint8Array} bytes
+ * @returns {Promise<string>} SHA-256, hexadecimal
+ */
+export async function sha256(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", /** @type {BufferSource} */ (bytes)));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** @param {string} text @returns {Promise<string>} SHA-256 of its UTF-8, hexadecimal */
+export function sha256OfText(text) {
+  return sha256(new TextEncoder().encode(text));
+}
+
+/** @returns {bigint} 62 random bits */
+export function systemWord() {
+  const octets = new Uint8Array(8);
+  try {
+    crypto.getRandomValues(octets);
+  } catch {
+    throw new RandomnessError("The system gives no randomness. Nothing was drawn.");
+  }
+  return new DataView(octets.buffer).getBigUint64(0, true) >> 2n;
+}
+
+/** @returns {string} 128 random bits, hexadecimal */
+export function randomName() {
+  const octets = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(octets, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
