@@ -1,0 +1,60 @@
+"""Python reproduces the committed vectors. With GEOBLANKET_WRITE_VECTORS=1 it writes them anew instead."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
+from tests.conformance import made_bundles
+from tests.conformance.vectors import FOLDER, encoded, refusal_of, vector_of
+
+WRITES = os.environ.get("GEOBLANKET_WRITE_VECTORS") == "1"
+
+
+@pytest.fixture(autouse=True)
+def _predictable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MARKER, MARKER_VALUE)
+
+
+def write(name: str, vectors: list[Any]) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    lines = ",\n".join(json.dumps(vector, ensure_ascii=False) for vector in vectors)
+    (FOLDER / name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+@cache
+def committed(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@pytest.mark.skipif(not WRITES, reason="the committed vectors stay")
+def test_write(tmp_path: Path) -> None:
+    bundles = []
+    for name in made_bundles.SPECS:
+        made_bundles.save(name, tmp_path / "a.bundle")
+        bundles.append(vector_of(name, encoded((tmp_path / "a.bundle").read_bytes())))
+    write("bundles.json", bundles)
+    write("refusals.json", [refusal_of(name, encoded(data)) for name, data in made_bundles.refused(tmp_path)])
+    committed.cache_clear()
+
+
+@pytest.mark.parametrize("name", made_bundles.SPECS)
+def test_bundle(name: str) -> None:
+    (expected,) = [vector for vector in committed("bundles.json") if vector["name"] == name]
+    assert as_json(vector_of(name, expected["bundle"])) == expected
+
+
+def test_refusals() -> None:
+    expected = committed("refusals.json")
+    assert len(expected) > 150
+    assert [refusal_of(refusal["name"], refusal["bundle"]) for refusal in expected] == expected
