@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -290,3 +291,30 @@ def _replaced(fields: dict[str, Any], arrays: dict[str, Any], spec: LatticeSpec,
     fields["lattice"].update(numbers)
     fields["domain"], fields["snapping_radius_mm"] = header.domain, header.rounding_mm
     arrays["multipliers"] = other.multipliers
+
+
+def changed_numbers(rng: random.Random, fields: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Change a number of a lattice or its anchor, little or much, and make right what follows from it."""
+    section, table = fields["lattice"], arrays["multipliers"]
+    chosen = rng.choice([*section, *["multipliers"] * 4, *["rate", "floor", "epsilon_micro"] * 2])
+    if chosen == "anchor":
+        section = section["anchor"] or section
+        chosen = rng.choice(list(section))
+    if chosen == "multipliers":
+        index = rng.randrange(len(table))
+        table[index] = min(max(_nudged(rng, int(table[index])), -(2**31)), 2**31 - 1)
+    elif chosen not in {"anchor", "format"}:
+        section[chosen] = min(max(_nudged(rng, section[chosen]), -(2**62)), 2**62)
+    _section(lambda _: None)(fields, arrays)
+
+
+def _nudged(rng: random.Random, number: int) -> int:
+    return rng.choice([
+        number + rng.choice([-1, 1]),
+        number + rng.randint(-100, 100),
+        round(number * rng.uniform(0.999, 1.001)),
+        round(number * rng.uniform(0.9, 1.1)),
+        number * 2,
+        -number,
+        rng.choice([0, 1, 2**31, 2**53, 2**62]),
+    ])  # fmt: skip
