@@ -12,6 +12,7 @@ import pytest
 
 from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
 from tests.conformance import made_bundles
+from tests.conformance.tracking_vectors import CASES, made_model, tracking_vector
 from tests.conformance.vectors import FOLDER, encoded, refusal_of, vector_of
 
 WRITES = os.environ.get("GEOBLANKET_WRITE_VECTORS") == "1"
@@ -45,6 +46,12 @@ def test_write(tmp_path: Path) -> None:
         bundles.append(vector_of(name, encoded((tmp_path / "a.bundle").read_bytes())))
     write("bundles.json", bundles)
     write("refusals.json", [refusal_of(name, encoded(data)) for name, data in made_bundles.refused(tmp_path)])
+    by_name = {vector["name"]: vector["bundle"] for vector in bundles}
+    tracks = [
+        tracking_vector(name, by_name[bundle], made_model(by_name[bundle], tmp_path / "a.model"), tmp_path)
+        for name, (bundle, _) in CASES.items()
+    ]
+    write("tracking.json", tracks)
     committed.cache_clear()
 
 
@@ -58,3 +65,15 @@ def test_refusals() -> None:
     expected = committed("refusals.json")
     assert len(expected) > 150
     assert [refusal_of(refusal["name"], refusal["bundle"]) for refusal in expected] == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tracking(name: str, tmp_path: Path) -> None:
+    (expected,) = [vector for vector in committed("tracking.json") if vector["name"] == name]
+    found = tracking_vector(name, expected["bundle"], expected["model"], tmp_path)
+    for report, wanted in zip(found["reports"], expected["reports"], strict=True):
+        assert [report["slot"], report["cell"], report["outcome"]] == [wanted["slot"], wanted["cell"], wanted["outcome"]]
+        for part in ("estimate", "ahead"):
+            # Sums of single precision differ from machine to machine: by a metre, or by a ring of 20 m.
+            assert report[part][:2] == pytest.approx(wanted[part][:2], abs=1e-5)
+            assert report[part][2] == pytest.approx(wanted[part][2], abs=21)

@@ -10,3 +10,5 @@ export {
 export { Ledger } from "./ledger.js";
 export { DEFAULT_POLICY } from "./policy.js";
 export { IndexedDbStore, LocalStorageStore, MemoryStore } from "./stores.js";
+export { MotionModel, loadMotionModel } from "./motion_model.js";
+export { Tracker } from "./tracker.js";
