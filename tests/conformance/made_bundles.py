@@ -118,7 +118,7 @@ TEXTS: dict[str, TextEdit] = {
     "infinity": lambda text: text.replace('"version": 3', '"version": Infinity'),
     "1e400": lambda text: text.replace('"version": 3', '"version": 1e400'),
     "a float": lambda text: text.replace('"version": 3', '"version": 3.0'),
-    "a float of the rounding": lambda text: text.replace('"snapping_radius_mm": 17686', '"snapping_radius_mm": 17686.0'),
+    "a float of the rounding": lambda text: text.replace('_mm": 17686', '_mm": 17686.0'),
     "a float in short": lambda text: text.replace('"version": 3', '"version": 3e0'),
     "a string": lambda text: text.replace('"version": 3', '"version": "3"'),
     "true": lambda text: text.replace('"version": 3', '"version": true'),
@@ -163,7 +163,7 @@ TEXTS: dict[str, TextEdit] = {
     "no interval": lambda text: text.replace('"interval_ms": 30000', '"interval_ms": 0'),
     "endless interval": lambda text: text.replace('"interval_ms": 30000', '"interval_ms": 86400001'),
     "other start": lambda text: text.replace('"start": "start"', '"start": "begin"'),
-    "lattice as a list": lambda text: text.replace('"lattice": {', '"lattice": [{').replace("}, \"mechanisms\"", "}], \"mechanisms\""),
+    "lattice as a list": lambda text: text.replace('"lattice": {', '"lattice": [{').replace('}, "mech', '}], "mech'),
     "mechanisms as an object": lambda text: text.replace('"mechanisms": []', '"mechanisms": {}'),
     "a million units in a cell": lambda text: text.replace('"cell_units": 4', '"cell_units": 1000000'),
 }  # fmt: skip
@@ -270,17 +270,21 @@ def _large(path: Path) -> Iterator[tuple[str, bytes]]:
 
     narrow = frame(40, cell_units=4, unit_mm=25_000, epsilon=6.0)
     more = (narrow.multipliers.astype(np.int64) * 15 // 10).astype(np.int32)
-    yield "a floor and weights beyond 64 bits", save_edited(
-        narrow, floor=2**62 // 1601, half_window=4, multipliers=more
+    yield (
+        "a floor and weights beyond 64 bits",
+        save_edited(narrow, floor=2**62 // 1601, half_window=4, multipliers=more),
     )
     yield "a floor that is nearly all", save_edited(narrow, floor=2**62 // 1601)
     units = 304
-    yield "more pairs of multipliers than are compared", save_edited(
-        narrow,
-        cell_units=units,
-        half_window=1,
-        plane=replace(narrow.plane, side=3 * units, unit_mm=100),
-        multipliers=np.full(octant_count(units), 2**30, np.int32),
+    yield (
+        "more pairs of multipliers than are compared",
+        save_edited(
+            narrow,
+            cell_units=units,
+            half_window=1,
+            plane=replace(narrow.plane, side=3 * units, unit_mm=100),
+            multipliers=np.full(octant_count(units), 2**30, np.int32),
+        ),
     )
 
 

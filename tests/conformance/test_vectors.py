@@ -72,7 +72,7 @@ def test_tracking(name: str, tmp_path: Path) -> None:
     (expected,) = [vector for vector in committed("tracking.json") if vector["name"] == name]
     found = tracking_vector(name, expected["bundle"], expected["model"], tmp_path)
     for report, wanted in zip(found["reports"], expected["reports"], strict=True):
-        assert [report["slot"], report["cell"], report["outcome"]] == [wanted["slot"], wanted["cell"], wanted["outcome"]]
+        assert all(report[part] == wanted[part] for part in ("slot", "cell", "outcome"))
         for part in ("estimate", "ahead"):
             # Sums of single precision differ from machine to machine: by a metre, or by a ring of 20 m.
             assert report[part][:2] == pytest.approx(wanted[part][:2], abs=1e-5)

@@ -72,7 +72,7 @@ def _shares(values: list[float]) -> list[float]:
 
 def tracking_vector(name: str, bundle: str, model: str, folder: Path) -> Json:
     """Return where reports lead."""
-    rng = random.Random(name)
+    rng = random.Random(name)  # noqa: S311
     path = folder / "city.model"
     path.write_bytes(base64.b64decode(model))
     city = loaded(bundle)
@@ -99,5 +99,5 @@ def tracking_vector(name: str, bundle: str, model: str, folder: Path) -> Json:
 
 def made_model(bundle: str, path: Path) -> str:
     """Return the file of a model for a bundle."""
-    grid_model(loaded(bundle), random.Random(3)).save(path)
+    grid_model(loaded(bundle), random.Random(3)).save(path)  # noqa: S311
     return encoded(path.read_bytes())

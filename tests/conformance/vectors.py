@@ -27,6 +27,7 @@ from geoblanket.release.inputs import checked_location_e7
 
 FOLDER: Final = Path(__file__).parents[2] / "clients/javascript/conformance"
 START: Final = 1_719_792_000
+PLANE: Final = ("north_scale", "east_scale", "north_e7", "width_e7", "rounding_mm")
 
 Json = dict[str, Any]
 
@@ -49,7 +50,7 @@ def lattice_of(bundle: Bundle) -> Lattice:
 
 def vector_of(name: str, data: str, *, cases: int = 60) -> Json:
     """Return what Python makes of a bundle."""
-    rng = random.Random(name)
+    rng = random.Random(name)  # noqa: S311
     bundle = loaded(data)
     lattice = lattice_of(bundle)
     plane = lattice.spec.plane
@@ -63,10 +64,8 @@ def vector_of(name: str, data: str, *, cases: int = 60) -> Json:
         "interval_ms": bundle.needed_clock().interval_ms,
         "epsilon_micro": lattice.spec.epsilon_micro,
         "cells": lattice.cells,
-        "plane": {
-            key: str(getattr(plane, key)) for key in ("north_scale", "east_scale", "north_e7", "width_e7", "rounding_mm")
-        },
-        "units": [[lat, lon, *plane.unit_of_e7(*checked_location_e7(lat, lon))] for lat, lon in coordinates(lattice, rng)],
+        "plane": {name: str(getattr(plane, name)) for name in PLANE},
+        "units": [[*point, *plane.unit_of_e7(*checked_location_e7(*point))] for point in coordinates(lattice, rng)],
         "draws": [[x, y, str(word), cell] for x, y, word, cell in draws(lattice, rng, cases)],
         "centers": [[cell, *centre_e7(lattice, cell)] for cell in cells],
         "shifts": shifts(lattice, rng, 20),

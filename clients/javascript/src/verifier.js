@@ -185,10 +185,11 @@ function sumsOfWeights(spec) {
   const outside = (across ** 2n - BigInt(window) ** 2n) * spec.floor;
   const half = Math.floor(n / 2);
   const squares = Array.from({ length: half + 1 }, (_, position) => squaresFrom(position, n, side, window));
+  const far = farRoot(spec);
   const totals = [];
   for (let large = 0; large <= half; large += 1) {
     for (let small = 0; small <= large; small += 1) {
-      const total = sumOfWindow(spec, squares[large], squares[small], spec.multipliers[totals.length]) + outside;
+      const total = sumOfWindow(spec, squares[large], squares[small], spec.multipliers[totals.length], far) + outside;
       totals.push(total);
     }
   }
@@ -206,32 +207,58 @@ function squaresFrom(position, n, side, window) {
 }
 
 /**
- * Return the sum of a window's weights, as how many are the floor, and multiples of 1, 2^16 and 2^52 of the others.
+ * Return from which root on no weight is above the floor: beyond it, the exact value is smaller, and a mantissa is rounded by
+ * 8 at most.
+ *
+ * @param {import("./lattice.js").LatticeSpec} spec
+ * @returns {number}
+ */
+function farRoot(spec) {
+  const largest = largestMultiplier(spec);
+  let [near, far] = [0n, 1n << 26n]; // all roots are below 2^26
+  while (near < far) {
+    const middle = (near + far) / 2n;
+    if (boundAt((middle * spec.rate) >> 20n, largest, spec.shift) <= spec.floor) far = middle;
+    else near = middle + 1n;
+  }
+  return Number(far);
+}
+
+/**
+ * Return the sum of a window's weights. Small ones, the usual ones, are added as they are; large ones in two parts.
  *
  * @param {import("./lattice.js").LatticeSpec} spec
  * @param {Float64Array} eastSquares
  * @param {Float64Array} northSquares
  * @param {number} multiplier
+ * @param {number} far the root from which on all weights are the floor
  */
-function sumOfWindow({ rate, shift, floor }, eastSquares, northSquares, multiplier) {
+function sumOfWindow({ rate, shift, floor }, eastSquares, northSquares, multiplier, far) {
   const rateHigh = Number(rate / 1048576n);
   const rateLow = Number(rate % 1048576n);
   const floorHigh = Number(floor >> 16n);
   const floorLow = Number(floor & 0xffffn);
+  const least = Number(floor); // rounded where it is above 2^53, and no small weight is above 2^47
   const startPlaces = Number(shift);
   const upperFactor = multiplier >>> 15;
   const lowerFactor = multiplier & 32767;
+  const farScaled = far * far;
   let floors = 0;
-  let ones = 0; // below 2^22 · 2^17
-  let units = 0; // of 2^16
-  let folded = 0; // of 2^52
+  let small = 0;
+  let folded = 0; // 2^52 each, from `small`
+  let high = 0; // 2^16 each
+  let low = 0;
   for (let row = 0; row < northSquares.length; row += 1) {
     const north = northSquares[row];
     for (let column = 0; column < eastSquares.length; column += 1) {
       const scaled = (north + eastSquares[column]) * 4194304;
+      if (scaled >= farScaled) {
+        floors += 1;
+        continue;
+      }
       let root = Math.floor(Math.sqrt(scaled));
-      while (root * root > scaled) root -= 1;
-      while ((root + 1) * (root + 1) <= scaled) root += 1;
+      if (root * root > scaled) root -= 1;
+      else if ((root + 1) * (root + 1) <= scaled) root += 1;
       const z = root * rateHigh + Math.floor((root * rateLow) / 1048576);
       const exponent = Math.floor(z / 16777216);
       const part = (z - exponent * 16777216) | 0;
@@ -242,30 +269,32 @@ function sumOfWindow({ rate, shift, floor }, eastSquares, northSquares, multipli
       const bottom = mantissa * lowerFactor;
       const carried = Math.floor(bottom / 32768);
       const top = mantissa * upperFactor + carried; // the product is top·2^15 + what is left of bottom
-      let high; // the weight is high·2^16 + low
-      let low;
       if (places >= 15) {
         const weight = Math.floor(top * HALVES[places - 15]);
-        high = Math.floor(weight / 65536);
-        low = weight - high * 65536;
-      } else {
-        high = Math.floor(top * 0.5 * HALVES[places]);
-        const rest = top - high * 2 * POWERS[places];
-        low = rest * POWERS[15 - places] + Math.floor((bottom - carried * 32768) * HALVES[places]);
-      }
-      if (high > floorHigh || (high === floorHigh && low > floorLow)) {
-        ones += low;
-        units += high;
-        if (units >= 68719476736) {
-          units -= 68719476736;
+        if (weight > least) small += weight;
+        else floors += 1;
+        if (small >= 4503599627370496) {
+          small -= 4503599627370496;
           folded += 1;
         }
       } else {
-        floors += 1;
+        const upper = Math.floor(top * 0.5 * HALVES[places]);
+        const rest = top - upper * 2 * POWERS[places];
+        const lower = rest * POWERS[15 - places] + Math.floor((bottom - carried * 32768) * HALVES[places]);
+        if (upper > floorHigh || (upper === floorHigh && lower > floorLow)) {
+          high += upper;
+          low += lower;
+          if (high >= 68719476736) {
+            high -= 68719476736;
+            folded += 1;
+          }
+        } else {
+          floors += 1;
+        }
       }
     }
   }
-  return BigInt(floors) * floor + BigInt(ones) + (BigInt(units) << 16n) + (BigInt(folded) << 52n);
+  return BigInt(floors) * floor + BigInt(small) + BigInt(low) + (BigInt(high) << 16n) + (BigInt(folded) << 52n);
 }
 
 /** @param {bigint[]} totals @param {Fraction} epsilon */
@@ -289,10 +318,19 @@ function checkWindow(spec) {
   if (2n * spec.halfWindow + 1n >= spec.plane.side / n) return;
   const nearest = (spec.halfWindow + 1n) * n - n / 2n;
   const z = (isqrt(nearest ** 2n << 22n) * spec.rate) >> 20n;
-  const part = Number(z & 0xffffffn);
-  const mantissa = (BigInt(COARSE[part >> 12]) * BigInt(FINE[part & 4095])) >> 31n;
-  const largest = BigInt(spec.multipliers.reduce((most, multiplier) => Math.max(most, multiplier), 0));
-  if (((mantissa + 9n) * largest) >> ((z >> 24n) + spec.shift) > spec.floor) {
+  if (boundAt(z, largestMultiplier(spec), spec.shift) > spec.floor) {
     violated("Cells outside the window of the lattice would weigh more than its floor.");
   }
+}
+
+/** @param {import("./lattice.js").LatticeSpec} spec */
+function largestMultiplier(spec) {
+  return BigInt(spec.multipliers.reduce((most, multiplier) => Math.max(most, multiplier), 0));
+}
+
+/** @param {bigint} z @param {bigint} multiplier @param {bigint} shift @returns {bigint} what no weight from there on exceeds */
+function boundAt(z, multiplier, shift) {
+  const part = Number(z & 0xffffffn);
+  const mantissa = (BigInt(COARSE[part >> 12]) * BigInt(FINE[part & 4095])) >> 31n;
+  return ((mantissa + 9n) * multiplier) >> ((z >> 24n) + shift);
 }

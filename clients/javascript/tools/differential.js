@@ -1,4 +1,4 @@
-// Compare with what Python wrote to a file: `node test/differential.js FILE`. Each line has a bundle, how Python refuses it,
+// Compare with what Python wrote to a file: `node tools/differential.js FILE`. Each line has a bundle, how Python refuses it,
 // and points and words with the cells to which they lead.
 
 import assert from "node:assert/strict";
