@@ -1,6 +1,6 @@
 // What the system gives: randomness and hashes. Node 18 has them under another name.
 
-import { RandomnessError } from "./errors.js";
+import { GeoblanketError, RandomnessError } from "./errors.js";
 
 const crypto = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
 
@@ -9,6 +9,7 @@ const crypto = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
  * @returns {Promise<string>} SHA-256, hexadecimal
  */
 export async function sha256(bytes) {
+  if (!crypto.subtle) throw new GeoblanketError("Browsers hash on pages from https:// or this machine only.");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", /** @type {BufferSource} */ (bytes)));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
