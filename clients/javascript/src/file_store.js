@@ -1,7 +1,7 @@
 // A ledger in a file, for Node: written beside it, synced and renamed. One process at a time.
 
 import { constants } from "node:fs";
-import { open, readFile, rename, rm } from "node:fs/promises";
+import { link, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 
 /** Keeps a text in a file that only its user may read. */
@@ -52,17 +52,21 @@ export class FileStore {
 
   /** Keep other processes out. A lock whose process is gone counts no more. */
   async #lock() {
+    const own = `${this.#path}.lock.${process.pid}`;
     for (let attempt = 0; !this.#isLocked; attempt += 1) {
       try {
-        const lock = await open(`${this.#path}.lock`, "wx", 0o600);
-        await lock.writeFile(String(process.pid));
-        await lock.close();
+        await writeFile(own, String(process.pid), { mode: 0o600 });
+        await link(own, `${this.#path}.lock`); // fails if there is one, and is never seen without its process
         this.#isLocked = true;
       } catch (error) {
         if (!isCode(error, "EEXIST")) throw error;
         const owner = Number(await readFile(`${this.#path}.lock`, "utf8").catch(() => ""));
-        if (attempt > 0 || isRunning(owner)) throw new Error("it is in use; only one process at a time may open a ledger");
+        if (attempt > 0 || isRunning(owner)) {
+          throw new Error(`it is in use by process ${owner}; if that is not so, remove the file that ends with .lock`);
+        }
         await rm(`${this.#path}.lock`, { force: true });
+      } finally {
+        await rm(own, { force: true });
       }
     }
   }

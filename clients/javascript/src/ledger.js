@@ -27,6 +27,7 @@ export class Ledger {
   #text;
   #state;
   #broken = false;
+  #session = randomName();
 
   /** @param {Store} store @param {string} text @param {ReturnType<typeof parsed>} state */
   constructor(store, text, state) {
@@ -50,8 +51,12 @@ export class Ledger {
       clock: { passedMs: 0, latestWallMs: Date.now(), wallMs: Date.now(), run: RUN, runMs: runMs() },
       ...accountState(new Account(budget)),
     };
-    if (!(await stored(store, null, await sealed(state)))) {
-      throw new LedgerError("There is a ledger already. It keeps what was spent.");
+    try {
+      if (!(await stored(store, null, await sealed(state)))) {
+        throw new LedgerError("There is a ledger already. It keeps what was spent.");
+      }
+    } finally {
+      await store.close?.();
     }
   }
 
@@ -63,6 +68,16 @@ export class Ledger {
    * @throws {LedgerError} It is missing or damaged.
    */
   static async open(store, { budget, replay = false } = {}) {
+    try {
+      return await Ledger.#opened(store, budget, replay);
+    } catch (error) {
+      await store.close?.();
+      throw error;
+    }
+  }
+
+  /** @param {Store} store @param {Budget | undefined} budget @param {boolean} replay */
+  static async #opened(store, budget, replay) {
     let text;
     try {
       text = await store.read();
@@ -76,7 +91,8 @@ export class Ledger {
     }
     if (replay !== state.replay) throw new MismatchError("A ledger is for replays or for real reports, never both.");
     const ledger = new Ledger(store, text, state);
-    // What the clocks show is stored at once: a wall clock that was set forward gains nothing afterwards.
+    // What the clocks show is stored at once: a wall clock that was set forward gains nothing afterwards. The new text is
+    // another one in any case, so that whoever opened the ledger before can write no more.
     ledger.nowMs(0);
     await ledger.#write(ledger.#wiped(ledger.account));
     return ledger;
@@ -136,7 +152,8 @@ export class Ledger {
     this.#broken = true;
     const { budget, replay, clock } = this.#state;
     const { epsilon, windowS, anchorEpsilon } = budget;
-    const text = await sealed({ budget: { epsilon, windowS, anchorEpsilon }, replay, clock, ...accountState(account) });
+    const state = { budget: { epsilon, windowS, anchorEpsilon }, replay, clock, session: this.#session };
+    const text = await sealed({ ...state, ...accountState(account) });
     if (!(await stored(this.#store, this.#text, text))) {
       throw new LedgerError("The ledger was changed by another device or page. Nothing is released.");
     }
