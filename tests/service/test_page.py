@@ -506,7 +506,8 @@ KEEP_A_LEDGER = """async ([name, sha256]) => {
         const store = new Store(name);
         const isNew = (await store.read()) === null;
         if (isNew) await Ledger.create(store, new Budget({ epsilon: 40, windowS: 3600, anchorEpsilon: 8 }));
-        const twice = await Ledger.create(store, new Budget({ epsilon: 1e6, windowS: 60 })).catch((error) => error.name);
+        const more = new Budget({ epsilon: 1e6, windowS: 60 });
+        const twice = await Ledger.create(store, more).catch((error) => error.name);
         const device = await Device.open(file, { store });
         const { left, stored } = await device.report(41.15, -8.6, Date.now() / 1000 + (isNew ? 0 : 60));
         const second = await Device.open(file, { store: new Store(name) });
