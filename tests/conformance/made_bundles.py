@@ -164,6 +164,7 @@ TEXTS: dict[str, TextEdit] = {
     "endless interval": lambda text: text.replace('"interval_ms": 30000', '"interval_ms": 86400001'),
     "other start": lambda text: text.replace('"start": "start"', '"start": "begin"'),
     "lattice as a list": lambda text: text.replace('"lattice": {', '"lattice": [{').replace('}, "mech', '}], "mech'),
+    "no lattice": lambda text: text[: text.index('"lattice": ')] + text[text.index('"mechanisms": ') :],
     "mechanisms as an object": lambda text: text.replace('"mechanisms": []', '"mechanisms": {}'),
     "a million units in a cell": lambda text: text.replace('"cell_units": 4', '"cell_units": 1000000'),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,13 @@ def test_it_can_be_packed() -> None:
     assert {"package.json", "README.md", "LICENSE", "src/index.js", "src/index.d.ts", "src/file_store.js"} <= files
     assert not [name for name in files if name.startswith(("test", "tools", "conformance"))]
     assert json.loads((CLIENT / "package.json").read_text())["version"] == _version()
+
+
+def test_the_installed_package_serves_it() -> None:
+    with (FOLDER.parents[2] / "pyproject.toml").open("rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"clients/javascript/src": "geoblanket/service/device"}
+    assert (CLIENT / "src" / "index.js").is_file()
 
 
 def _version() -> str:
