@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
+from geoblanket.mechanism.bundle.signing import sign_bundle
 from tests.conformance import made_bundles
 from tests.conformance.tracking_vectors import CASES, made_model, tracking_vector
 from tests.conformance.vectors import FOLDER, encoded, refusal_of, vector_of
@@ -34,6 +36,19 @@ def committed(name: str) -> Any:
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
+def signed_vector(bundle: str, folder: Path) -> dict[str, str]:
+    """A bundle that was signed by a key which everyone knows."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    (folder / "key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    (folder / "signed.bundle").write_bytes(base64.b64decode(bundle))
+    signature = sign_bundle(folder / "signed.bundle", folder / "key").read_bytes()
+    return {"bundle": bundle, "public_key": public, "signature": encoded(signature)}
+
+
 def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
@@ -52,6 +67,7 @@ def test_write(tmp_path: Path) -> None:
         for name, (bundle, _) in CASES.items()
     ]
     write("tracking.json", tracks)
+    (FOLDER / "signature.json").write_text(json.dumps(signed_vector(bundles[0]["bundle"], tmp_path)) + "\n")
     committed.cache_clear()
 
 
@@ -65,6 +81,11 @@ def test_refusals() -> None:
     expected = committed("refusals.json")
     assert len(expected) > 150
     assert [refusal_of(refusal["name"], refusal["bundle"]) for refusal in expected] == expected
+
+
+def test_signature(tmp_path: Path) -> None:
+    expected = committed("signature.json")
+    assert signed_vector(expected["bundle"], tmp_path) == expected
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -3,10 +3,11 @@
 import { hasKeys, readArrays } from "./array_file.js";
 import { InputError, MismatchError } from "./errors.js";
 import { Plane } from "./plane.js";
-import { sha256, sha256OfText } from "./system.js";
+import { isSigned, sha256, sha256OfText } from "./system.js";
 import { verifiedLattice, verifyAnchor } from "./verifier.js";
 
 const MAGIC = "GBBUNDL2";
+const SIGNED_PREFIX = "geoblanket bundle 1\0";
 const KIND = "a bundle of mechanisms";
 const LARGEST_BYTES = 2 ** 30;
 const LARGEST = 1n << 62n;
@@ -62,15 +63,20 @@ export class Bundle {
  * Read a bundle with a lattice, and verify it.
  *
  * @param {Uint8Array | ArrayBuffer} file
- * @param {{domain?: string, minimumVersion?: number}} [trust] which bundles are accepted
+ * @param {object} [trust] which bundles are accepted
+ * @param {string} [trust.domain] the hash of the domain that it must have
+ * @param {number} [trust.minimumVersion] older ones are refused
+ * @param {string} [trust.publicKey] an Ed25519 key in PEM form: the bundle must be signed by it. The promise never depends on it
+ * @param {Uint8Array | ArrayBuffer} [trust.signature] what lies beside the bundle, with `.sig` added to its name
  * @returns {Promise<Bundle>}
  * @throws {InputError} The file is damaged, hostile, too old, or has no lattice.
  * @throws {LatticeViolation} It does not keep its promise.
  * @throws {MismatchError} It is for another domain.
  */
-export async function loadBundle(file, { domain, minimumVersion = 0 } = {}) {
+export async function loadBundle(file, { domain, minimumVersion = 0, publicKey, signature } = {}) {
   // A copy: what was checked is what is used.
   const data = new Uint8Array(file).slice();
+  if (publicKey !== undefined) await checkSignature(data, publicKey, new Uint8Array(signature ?? 0));
   const { fields, arrays } = await readArrays(data, { magic: MAGIC, kind: KIND, largestBytes: LARGEST_BYTES });
   const header = await parsedHeader(fields);
   const multipliers = tableOf(arrays, header.section.cell_units);
@@ -101,6 +107,15 @@ export async function loadBundle(file, { domain, minimumVersion = 0 } = {}) {
 /** @param {string} problem @returns {never} */
 function refuse(problem) {
   throw new InputError(`The file is not ${KIND} that can be used: ${problem}.`);
+}
+
+/** @param {Uint8Array} data @param {string} publicKey @param {Uint8Array} signature */
+async function checkSignature(data, publicKey, signature) {
+  const digest = Uint8Array.from((await sha256(data)).match(/../g), (octet) => parseInt(octet, 16));
+  const message = Uint8Array.from([...new TextEncoder().encode(SIGNED_PREFIX), ...digest]);
+  if (signature.length !== 64 || !(await isSigned(publicKey, signature, message))) {
+    throw new InputError("The bundle has no signature by this key.");
+  }
 }
 
 /** @param {Map<string, unknown>} fields */

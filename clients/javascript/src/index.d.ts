@@ -50,7 +50,14 @@ export class Bundle {
 /** Read a bundle with a lattice, and verify it exactly. */
 export function loadBundle(
   file: Uint8Array | ArrayBuffer,
-  trust?: { domain?: string; minimumVersion?: number },
+  trust?: {
+    domain?: string;
+    minimumVersion?: number;
+    /** An Ed25519 key in PEM form: the bundle must be signed by it. */
+    publicKey?: string;
+    /** What lies beside the bundle, with `.sig` added to its name. */
+    signature?: Uint8Array | ArrayBuffer;
+  },
 ): Promise<Bundle>;
 
 /** The most that may be spent in any window of time. */

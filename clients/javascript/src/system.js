@@ -1,6 +1,6 @@
 // What the system gives: randomness and hashes. Node 18 has them under another name.
 
-import { GeoblanketError, RandomnessError } from "./errors.js";
+import { GeoblanketError, InputError, RandomnessError } from "./errors.js";
 
 const crypto = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
 
@@ -12,6 +12,25 @@ export async function sha256(bytes) {
   if (!crypto.subtle) throw new GeoblanketError("Browsers hash on pages from https:// or this machine only.");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", /** @type {BufferSource} */ (bytes)));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * @param {string} publicKey an Ed25519 key in PEM form
+ * @param {Uint8Array} signature
+ * @param {Uint8Array} message
+ * @returns {Promise<boolean>} whether the signature is one of the message by this key
+ */
+export async function isSigned(publicKey, signature, message) {
+  const text = /^-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----\s*$/.exec(publicKey)?.[1];
+  if (text === undefined) throw new InputError("The key is not an Ed25519 public key in PEM form.");
+  let key;
+  try {
+    const bytes = Uint8Array.from(atob(text.replace(/\s/g, "")), (character) => character.charCodeAt(0));
+    key = await crypto.subtle.importKey("spki", bytes, "Ed25519", false, ["verify"]);
+  } catch {
+    throw new InputError("The key is not an Ed25519 public key in PEM form, or this system cannot check signatures.");
+  }
+  return crypto.subtle.verify("Ed25519", key, signature, message);
 }
 
 /** @param {string} text @returns {Promise<string>} SHA-256 of its UTF-8, hexadecimal */

@@ -111,6 +111,21 @@ test("tables of powers are those of the specification", async () => {
   }
 });
 
+test("a signature is checked where a key is given", async () => {
+  const { bundle, public_key: publicKey, signature } = JSON.parse(await readFile(new URL("signature.json", FOLDER), "utf8"));
+  const [file, right] = [bytes(bundle), bytes(signature)];
+  await loadBundle(file, { publicKey, signature: right });
+  const wrong = right.slice();
+  wrong[5] ^= 1;
+  for (const other of [wrong, right.slice(1), undefined]) {
+    await assert.rejects(loadBundle(file, { publicKey, signature: other }), InputError);
+  }
+  await assert.rejects(loadBundle(bytes(bundles[1].bundle), { publicKey, signature: right }), InputError);
+  for (const key of ["", "a key", publicKey.replace("MCow", "MCox")]) {
+    await assert.rejects(loadBundle(file, { publicKey: key, signature: right }), InputError);
+  }
+});
+
 test("what is asked for of a bundle is checked", async () => {
   const file = bytes(bundles[0].bundle);
   await loadBundle(file, { domain: bundles[0].domain, minimumVersion: 7 });
