@@ -48,9 +48,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint  ## lint, types and the default tests
+	@command -v node >/dev/null || echo "Node is not installed: the JavaScript client (clients/javascript) is NOT tested." >&2
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-all: lint  ## the default tests and the slow ones
+	@command -v node >/dev/null || echo "Node is not installed: the JavaScript client (clients/javascript) is NOT tested." >&2
 	$(BIN)/pytest -n 2 --dist loadfile -m "slow or not slow" --hypothesis-profile=search
 
 bench: $(BENCH)  ## every benchmark, each against its peer in the same run

@@ -463,9 +463,77 @@ def test_the_promise_of_a_lattice_is_drawn(open_page: Open, city: Live) -> None:
     expect(labels).to_have_count(0)
 
 
+def test_the_browser_reports_by_itself(open_page: Open, city: Live) -> None:
+    """In the page: no request is made after the bundle is there."""
+    page = open_page("try", url=city.url)
+    page.wait_for_selector("body[data-tried=ready]")
+    expect(page.locator("#try-verified")).to_contain_text("Verified exactly by this browser")
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(f"{request.url} {request.post_data}"))
+    vehicle = _at(page, "You")
+    x, y = _centre(vehicle)
+    page.mouse.click(x - 90, y + 60)
+    expect(page.locator("#try-words")).to_contain_text("What would be told: cell")
+    assert _centre(vehicle) == pytest.approx((x - 90, y + 60), abs=1.5)
+    left = page.locator("#try-figures tr", has_text="Budget left").locator("td")
+    expect(left).to_have_text("476 per km")
+    page.get_by_role("button", name="Report again").click()
+    expect(left).to_have_text("472 per km")
+    vehicle.focus()
+    page.keyboard.press("ArrowUp")
+    expect(left).to_have_text("468 per km")
+    expect(_at(page, "Reported")).to_be_visible()
+    page.context.grant_permissions(["geolocation"])
+    page.context.set_geolocation({"latitude": 41.1512, "longitude": -8.6023})
+    page.get_by_role("button", name="Use my location").click()
+    expect(vehicle).to_have_attribute("aria-label", "You at 41.1512, -8.6023")
+    expect(left).to_have_text("464 per km")
+    assert asked == []
+    page.goto(f"{city.url}/#explore")  # what was clicked here is not asked about there
+    expect(_at(page, "Vehicle")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert asked
+    assert not [request for request in asked if "41.1512" in request or "8.6023" in request]
+    assert _at(page, "Vehicle").get_attribute("aria-label") != "Vehicle at 41.1512, -8.6023"
+
+
+KEEP_A_LEDGER = """async ([name, sha256]) => {
+    const { Budget, Device, IndexedDbStore, Ledger, LocalStorageStore } = await import("/device/index.js");
+    const file = await (await fetch(`/v1/bundles/${sha256}`)).arrayBuffer();
+    const found = [];
+    for (const Store of [IndexedDbStore, LocalStorageStore]) {
+        const store = new Store(name);
+        const isNew = (await store.read()) === null;
+        if (isNew) await Ledger.create(store, new Budget({ epsilon: 40, windowS: 3600, anchorEpsilon: 8 }));
+        const more = new Budget({ epsilon: 1e6, windowS: 60 });
+        const twice = await Ledger.create(store, more).catch((error) => error.name);
+        const device = await Device.open(file, { store });
+        const { left, stored } = await device.report(41.15, -8.6, Date.now() / 1000 + (isNew ? 0 : 60));
+        const second = await Device.open(file, { store: new Store(name) });
+        const late = await device.report(41.15, -8.6, Date.now() / 1000 + 120).catch((error) => error.name);
+        await second.close();
+        found.push([isNew, twice, left, stored, late]);
+    }
+    return found;
+}"""
+
+
+def test_a_budget_is_kept_in_the_browser(open_page: Open, city: Live) -> None:
+    page = open_page("try", url=city.url)
+    page.wait_for_selector("body[data-tried=ready]")
+    sha256 = page.evaluate("(async () => (await (await fetch('/explore/overview')).json()).bundles[0].sha256)()")
+    first = page.evaluate(KEEP_A_LEDGER, ["car", sha256])
+    assert first == [[True, "LedgerError", 36, False, "LedgerError"]] * 2
+    page.reload()
+    page.wait_for_selector("body[data-ready=true]", state="attached")
+    again = page.evaluate(KEEP_A_LEDGER, ["car", sha256])
+    assert again == [[False, "LedgerError", 32, False, "LedgerError"]] * 2
+
+
 def test_a_lattice_fits_a_phone(open_page: Open, city: Live) -> None:
     page = open_page(width=390, url=city.url)
-    for view in VIEWS:
+    for view in (*VIEWS, "try"):
         page.goto(f"{city.url}/#{view}")
         page.wait_for_selector(f"body[data-view={view}]")
         page.wait_for_load_state("networkidle")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -40,6 +41,9 @@ PAGE_POLICY: Final = (
     "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """The map library draws in workers that it makes from its own text (blob:); nothing comes from another host."""
+
+PERMISSIONS: Final = "geolocation=(self), camera=(), microphone=()"
+"""The page may ask the browser where it is, which the reader has to allow, and which stays in the page."""
 
 NO_PLACE: Final = Refusal(422, "no_such_place", "This place is in no zone of the bundle, in that regime.")
 NO_REPORT: Final = Refusal(422, "no_such_report", "That place is not reported from here.")
@@ -89,7 +93,7 @@ class Trip(_Question):
 
 def router(explorer: Explorer) -> APIRouter:
     """Return the routes of the page. They are its own, and not part of the interface that is described."""
-    _page_files()  # what is missing is told when the service starts, not by the first request
+    _page_files(), _device_files()  # what is missing is told when the service starts, not by the first request
     routes = APIRouter(include_in_schema=False)
     _add_files(routes)
     _add_map(routes, explorer)
@@ -101,11 +105,17 @@ def router(explorer: Explorer) -> APIRouter:
 def _add_files(routes: APIRouter) -> None:
     @routes.get("/")
     async def page(accepted: _Accepted = "", known: KnownTags = None) -> Response:
-        return _page_file("index.html", accepted, known)
+        answer = _page_file(_page_files(), "index.html", accepted, known)
+        answer.headers["Permissions-Policy"] = PERMISSIONS
+        return answer
 
     @routes.get("/page/{name}")
     async def file(name: str, accepted: _Accepted = "", known: KnownTags = None) -> Response:
-        return _page_file(name, accepted, known)
+        return _page_file(_page_files(), name, accepted, known)
+
+    @routes.get("/device/{name}")
+    async def device(name: str, accepted: _Accepted = "", known: KnownTags = None) -> Response:
+        return _page_file(_device_files(), name, accepted, known)
 
 
 def _add_map(routes: APIRouter, explorer: Explorer) -> None:
@@ -249,8 +259,8 @@ def _squeezed(content: bytes) -> bytes:
     return gzip.compress(content, compresslevel=5, mtime=0)
 
 
-def _page_file(name: str, accepted: str, known: str | None) -> Response:
-    content = _page_files().get(name)
+def _page_file(known_files: Mapping[str, bytes], name: str, accepted: str, known: str | None) -> Response:
+    content = known_files.get(name)
     if content is None:
         raise Refused(NOT_FOUND)
     tag = f"{_hash(content)}{'-gzip' if 'gzip' in accepted else ''}"  # compressed, it is another sequence of bytes
@@ -271,6 +281,17 @@ def _page_files() -> dict[str, bytes]:
     folder = files("geoblanket.service").joinpath("page")
     own = {file.name: file.read_bytes() for file in folder.iterdir() if Path(file.name).suffix in _KINDS}
     return {**own, **_library()}
+
+
+@cache
+def _device_files() -> dict[str, bytes]:
+    """Return the module that reports in the browser: a part of an installed package, elsewhere in a checkout."""
+    installed = Path(str(files("geoblanket.service"))) / "device"
+    checked_out = Path(__file__).parents[3] / "clients" / "javascript" / "src"
+    folder = installed if installed.is_dir() else checked_out
+    if not folder.is_dir():
+        raise InputError("the device of the web page is not there", hint="Install geoblanket again")
+    return {file.name: file.read_bytes() for file in folder.glob("*.js")}
 
 
 def _library() -> dict[str, bytes]:

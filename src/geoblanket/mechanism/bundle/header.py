@@ -166,6 +166,7 @@ class BundleHeader:
             raise ValueError(str(error).rstrip(".")) from error
         clock = _clock(values["clock"])
         version = integer(values, "version", 0, _LARGEST_VERSION)
+        integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM)  # to Python, 716.0 is 716
         header = cls.of_lattice(lattice, version=version, interval_ms=clock.interval_ms)
         if header.as_fields() != values:
             raise ValueError("what it says beside its lattice does not follow from it")

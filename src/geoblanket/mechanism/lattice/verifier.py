@@ -30,7 +30,7 @@ _LEAST_USED: Final = Fraction(95, 100)
 _MOST_CELLS: Final = 2**26
 _MOST_UNITS_IN_CELL: Final = 1024
 _MOST_WORK: Final = 2**30
-"""Weights of cells that are summed, at most: half a minute."""
+"""Weights of cells that are summed, and pairs of multipliers that are compared, at most: half a minute."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _check_form(spec: LatticeSpec) -> None:
         (spec.floor >= 1 and spec.floor * across**2 < _TOTAL, "the floor"),
         (spec.multipliers.shape == ((half + 1) * (half + 2) // 2,), "the number of multipliers"),
         (spec.multipliers.dtype == np.int32 and bool((spec.multipliers > 0).all()), "the multipliers"),
-        ((half + 1) ** 2 * window**2 // 2 <= _MOST_WORK, "the work to verify it"),
+        ((half + 1) ** 2 * max(window, n) ** 2 // 2 <= _MOST_WORK, "the work to verify it"),
     ):
         if not sound:
             raise MechanismError(f"The numbers of the lattice cannot be one: wrong is {what}.")
@@ -161,6 +161,8 @@ def _totals(spec: LatticeSpec) -> Ints:
             if float(weights.sum(dtype=np.float64)) > 1.25 * _TOTAL:
                 raise LatticeViolation("The weights of the lattice are more than a whole")
             totals.append(int(weights.sum()) + (across**2 - window**2) * spec.floor)
+            if totals[-1] > _TOTAL:
+                raise LatticeViolation("The weights of the lattice are more than a whole")
     return np.array(totals, np.int64)
 
 

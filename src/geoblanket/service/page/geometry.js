@@ -61,3 +61,9 @@ export function boxAround(points) {
     [Math.max(...lon), Math.max(...lat)],
   ];
 }
+
+/** How far two points are apart, metres. */
+export function metresApart(point, other) {
+  const degree = (Math.PI / 180) * 6371008.8;
+  return Math.hypot(...away(point, other)) * degree;
+}

@@ -21,18 +21,19 @@ const CITY_MARKS = {
     ["present", "true"], ["shifted", "shifted by the anchor"], ["reported", "reported"], ["guess", "tracked"],
     ["within", "90 % circle"],
   ],
+  try: [["present", "you, for this page alone"], ["reported", "what would be told"]],
 }; // prettier-ignore
 
 /**
  * Show the legend.
- * @param {"report"|"conclusion"|"replay"} shows
+ * @param {"report"|"conclusion"|"replay"|"try"} shows
  * @param {string[]} kinds Of the bundles on the maps: "zones", "lattice" or both.
  */
 export function showLegend(container, shows, kinds) {
-  const marks = (kinds.includes("zones") ? MARKS : CITY_MARKS)[shows].map(([mark, words]) =>
+  const marks = (kinds.includes("zones") && shows in MARKS ? MARKS : CITY_MARKS)[shows].map(([mark, words]) =>
     element("span", {}, element("i", { class: `marker ${mark}` }), words),
   );
-  const scales = shows === "replay" ? [] : kinds.flatMap((kind) => scale(shows, kind));
+  const scales = ["replay", "try"].includes(shows) ? [] : kinds.flatMap((kind) => scale(shows, kind));
   container.replaceChildren(...scales, element("div", { class: "marks" }, ...marks));
 }
 

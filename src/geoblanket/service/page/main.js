@@ -13,8 +13,9 @@ import { RingsView } from "./rings_view.js";
 import { cells as askCells, overview as askOverview } from "./service.js";
 import { State } from "./state.js";
 import { followTheme } from "./theme.js";
+import { TryView } from "./try_view.js";
 
-const VIEWS = ["explore", "compare", "replay", "promise"];
+const VIEWS = ["explore", "compare", "replay", "promise", "try"];
 
 const byId = (id) => document.getElementById(id);
 
@@ -82,12 +83,16 @@ function showAgain(maps, state, overview) {
 }
 
 /** Bundles with zones need walks; a lattice can park a car anywhere. */
-const canReplay = ({ trips, bundles }) => trips.length > 0 || bundles.some((bundle) => bundle.kind === "lattice");
+const canReplay = ({ trips, bundles }) => trips.length > 0 || canTry({ bundles });
+
+/** The browser reads bundles with a lattice only. */
+const canTry = ({ bundles }) => bundles.some((bundle) => bundle.kind === "lattice");
 
 function followAddress(state, overview) {
   const go = () => {
     const asked = window.location.hash.slice(1);
-    const view = VIEWS.includes(asked) && (asked !== "replay" || canReplay(overview)) ? asked : "explore";
+    const possible = { replay: canReplay(overview), try: canTry(overview) };
+    const view = VIEWS.includes(asked) && (possible[asked] ?? true) ? asked : "explore";
     document.body.dataset.view = view;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
@@ -124,10 +129,11 @@ async function start() {
   const paint = () => {
     const { view, layer } = state.values;
     document.body.dataset.kind = kinds().length > 1 ? "both" : kinds()[0];
-    showLegend(byId("legend"), view === "replay" ? "replay" : layer, kinds());
+    showLegend(byId("legend"), ["replay", "try"].includes(view) ? view : layer, kinds());
     for (const map of maps) map.paint(layer);
   };
   for (const link of document.querySelectorAll('nav a[href="#replay"]')) link.hidden = !canReplay(overview);
+  for (const link of document.querySelectorAll('nav a[href="#try"]')) link.hidden = !canTry(overview);
   for (const name of ["a", "b"]) {
     const choice = new Choice(byId(`choice-${name}`), name, overview.bundles, (sha256) => state.set({ [name]: sha256, output: null }));
     choice.show(state.values[name]);
@@ -140,6 +146,7 @@ async function start() {
   new CityReplayView(state, overview, first, report);
   new PlanView(state, overview);
   new RingsView(state, overview, first);
+  new TryView(state, overview, first, report);
   state.on(["a", "view"], () => showPromise(byId("promise-words"), bundle("a"), state));
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
   let kind = bundle("a").kind;

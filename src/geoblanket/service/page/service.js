@@ -51,3 +51,10 @@ export function latestOnly(work) {
     if (mine === latest) use(result);
   };
 }
+
+/** The file of a bundle. */
+export async function bundleFile(sha256) {
+  const response = await fetch(`/v1/bundles/${sha256}`);
+  if (!response.ok) throw new Error(`The service answered with ${response.status}.`);
+  return response.arrayBuffer();
+}

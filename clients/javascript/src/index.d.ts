@@ -1,0 +1,206 @@
+/** Base of all errors that are meant for callers. */
+export class GeoblanketError extends Error {}
+/** A file is damaged, hostile, too old, or something else. */
+export class InputError extends GeoblanketError {}
+/** A lattice does not keep its promise. */
+export class LatticeViolation extends GeoblanketError {}
+/** The budget cannot be read or written: nothing is released. */
+export class LedgerError extends GeoblanketError {}
+/** What belongs together does not. */
+export class MismatchError extends GeoblanketError {}
+/** An argument is not what it must be. */
+export class ParameterError extends GeoblanketError {}
+/** A bundle promises less than the policy asks for. */
+export class PolicyError extends GeoblanketError {}
+/** The system gives no randomness: nothing was drawn. */
+export class RandomnessError extends GeoblanketError {}
+/** No report now: the budget is spent, or a later report was made. */
+export class RefusedError extends GeoblanketError {
+  readonly reason: "budget" | "time";
+}
+
+/** ε₀ and the period of a secret shift that the reports of a period share. */
+export interface AnchorSpec {
+  readonly epsilonMicro: bigint;
+  readonly periodS: bigint;
+  readonly rate: bigint;
+  readonly floor: bigint;
+}
+
+/** A bundle that was read and verified. */
+export class Bundle {
+  private constructor();
+  /** The publisher's own number, which only grows. */
+  readonly version: number;
+  /** Hash of the frame and its cells (hexadecimal). */
+  readonly domain: string;
+  /** Hash of the file (hexadecimal). */
+  readonly sha256: string;
+  /** Milliseconds from one slot to the next. */
+  readonly intervalMs: number;
+  /** ε of a report, per kilometre. */
+  readonly epsilon: number;
+  readonly anchor: AnchorSpec | null;
+  /** What is promised, in words. */
+  readonly guarantee: string;
+  /** The cells, numbered from 0, from west to east, then from south to north. */
+  readonly lattice: { readonly cells: number };
+}
+
+/** Read a bundle with a lattice, and verify it exactly. */
+export function loadBundle(
+  file: Uint8Array | ArrayBuffer,
+  trust?: {
+    domain?: string;
+    minimumVersion?: number;
+    /** An Ed25519 key in PEM form: the bundle must be signed by it. */
+    publicKey?: string;
+    /** What lies beside the bundle, with `.sig` added to its name. */
+    signature?: Uint8Array | ArrayBuffer;
+  },
+): Promise<Bundle>;
+
+/** The most that may be spent in any window of time. */
+export class Budget {
+  /**
+   * @param amounts `epsilon`: what the reports of a window may add up to, per kilometre; `windowS`: its length, seconds;
+   *   `anchorEpsilon`: what its anchors may add up to, by default the same number
+   */
+  constructor(amounts: { epsilon: number; windowS: number; anchorEpsilon?: number | null });
+  readonly epsilon: number;
+  readonly windowS: number;
+  readonly anchorEpsilon: number | null;
+  readonly micro: number;
+  readonly anchorMicro: number;
+  readonly windowMs: number;
+}
+
+/** Keeps one text. */
+export interface Store {
+  /** Return the text; null if there is none. */
+  read(): Promise<string | null>;
+  /**
+   * Replace the text `before` by `after`, wholly and durably, before the promise is fulfilled. Return false, and change nothing,
+   * if the text is another one.
+   */
+  swap(before: string | null, after: string): Promise<boolean>;
+  close?(): Promise<void>;
+}
+
+/** Keeps a text in memory: what was spent is forgotten with the page. */
+export class MemoryStore implements Store {
+  read(): Promise<string | null>;
+  swap(before: string | null, after: string): Promise<boolean>;
+}
+
+/** Keeps a text in IndexedDB: the best store in a browser. */
+export class IndexedDbStore implements Store {
+  constructor(name?: string);
+  read(): Promise<string | null>;
+  swap(before: string | null, after: string): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/** Keeps a text in localStorage, which browsers write to disk some time later. */
+export class LocalStorageStore implements Store {
+  constructor(key?: string);
+  read(): Promise<string | null>;
+  swap(before: string | null, after: string): Promise<boolean>;
+}
+
+/** What was spent, in a store. */
+export class Ledger {
+  private constructor();
+  /** Make a new ledger, with nothing spent; refuse if the store has one. `replay`: only the times of reports count. */
+  static create(store: Store, budget: Budget, options?: { replay?: boolean }): Promise<void>;
+}
+
+/** The least that a bundle must promise. */
+export interface Policy {
+  /** The largest ε of a report and ε₀ of an anchor, per kilometre. */
+  largestEpsilon: number;
+  /** The largest cost of a report, per kilometre. */
+  largestCost: number;
+  /** The least width of the frame, metres. */
+  smallestExtentM: number;
+}
+
+export const DEFAULT_POLICY: Readonly<Policy>;
+
+/** A reported location. It depends on the true location only through the random draw. */
+export interface Report {
+  readonly cell: number;
+  /** Latitude of the cell's centre, degrees. */
+  readonly lat: number;
+  readonly lon: number;
+  /** Intervals of the bundle since 1970. */
+  readonly slot: number;
+  /** Start of the slot, ISO 8601 in UTC: publish this, not the time of the fix. */
+  readonly time: string;
+  /** What is left of the budget of this window, per kilometre. */
+  readonly left: number;
+  /** Whether this repeats an earlier answer, at no cost. */
+  readonly stored: boolean;
+}
+
+/** Reports of one vehicle by a bundle. */
+export class Device {
+  private constructor();
+  /** Open a bundle, and the ledger of a store; without a store, the budget is kept in memory. */
+  static open(
+    bundle: Uint8Array | ArrayBuffer | Bundle,
+    options: {
+      store?: Store;
+      budget?: Budget;
+      policy?: Partial<Policy>;
+      /** How far the time of a report may be from the system's clock, seconds. */
+      clockToleranceS?: number;
+      /** For simulations: any time is accepted, and only the times of reports count. */
+      replay?: boolean;
+    },
+  ): Promise<Device>;
+  readonly bundle: Bundle;
+  readonly budget: Budget;
+  /** Report a location; a number as `time` is in seconds since 1970. Reports are made one after the other. */
+  report(lat: number, lon: number, time: Date | number, options?: { request?: string | null }): Promise<Report>;
+  /** Return what seems wrong with a location, for the driver; it must never decide whether a report is made. */
+  warningFor(lat: number, lon: number): string | null;
+  close(): Promise<void>;
+}
+
+/** How vehicles move, as anyone may know it. */
+export class MotionModel {
+  private constructor();
+  readonly placeCount: number;
+  readonly stateCount: number;
+  /** Seconds of a step. */
+  readonly intervalS: number;
+  /** Places of the longest state. */
+  readonly memory: number;
+}
+
+/** Read a motion model. */
+export function loadMotionModel(file: Uint8Array | ArrayBuffer): Promise<MotionModel>;
+
+/** Where a vehicle is, by what it reported. */
+export interface Estimate {
+  /** Degrees. */
+  readonly lat: number;
+  readonly lon: number;
+  /** The circle that holds the vehicle with a probability of 90 %, metres. */
+  readonly radiusM: number;
+}
+
+export interface Tracked extends Estimate {
+  readonly outcome: "used" | "late" | "repeated" | "conflicting" | "impossible";
+}
+
+/** Follows vehicles by their released reports, at no cost in privacy. */
+export class Tracker {
+  constructor(bundle: Bundle, model: MotionModel, options?: { shiftStepM?: number; fullMemory?: boolean });
+  /** Take a report into account, and return where the vehicle is. */
+  see(vehicle: string, slot: number, cell: number): Tracked;
+  /** Return where a vehicle will be some slots after its last report. */
+  estimate(vehicle: string, ahead?: number): Estimate;
+  forget(vehicle: string): void;
+}

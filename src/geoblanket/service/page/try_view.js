@@ -1,0 +1,157 @@
+/**
+ * Try it here: this browser verifies the bundle, and reports where it is, or where one clicks. The true location is kept here
+ * and nowhere else: it is no part of the page's state, which other views ask the service about.
+ */
+
+import { Budget, Device, loadBundle } from "/device/index.js";
+import { boxAround, boxAt, metresApart } from "./geometry.js";
+import { PointMarker } from "./markers.js";
+import { bundleFile } from "./service.js";
+import { bundleInWords, element, metres, number } from "./words.js";
+
+const HOUR_S = 3600;
+/** Reports that stay on the map. */
+const KEPT = 30;
+
+const byId = (id) => document.getElementById(id);
+
+export class TryView {
+  /**
+   * @param {import("./state.js").State} state
+   * @param {object} overview
+   * @param {import("./city_map.js").CityMap} map
+   * @param {(error: Error|null) => void} report
+   */
+  constructor(state, overview, map, report) {
+    this.state = state;
+    this.overview = overview;
+    this.map = map;
+    this.report = report;
+    this.here = null;
+    this.told = [];
+    this.opened = new Map();
+    this.vehicle = new PointMarker(map, "present", "You", {
+      step: () => this.bundle.lattice.cell_m,
+      moved: (point) => this.moveTo(point),
+    });
+    this.latest = new PointMarker(map, "reported", "Reported");
+    map.map.on("click", ({ lngLat: { lng, lat } }) => this.active && this.moveTo([lng, lat]));
+    byId("try-again").addEventListener("click", () => this.tell());
+    byId("try-locate").addEventListener("click", () => this.locate());
+    byId("try-locate").hidden = !navigator.geolocation || !window.isSecureContext;
+    state.on(["view", "a"], () => this.begin());
+  }
+
+  get active() {
+    return this.state.values.view === "try";
+  }
+
+  /** The lattice that is chosen, or the first one. */
+  get bundle() {
+    const isLattice = (bundle) => bundle.kind === "lattice";
+    const chosen = this.overview.bundles.find(({ sha256 }) => sha256 === this.state.values.a);
+    return isLattice(chosen) ? chosen : this.overview.bundles.find(isLattice);
+  }
+
+  /** A device for the bundle, with the budget of an hour, in memory. */
+  async device() {
+    const { sha256, lattice, interval_s: intervalS, epsilon } = this.bundle;
+    if (!this.opened.has(sha256)) {
+      const opening = (async () => {
+        const file = await bundleFile(sha256);
+        const start = performance.now();
+        const loaded = await loadBundle(file);
+        const verifiedMs = performance.now() - start;
+        const reports = Math.max(Math.floor(HOUR_S / intervalS), 1);
+        const anchors = lattice.anchor ? (2 + Math.floor(HOUR_S / lattice.anchor.period_s)) * lattice.anchor.epsilon_per_km : null;
+        const budget = new Budget({ epsilon: reports * epsilon, windowS: Math.max(HOUR_S, intervalS), anchorEpsilon: anchors });
+        // Each click counts as the next interval, so that nobody has to wait for it.
+        return { device: await Device.open(loaded, { budget, replay: true }), verifiedMs, time: Date.now() / 1000 };
+      })();
+      this.opened.set(sha256, opening);
+      opening.catch(() => this.opened.delete(sha256));
+    }
+    return this.opened.get(sha256);
+  }
+
+  async begin() {
+    if (!this.active) {
+      this.vehicle.put(null);
+      this.latest.put(null);
+      return;
+    }
+    this.here ??= this.overview.middle ?? this.state.values.point;
+    this.told = [];
+    this.map.showHeat([], []);
+    this.vehicle.put(this.here);
+    byId("title-a").textContent = bundleInWords(this.bundle);
+    byId("try-verified").textContent = "This browser verifies the bundle …";
+    byId("try-words").textContent = "";
+    this.show(null);
+    this.map.fit(boxAt(this.here, this.bundle.figures.most_error_m));
+    try {
+      const { verifiedMs, device } = await this.device();
+      byId("try-verified").textContent =
+        `Verified exactly by this browser, in ${number(verifiedMs)} ms. ${device.bundle.guarantee}`;
+      document.body.dataset.tried = "ready";
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  locate() {
+    navigator.geolocation.getCurrentPosition(
+      ({ coords: { latitude, longitude } }) => this.moveTo([longitude, latitude]),
+      () => this.report(new Error("The browser does not tell where it is. Click the map instead.")),
+    );
+  }
+
+  /** @param {[number, number]} point Longitude and latitude. */
+  moveTo(point) {
+    this.here = point;
+    this.vehicle.put(point);
+    return this.tell();
+  }
+
+  async tell() {
+    const { bundle, here } = this;
+    try {
+      const opened = await this.device();
+      opened.time += bundle.interval_s;
+      const [lon, lat] = here;
+      const start = performance.now();
+      const made = await opened.device.report(lat, lon, opened.time);
+      const tookMs = performance.now() - start;
+      if (!this.active || bundle !== this.bundle) return;
+      this.told = [[made.lon, made.lat], ...this.told].slice(0, KEPT);
+      const warning = opened.device.warningFor(lat, lon);
+      byId("try-words").textContent =
+        `What would be told: cell ${made.cell.toLocaleString("en")} at ${made.lat.toFixed(5)}, ${made.lon.toFixed(5)}, and nothing ` +
+        `else. It is ${metres(metresApart(here, this.told[0]))} away from you.${warning ? ` ${warning}` : ""}`;
+      this.show({ ...made, tookMs });
+      this.report(null);
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  show(made) {
+    this.latest.put(this.told[0] ?? null);
+    const points = this.told.slice(1).map((at, index) => ({ at, age: 0.75 * (1 - index / KEPT) }));
+    this.map.showWays([], points);
+    const rows = made
+      ? [
+          ["Budget left", "of this hour", `${number(made.left)} per km`],
+          ["Took", "to draw it and to store what it cost", `${number(made.tookMs)} ms`],
+        ]
+      : [];
+    byId("try-figures").replaceChildren(
+      element("table", { class: "figures" }, element("tbody", {}, ...rows.map(([title, hint, value]) =>
+        element("tr", {}, element("th", { scope: "row" }, title, element("small", {}, hint)), element("td", {}, value)),
+      ))),
+    ); // prettier-ignore
+    if (this.told.length && !this.map.map.getBounds().contains(this.told[0])) {
+      this.map.fit(boxAround([this.here, ...this.told]));
+    }
+  }
+}

@@ -1,0 +1,159 @@
+"""The JavaScript client: its own tests, its package, and as many random cases as one likes, against Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoblanket.errors import GeoblanketError, ParameterError
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
+from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
+from geoblanket.mechanism.lattice.anchor import AnchorSpec, make_anchor
+from geoblanket.mechanism.lattice.drawing import Drawing
+from geoblanket.mechanism.lattice.making import make_spec
+from geoblanket.mechanism.lattice.plane import Plane
+from geoblanket.mechanism.lattice.spec import LatticeSpec
+from tests.conformance.made_bundles import changed_numbers, edited
+from tests.conformance.vectors import FOLDER, encoded, lattice_of, shifts
+
+CLIENT = FOLDER.parent
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: the JavaScript client is NOT tested")
+
+
+def node(*arguments: str) -> str:
+    assert NODE is not None
+    done = subprocess.run([NODE, *arguments], cwd=CLIENT, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_its_own_tests_pass() -> None:
+    node("--test")
+
+
+@pytest.mark.parametrize(
+    "count", [10_000, pytest.param(150_000, marks=pytest.mark.slow)], ids=["some cases", "many cases"]
+)
+def test_python_and_javascript_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setenv(MARKER, MARKER_VALUE)
+    path = tmp_path / "cases.jsonl"
+    seed = int(os.environ.get("GEOBLANKET_SEED", "1"))
+    with path.open("w") as file:
+        for line in lines(random.Random(seed), count, tmp_path / "a.bundle"):  # noqa: S311
+            file.write(json.dumps(line) + "\n")
+    compared = re.search(r"(\d+) cases: the same", node("tools/differential.js", str(path)))
+    assert compared is not None
+    assert int(compared[1]) >= count
+
+
+def lines(rng: random.Random, count: int, path: Path) -> Iterator[dict[str, Any]]:
+    """Yield random bundles, each with draws, and with edited copies that may be refused."""
+    made = 0
+    while made < count:
+        spec = random_spec(rng)
+        if spec is None:
+            continue
+        save_lattice(path, spec, random_anchor(rng, spec), version=1, interval_s=30.0)
+        bundle = load_bundle(path)
+        draws = list(random_draws(rng, bundle, count // 30))
+        yield {"bundle": encoded(path.read_bytes()), "error": None, "draws": draws, "shifts": some_shifts(bundle, rng)}
+        made += len(draws)
+        for _ in range(10):
+            data = edited(path, lambda fields, arrays: changed_numbers(rng, fields, arrays))
+            yield {"bundle": encoded(data), "error": error_of(data), "draws": [], "shifts": None}
+            save_lattice(path, spec, None, version=1, interval_s=30.0)
+            made += 1
+
+
+def random_spec(rng: random.Random) -> LatticeSpec | None:
+    n, cells, unit_mm = rng.randint(1, 12), rng.randint(4, 60), round(10 ** rng.uniform(2, 5))
+    south, west = round(rng.uniform(-84, 84) * 1e7), rng.randrange(-1_800_000_000, 1_800_000_000)
+    epsilon_micro = round(rng.uniform(0.02, 0.9) / (n * unit_mm / 1e6) * 1e6)
+    plane = Plane(south, west, unit_mm, n * cells)
+    try:
+        plane.check()
+        return make_spec(plane, epsilon_micro=min(max(epsilon_micro, 1), 10**9), cell_units=n)
+    except ParameterError:
+        return None
+
+
+def random_anchor(rng: random.Random, spec: LatticeSpec) -> AnchorSpec | None:
+    epsilon_micro = round(spec.epsilon_micro * rng.uniform(0.3, 3))
+    if rng.random() < 0.3 or epsilon_micro > 10**9:
+        return None
+    anchor = make_anchor(spec.plane, epsilon_micro=epsilon_micro, period_s=rng.randint(30, 90_000))
+    return replace(anchor, rate=rng.randint(max(anchor.rate // 2, 1), anchor.rate))
+
+
+def random_draws(rng: random.Random, bundle: Bundle, count: int) -> Iterator[list[Any]]:
+    """Yield coordinates in and around the frame, words, and where they lead; some words lead to the edges of cells."""
+    lattice = lattice_of(bundle)
+    plane = lattice.spec.plane
+    south, west, north, east = plane.corners
+    width = (east - west) % 360
+    lat = np.clip([south + (north - south) * rng.uniform(-0.2, 1.2) for _ in range(count)], -90, 90)
+    lon = np.array([(west + width * rng.uniform(-0.2, 1.2) + 180) % 360 - 180 for _ in range(count)])
+    words = np.array([rng.getrandbits(62) for _ in range(count)], np.int64)
+    x, y = plane.units(lat, lon)
+    drawing, n, window = Drawing(lattice.spec, prepare=True), lattice.spec.cell_units, lattice.spec.window
+    for index in range(0, count, 4):
+        away = abs(int(x[index]) % n - n // 2), abs(int(y[index]) % n - n // 2)
+        sums = np.cumsum(window.weights(max(away), min(away)).ravel())
+        words[index] = sums[rng.randrange(len(sums))] - rng.randint(0, 1)
+    cells = drawing.cells(x, y, words)
+    centre_lat, centre_lon = (np.rint(axis * 1e7).astype(np.int64) for axis in lattice.centers(cells))
+    columns = lat.tolist(), lon.tolist(), map(str, words.tolist()), cells.tolist()
+    for case in zip(*columns, centre_lat.tolist(), centre_lon.tolist(), strict=True):
+        yield list(case)
+
+
+def some_shifts(bundle: Bundle, rng: random.Random) -> dict[str, Any] | None:
+    return shifts(lattice_of(bundle), rng, 5)
+
+
+def error_of(data: bytes) -> str | None:
+    try:
+        load_bundle("edited", content=data)
+    except GeoblanketError as error:
+        return type(error).__name__
+    return None
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_it_can_be_packed() -> None:
+    done = subprocess.run(
+        ["npm", "pack", "--dry-run", "--json"],  # noqa: S607
+        cwd=CLIENT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (package,) = json.loads(done.stdout)
+    files = {entry["path"] for entry in package["files"]}
+    assert {"package.json", "README.md", "LICENSE", "src/index.js", "src/index.d.ts", "src/file_store.js"} <= files
+    assert not [name for name in files if name.startswith(("test", "tools", "conformance"))]
+    assert json.loads((CLIENT / "package.json").read_text())["version"] == _version()
+
+
+def test_the_installed_package_serves_it() -> None:
+    with (FOLDER.parents[2] / "pyproject.toml").open("rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"clients/javascript/src": "geoblanket/service/device"}
+    assert (CLIENT / "src" / "index.js").is_file()
+
+
+def _version() -> str:
+    from geoblanket import __version__
+
+    return __version__

@@ -1,0 +1,204 @@
+"""Conformance vectors: what Python makes of bundles, random words and inputs, as JSON that other runtimes reproduce.
+
+Numbers that may exceed 2^53 are strings.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from geoblanket.errors import GeoblanketError, RandomnessError, RefusedError
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism._testing import predictable_words
+from geoblanket.mechanism.bundle.policy import ANYTHING
+from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.lattice.drawing import Drawing
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.sampling import random_below, random_word
+from geoblanket.release.budget import Budget
+from geoblanket.release.device import Device
+from geoblanket.release.inputs import checked_location_e7
+
+FOLDER: Final = Path(__file__).parents[2] / "clients/javascript/conformance"
+START: Final = 1_719_792_000
+PLANE: Final = ("north_scale", "east_scale", "north_e7", "width_e7", "rounding_mm")
+
+Json = dict[str, Any]
+
+
+def encoded(data: bytes) -> str:
+    """Return bytes as text."""
+    return base64.b64encode(data).decode()
+
+
+def loaded(text: str) -> Bundle:
+    """Return the bundle of a vector."""
+    return load_bundle("conformance", content=base64.b64decode(text))
+
+
+def lattice_of(bundle: Bundle) -> Lattice:
+    """Return the lattice that every bundle here has."""
+    assert bundle.lattice is not None
+    return bundle.lattice
+
+
+def vector_of(name: str, data: str, *, cases: int = 60) -> Json:
+    """Return what Python makes of a bundle."""
+    rng = random.Random(name)  # noqa: S311
+    bundle = loaded(data)
+    lattice = lattice_of(bundle)
+    plane = lattice.spec.plane
+    cells = sorted({0, lattice.cells - 1, *(rng.randrange(lattice.cells) for _ in range(12))})
+    return {
+        "name": name,
+        "bundle": data,
+        "sha256": bundle.sha256,
+        "domain": bundle.domain,
+        "version": bundle.version,
+        "interval_ms": bundle.needed_clock().interval_ms,
+        "epsilon_micro": lattice.spec.epsilon_micro,
+        "cells": lattice.cells,
+        "plane": {name: str(getattr(plane, name)) for name in PLANE},
+        "units": [[*point, *plane.unit_of_e7(*checked_location_e7(*point))] for point in coordinates(lattice, rng)],
+        "draws": [[x, y, str(word), cell] for x, y, word, cell in draws(lattice, rng, cases)],
+        "centers": [[cell, *centre_e7(lattice, cell)] for cell in cells],
+        "shifts": shifts(lattice, rng, 20),
+        "conversations": conversations(bundle, rng),
+    }  # fmt: skip
+
+
+def centre_e7(lattice: Lattice, cell: int) -> tuple[int, int]:
+    """Return where a device says that a cell is."""
+    lat, lon = lattice.center(cell)
+    return round(lat * 1e7), round(lon * 1e7)
+
+
+def coordinates(lattice: Lattice, rng: random.Random, count: int = 20) -> Iterator[tuple[float, float]]:
+    """Yield coordinates in the frame, around it, and all over the Earth."""
+    plane = lattice.spec.plane
+    south, west, north, east = plane.corners
+    yield from ((south, west), (north, east), (0.0, 0.0), (90.0, 180.0), (-90.0, -180.0), (south, 180.0))
+    width = (east - west) % 360
+    for _ in range(count):
+        yield rng.uniform(south, north), (west + rng.random() * width + 180) % 360 - 180
+        wide = south + (north - south) * rng.uniform(-2, 3), (west + rng.uniform(-2, 3) * width + 180) % 360 - 180
+        yield max(-90.0, min(90.0, wide[0])), wide[1]
+        yield rng.uniform(-90, 90), rng.uniform(-180, 180)
+    # Halfway between two numbers of 1e-7 degrees, as near as a double can be.
+    yield round(south * 1e7) / 1e7 + 5e-8, round(west * 1e7) / 1e7 + 5e-8
+
+
+def draws(lattice: Lattice, rng: random.Random, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield points, words and the cells to which they lead; some words are where one cell ends and the next begins."""
+    drawing = Drawing(lattice.spec, prepare=False)
+    side, window = lattice.spec.plane.side, lattice.spec.window
+    for index in range(count):
+        x, y = rng.randrange(side), rng.randrange(side)
+        if index < 4:
+            x, y = ((0, 0), (side - 1, 0), (side - 1, side - 1), (side // 2, side // 2))[index]
+        sums = np.cumsum(window.row_sums(*_octant(lattice, x, y)))
+        inside, row = int(sums[-1]), rng.randrange(len(sums))
+        last_outside = inside + window.outside * lattice.spec.floor
+        words = (
+            rng.getrandbits(62), 0, 2**62 - 1, int(sums[row]), int(sums[row]) - 1, inside, inside - 1, last_outside,
+            last_outside - 1, min(inside + rng.randrange(max(window.outside, 1)) * lattice.spec.floor, 2**62 - 1),
+        )  # fmt: skip
+        for word in words if index < 12 else words[:1]:
+            yield x, y, word, drawing.cell(x, y, word)
+
+
+def _octant(lattice: Lattice, x: int, y: int) -> tuple[int, int]:
+    n = lattice.spec.cell_units
+    east, north = abs(x % n - n // 2), abs(y % n - n // 2)
+    return max(east, north), min(east, north)
+
+
+def shifts(lattice: Lattice, rng: random.Random, count: int) -> Json | None:
+    """Return shifts of the anchor, drawn from words; None without an anchor."""
+    if lattice.anchor is None:
+        return None
+    words = [rng.getrandbits(62) for _ in range(400 * count)]
+    with predictable_words(np.array(words, np.int64)):
+        drawn = [lattice.anchor.draw(lattice.spec.plane.side, random_below) for _ in range(count)]
+        left = _words_left()
+    return {"words": [str(word) for word in words[: len(words) - left]], "drawn": [list(shift) for shift in drawn]}
+
+
+def _words_left() -> int:
+    """Use up all words, and return how many there were."""
+    left = 0
+    while True:
+        try:
+            random_word()
+        except RandomnessError:
+            return left
+        left += 1
+
+
+def conversations(bundle: Bundle, rng: random.Random) -> list[Json]:
+    """Return what a device says, report by report, to the end of its budget and beyond."""
+    lattice = lattice_of(bundle)
+    interval_s = bundle.needed_clock().interval_ms / 1000
+    epsilon, anchor = lattice.epsilon, 0.0 if lattice.anchor is None else lattice.anchor.epsilon
+    period_s = 3600 if lattice.anchor is None else lattice.anchor.period_s
+    budgets = [
+        Budget(epsilon * 6.5, 10 * interval_s, None if not anchor else anchor * 2.5),
+        Budget(epsilon * 1000, max(1.7 * period_s, interval_s), None if not anchor else anchor * 2),
+    ]
+    result = []
+    for number, budget in enumerate(budgets):
+        words = [rng.getrandbits(62) for _ in range(4000)]
+        steps = list(_steps(lattice, rng, interval_s, period_s if number else interval_s))
+        with predictable_words(np.array(words, np.int64)):
+            device = Device.open(bundle, ledger=None, budget=budget, policy=ANYTHING, replay=True)
+            answers = [_answer(device, step) for step in steps]
+            left = _words_left()
+        result.append({
+            "budget": {
+                "epsilon": budget.epsilon, "windowS": budget.window_s, "anchorEpsilon": budget.anchor_epsilon,
+                "micro": budget.micro, "anchorMicro": budget.anchor_micro, "windowMs": budget.window_ms,
+            },
+            "words": [str(word) for word in words[: len(words) - left]],
+            "steps": [{**step, "answer": answer} for step, answer in zip(steps, answers, strict=True)],
+        })  # fmt: skip
+    return result
+
+
+def _steps(lattice: Lattice, rng: random.Random, interval_s: float, step_s: float) -> Iterator[Json]:
+    places = list(coordinates(lattice, rng, 4))
+    time = START + rng.random() * interval_s
+    for number in range(24):
+        lat, lon = rng.choice(places)
+        request = rng.choice([None, None, None, f"request {number}", f"request {number // 5}", "ümläut 🚕"])
+        yield {"lat": lat, "lon": lon, "time": time, "request": request}
+        time += rng.choice([0.0, interval_s, interval_s, 1.5 * interval_s, step_s / 2, 0.7 * step_s, -interval_s])
+    yield {"lat": 90.5, "lon": 0.0, "time": time, "request": None}
+    yield {"lat": 0.0, "lon": -180.5, "time": time, "request": None}
+    yield {"lat": 0.0, "lon": 0.0, "time": time * 1000, "request": None}
+    yield {"lat": 0.0, "lon": 0.0, "time": time, "request": ""}
+    yield {"lat": 0.0, "lon": 0.0, "time": time, "request": "two\nlines"}
+    yield {"lat": 0.0, "lon": 0.0, "time": time, "request": "x" * 201}
+
+
+def _answer(device: Device, step: Json) -> Json:
+    try:
+        report = device.report(step["lat"], step["lon"], step["time"], request=step["request"])
+    except GeoblanketError as error:
+        reason = error.reason if isinstance(error, RefusedError) else None
+        return {"error": type(error).__name__, "reason": reason}
+    return report.as_dict()
+
+
+def refusal_of(name: str, data: str) -> Json:
+    """Return how Python refuses a file."""
+    try:
+        loaded(data)
+    except GeoblanketError as error:
+        return {"name": name, "bundle": data, "error": type(error).__name__}
+    raise AssertionError(f"{name} is not refused")
