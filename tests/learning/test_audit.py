@@ -138,7 +138,7 @@ def test_canary_drives_where_others_do_not(town: Town) -> None:
         return sum({move} <= {(one, other), (other, one)} for walk in walks for move in pairwise(walk))
 
     road = learn_motion(GRAPH, PLACES, order=1)
-    moves = [(int(a), int(b)) for a, b in zip(*road.moves.nonzero(), strict=True)]
+    moves = [(int(a), int(b)) for a, b in zip(*np.nonzero(road.moves.toarray()), strict=True)]
     assert often(here, there) == min(often(*move) for move in moves if move[0] < move[1] and move[::-1] in moves)
 
 
