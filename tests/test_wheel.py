@@ -184,12 +184,11 @@ CODE = {
     "service": ALL_MODULES.format("service"),
     "private": ALL_MODULES.format("learning"),
     "cluster": """
-import subprocess
+import subprocess, sys
 from pathlib import Path
 from distributed import LocalCluster
-import sys
 if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         line = "blanket discover --walks walks.parquet --roads city.roads --largest 1 --out found.parquet --cluster"
         geoblanket = Path(sys.executable).with_name("geoblanket")
         subprocess.run([geoblanket, *line.split(), cluster.scheduler_address], check=True)

@@ -302,5 +302,5 @@ def _library() -> dict[str, bytes]:
         return {name: (folders[0] / name).read_bytes() for name in ("maplibre-gl.js", "maplibre-gl.css")}
     except (IndexError, OSError) as error:
         raise InputError(
-            "the map library of the web page is not there", hint="Install geoblanket, with its package maplibre, again"
+            "the map library of the web page is not there", hint="Install it with: pip install 'geoblanket[service]'"
         ) from error
