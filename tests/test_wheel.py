@@ -29,7 +29,7 @@ COMMANDS = {
         roads zones own.roads --picture zones.png
         traces import --format porto city/porto.csv --out own.traces
         match --traces own.traces --roads own.roads --spacing 400 --interval 30 --out own.walks
-        blanket discover --walks own.walks --roads own.roads --by speed --largest 2 --out findings.parquet
+        blanket discover --walks own.walks --roads own.roads --by speed,region --largest 2 --out findings.parquet
         blanket train --findings findings.parquet --out own.blanket
         build --roads own.roads --walks own.walks --out own.bundle --epsilon 2 --max-places 12 --max-rows 30 --report r
         verify own.bundle
@@ -102,7 +102,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of a small city: roads, traces, walks, a bundle with zones."""
     folder = tmp_path_factory.mktemp("files")
     for line in (
-        "city --out city --trips 200 --formats porto",
+        "city --out city --trips 1000 --formats porto",
         "roads import city/roads.osm.pbf --out city.roads",
         "traces import --format porto city/porto.csv --out traces.parquet",
         "match --traces traces.parquet --roads city.roads --spacing 400 --interval 30 --out walks.parquet",
