@@ -130,7 +130,7 @@ def test_verify_checks_what_a_model_says(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["verify", str(path)], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     for part in promise().parts:
-        assert all(word in result.stdout for word in (part.name, f"{part.scale:.6g}", f"{part.rho:.4g}"))
+        assert all(word in result.stdout for word in (part.name, f"{part.scale / part.bound:.4g}", f"{part.rho:.4g}"))
     assert f"Together they cost ρ = {promise().rho:.4g}, and for δ = 1e-06 that means ε = 1," in result.stdout
     assert result.stdout.rstrip().split("\n")[-1] == (
         "In one sentence: a model changes nothing about what reports give away, and the model was learned with ε = 1, "
