@@ -34,7 +34,10 @@ class NoisyCounts:
 def estimated(cells: ChainCells, told: dict[str, NoisyCounts]) -> MotionModel:
     """Return the model of the roads, changed as the noisy counts tell."""
     road = cells.road
-    visits = _by_places(cells, told, "places", summed(cells.flow, cells.target, cells.places))
+    on_road = summed(cells.flow, cells.target, cells.places)
+    visits = _by_places(cells, told, "places", on_road)
+    # Where vehicles are more often than roads let one expect, more trips start, too.
+    starts = summed(road.start.astype(np.float64), road.present, cells.places) * visits / np.maximum(on_road, _TINY)
     flow = raked(cells.flow, cells.source, cells.target, visits)
     if not cells.runs:
         flow = _by_group(flow, cells.turn, told["turns"])
@@ -57,7 +60,7 @@ def estimated(cells: ChainCells, told: dict[str, NoisyCounts]) -> MotionModel:
     return replace(
         road,
         chances=chances.astype(np.float32),
-        start=_start(cells, flow, _by_places(cells, told, "starts", visits)),
+        start=_start(cells, flow, _by_places(cells, told, "starts", starts)),
         hours=shape.hours,
         lengths=shape.lengths,
     )
