@@ -7,7 +7,6 @@ what is known to say nothing about a place can be named without `allow_betraying
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -128,4 +127,4 @@ def _is_small(name: str, value: Any) -> bool:
         return HARMLESS[name](value)
     if type(value) is str:
         return len(value) <= _LONGEST_TEXT and value.isprintable()
-    return type(value) is bool or (type(value) in {int, float} and math.isfinite(value) and abs(value) <= _LARGEST)
+    return type(value) is bool or (type(value) in {int, float} and abs(value) <= _LARGEST)

@@ -131,7 +131,7 @@ class Outbox:
         """Return some of the messages with numbers above one, and those numbers, in order."""
         with self._read_lock, self._errors():
             rows = self._reader.execute(_SELECT, (number, limit)).fetchall()
-        return [(number, Released(*columns, json.loads(extras))) for number, *columns, extras in rows]
+        return [(row[0], _message(*row[1:])) for row in rows]
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
         """Note that messages arrived; `flush`, or the next `add`, removes them."""
@@ -167,6 +167,10 @@ class Outbox:
         except (sqlite3.Error, OSError) as error:
             problem = type(error).__name__ if isinstance(error, sqlite3.Error) else error.strerror
             raise LedgerError(f"{self._path}: cannot be used ({problem}). Nothing is released.") from None
+
+
+def _message(device: str, slot_ms: int, place: int, lat_e7: int, lon_e7: int, extras: str) -> Released:
+    return Released(device, slot_ms, place, lat_e7, lon_e7, json.loads(extras))
 
 
 def _connected(path: Path) -> sqlite3.Connection:
