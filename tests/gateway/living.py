@@ -30,6 +30,7 @@ WORDS = tuple(struct.pack(order, round(value * 1e7)) for value in (LAT, LON) for
     struct.pack(order, value) for value in (LAT, LON) for order in (">d", "<d")
 )
 TOKEN = "a token of some length".replace(" ", "-")  # noqa: S105 - made up
+_NOW_S = int(time.time())
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
@@ -39,8 +40,8 @@ def betrayals(data: bytes) -> int:
 
 
 def slot_time(slots_ago: int = 0) -> int:
-    """The middle of a slot, so many before this one, seconds since 1970."""
-    return (int(time.time()) // 30 - slots_ago) * 30 + 15
+    """The middle of a slot, so many before that of the start of the test, seconds since 1970."""
+    return (_NOW_S // 30 - slots_ago) * 30 + 15
 
 
 def location(**changes: Any) -> dict[str, Any]:

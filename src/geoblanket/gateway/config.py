@@ -89,7 +89,7 @@ class GeneralTable(_Table):
 
     bundle: Path
     """The mechanisms."""
-    state: Path = Path("gateway.state")
+    state: Path
     """The folder of ledger and queue; made with them."""
     device_key: Path | None = None
     """The key that seals the ledger; None: that of this machine."""
@@ -297,6 +297,7 @@ class GatewayConfig:
         return {device: table.name for device, table in self.devices.items() if table.name is not None}
 
 
+_STATE: Final = "gateway.state"
 _Model = TypeVar("_Model", bound=Parameters)
 _PATHS: Final = {
     "": ("bundle", "state", "device_key", "public_key"),
@@ -340,7 +341,7 @@ def read_config(path: str | Path) -> GatewayConfig:
         if values.get("lines", {}) != {}:
             raise ParameterError("The table [lines] has no names: leave it empty.")
         return GatewayConfig(
-            general=_table(GeneralTable, general, path.parent, _PATHS[""]),
+            general=_table(GeneralTable, {"state": _STATE, **general}, path.parent, _PATHS[""]),
             lines="lines" in values,
             devices={
                 _device_name(name): _table(DeviceTable, table, path.parent, ())
