@@ -90,6 +90,7 @@ class MqttIn:
         self.is_connected = False
         self._client = _client(table, manual_ack=True)
         self._client.on_connect = self._connected
+        self._client.on_subscribe = self._subscribed
         self._client.on_disconnect = self._disconnected
         self._client.on_message = self._arrived
 
@@ -111,8 +112,13 @@ class MqttIn:
             _log.warning("The broker refuses the gateway as a listener (%s).", reason)
             return
         self._session += 1
-        self.is_connected = True
         client.subscribe(f"{self._table.topic}/+/+", qos=1)
+
+    def _subscribed(self, _client: Client, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
+        if any(reason.is_failure for reason in reasons):
+            _log.warning("The broker does not let the gateway listen to positions (%s).", ", ".join(map(str, reasons)))
+            return
+        self.is_connected = True
         _log.info("Listening to the broker.")
 
     def _disconnected(self, _client: Client, _data: Any, _flags: Any, _reason: Any, _properties: Any) -> None:

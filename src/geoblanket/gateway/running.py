@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import secrets
+import shutil
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+from geoblanket._files import sync_to_disk
 from geoblanket.errors import LedgerError
 from geoblanket.gateway.accounts import Accounts
 from geoblanket.gateway.config import GatewayConfig, HttpTable
@@ -19,6 +23,7 @@ from geoblanket.gateway.outbox import Outbox
 from geoblanket.gateway.upstream import SenderUpstream, Upstream
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.trust import Trust
+from geoblanket.release.budget import Budget
 from geoblanket.release.device_key import read_key_file
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.ledger import Ledger
@@ -28,6 +33,8 @@ __all__ = ["Gateway", "run"]
 
 _log = logging.getLogger(__name__)
 
+_BUDGETS: Final = "budgets"
+_UNFINISHED: Final = ".unfinished-"
 _LEDGER: Final = "devices.ledger"
 _OUTBOX: Final = "outbox.sqlite"
 _STOP_S: Final = 3.0
@@ -200,15 +207,14 @@ def _open_fleet(config: GatewayConfig, policy: Policy) -> Fleet:
     """Open the ledger, which is made at the first start only, and the bundle."""
     general = config.general
     key = None if general.device_key is None else read_key_file(general.device_key)
-    ledger = general.state / _LEDGER
-    if not ledger.exists():
+    ledger = general.state / _BUDGETS / _LEDGER
+    if not ledger.parent.exists():
         if (general.state / _OUTBOX).exists():
             raise LedgerError(
-                f"{ledger}: is missing, and there is a queue beside it. What was spent is not known, so nothing is "
+                f"{ledger}: is missing, and there is a queue that knows it. What was spent is not known, so nothing is "
                 "released. Put the ledger back."
             )
-        general.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        Ledger.create(ledger, budget=config.made_budget, device_key=key)
+        _make_ledger(ledger, config.made_budget, key)
     return Fleet.open(
         general.bundle,
         vehicles=(),
@@ -219,6 +225,25 @@ def _open_fleet(config: GatewayConfig, policy: Policy) -> Fleet:
         policy=policy,
         clock_tolerance_s=general.clock_tolerance_s + TOLERANCE_MARGIN_S,
     )
+
+
+def _make_ledger(path: Path, budget: Budget, key: bytes | None) -> None:
+    """Make a ledger and its counter in a new folder, wholly or not at all, whenever the process is killed."""
+    state = path.parent.parent
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in state.glob(f"{_UNFINISHED}*"):  # never used: whoever made it was killed
+            shutil.rmtree(left)
+        unfinished = state / f"{_UNFINISHED}{secrets.token_hex(6)}"
+        unfinished.mkdir(mode=0o700)
+        Ledger.create(unfinished / path.name, budget=budget, device_key=key)
+        for file in unfinished.iterdir():
+            sync_to_disk(file)
+        sync_to_disk(unfinished)
+        unfinished.rename(path.parent)
+        sync_to_disk(state)
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be made ({error.strerror or error}).") from None
 
 
 def _enrolment(config: GatewayConfig, *, enrol: bool) -> Enrolment:
