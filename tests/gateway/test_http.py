@@ -6,6 +6,7 @@ import base64
 import json
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -124,8 +125,6 @@ def test_traccar_forwarding_gets_another_name(client: httpx.Client, server: Rece
     before = outcome_counts(client).get("clock", 0)
     assert client.post("/traccar", json={**FORWARDED, "position": position}, headers=AUTH).status_code == 200
     assert outcome_counts(client)["clock"] == before + 1
-    from datetime import UTC, datetime
-
     position["fixTime"] = datetime.fromtimestamp(slot_time(2), UTC).isoformat()
     answer = client.post("/traccar", json={**FORWARDED, "position": position}, headers=AUTH)
     assert (answer.status_code, answer.content) == (200, b"")
@@ -183,6 +182,16 @@ def test_hostile_requests(client: httpx.Client) -> None:
     assert gzipped.status_code == 415
 
 
+def test_a_message_that_the_server_never_takes_holds_nobody_up(client: httpx.Client, server: Receiver) -> None:
+    server.status = 400
+    client.post("/pub?u=a&d=refused", json=location(tst=slot_time(3)), headers=AUTH)
+    until(lambda: seen(server, "a/refused"))
+    server.status = 200
+    client.post("/pub?u=a&d=refused", json=location(tst=slot_time(2)), headers=AUTH)
+    until(lambda: len(seen(server, "a/refused")) == 2)
+    assert "geoblanket_gateway_refused_total 1.0" in client.get("/metrics").text
+
+
 def test_health_and_metrics_name_nobody(client: httpx.Client) -> None:
     assert client.get("/health").json()["status"] == "ok"
     text = client.get("/metrics").text
@@ -223,15 +232,3 @@ def test_a_server_that_goes_away_gets_everything_in_order(city: Path, tmp_path: 
     assert (method, where, headers["X-Limit-U"]) == ("POST", "/pub?u=a&d=b", "a")
     assert headers["Authorization"].startswith("Basic ")
     assert json.loads(body).keys() == {"_type", "lat", "lon", "tst", "tid"}
-
-
-def test_a_message_that_the_server_never_takes_holds_nobody_up(city: Path, receiver: Receiver, tmp_path: Path) -> None:
-    receiver.status = 400
-    tables = HTTP + upstream("osmand", receiver.url, "connections = 1")
-    with Command(write_config(tmp_path, city, tables)) as command, httpx.Client(base_url=command.ready()) as client:
-        client.post("/pub?u=a&d=b", json=location(tst=slot_time(3)), headers=AUTH)
-        until(lambda: receiver.requests)
-        receiver.status = 200
-        client.post("/pub?u=a&d=c", json=location(tst=slot_time(3)), headers=AUTH)
-        until(lambda: len(receiver.requests) == 2)
-        assert "geoblanket_gateway_refused_total 1.0" in client.get("/metrics").text

@@ -1,4 +1,4 @@
-"""kill −9 in mid-stream: no slot is released twice, no spend is lost, nothing true gets out, nothing true is on disk."""
+"""kill −9 in mid-stream: no slot is released twice, no spend is lost, and nothing true gets out or is on disk."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_over_mqtt(city: Path, broker: Broker, tmp_path: Path, kills: int) -> No
     assert result.stored >= result.published > 10 * min(kills, 100)
 
 
-@pytest.mark.parametrize("fault", ["no recovery", "early answer"])
+@pytest.mark.parametrize("fault", [pytest.param("no recovery", marks=pytest.mark.slow), "early answer"])
 def test_planted_faults_are_seen(city: Path, broker: Broker, tmp_path: Path, fault: str) -> None:
     result = over_mqtt(city, broker, tmp_path / "gateway", 6, fault)
     assert result.double + result.unpaid + result.lost + result.forgotten > 0

@@ -40,6 +40,7 @@ _KEEPALIVE_S: Final = 30
 _RECONNECT_S: Final = (1, 30)
 _WAIT_S: Final = 0.5
 _FLUSH_S: Final = 0.2
+_QUIET_S: Final = 0.3
 _ON_THE_WAY: Final = 200
 """Messages that were published and not acknowledged yet."""
 
@@ -207,7 +208,7 @@ class MqttUpstream:
         self._client.loop_stop()
 
     def _run(self) -> None:
-        number, flushed_s = 0, time.monotonic()
+        number = 0
         while not self._stopping.is_set():
             self._wake.clear()
             self._settle()
@@ -221,9 +222,7 @@ class MqttUpstream:
                 self._on_the_way[self._client.publish(topic, payload, qos=1, retain=self._table.retain).mid] = number
             if not messages:
                 self._wake.wait(_FLUSH_S)
-            if time.monotonic() > flushed_s + _FLUSH_S:
-                self._outbox.flush()
-                flushed_s = time.monotonic()
+            self._outbox.flush(quiet_s=_QUIET_S)
         self._settle()
 
     def _settle(self) -> None:

@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._read_lock = threading.Lock()
         self._acknowledged: deque[int] = deque()
+        self._added_s = time.monotonic()
         self._wake: list[threading.Event] = []
         with self._errors():
             self._connection = _connected(path)
@@ -122,6 +124,7 @@ class Outbox:
                 self._connection.execute(_DELETE_OLDEST, (excess,))
             self._connection.execute("COMMIT")
             self._waiting = waiting - excess
+            self._added_s = time.monotonic()
             self._last |= last
         for event in self._wake:
             event.set()
@@ -131,15 +134,24 @@ class Outbox:
         """Return some of the messages with numbers above one, and those numbers, in order."""
         with self._read_lock, self._errors():
             rows = self._reader.execute(_SELECT, (number, limit)).fetchall()
-        return [(row[0], _message(*row[1:])) for row in rows]
+        return [
+            (number, Released(device, slot_ms, place, lat_e7, lon_e7, json.loads(extras)))
+            for number, device, slot_ms, place, lat_e7, lon_e7, extras in rows
+        ]
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
         """Note that messages arrived; `flush`, or the next `add`, removes them."""
         self._acknowledged.extend(numbers)
 
-    def flush(self) -> None:
-        """Remove what was acknowledged."""
-        if not self._acknowledged:
+    def flush(self, *, quiet_s: float = 0.0) -> None:
+        """Remove what was acknowledged.
+
+        Parameters
+        ----------
+        quiet_s
+            Do nothing unless nothing was added for so many seconds: while messages come, adding them removes others.
+        """
+        if not self._acknowledged or time.monotonic() < self._added_s + quiet_s:
             return
         with self._lock, self._errors():
             self._connection.execute("BEGIN IMMEDIATE")
@@ -167,10 +179,6 @@ class Outbox:
         except (sqlite3.Error, OSError) as error:
             problem = type(error).__name__ if isinstance(error, sqlite3.Error) else error.strerror
             raise LedgerError(f"{self._path}: cannot be used ({problem}). Nothing is released.") from None
-
-
-def _message(device: str, slot_ms: int, place: int, lat_e7: int, lon_e7: int, extras: str) -> Released:
-    return Released(device, slot_ms, place, lat_e7, lon_e7, json.loads(extras))
 
 
 def _connected(path: Path) -> sqlite3.Connection:

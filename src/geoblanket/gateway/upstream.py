@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 256
 _AHEAD: Final = 64
 _FLUSH_S: Final = 0.2
+_QUIET_S: Final = 0.3
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
 
@@ -126,10 +127,10 @@ class SenderUpstream:
                         line.put((number, message), timeout=_FLUSH_S)
                         break
                     except queue.Full:
-                        self._outbox.flush()
+                        self._outbox.flush(quiet_s=_QUIET_S)
             if not messages:
                 self._wake.wait(_FLUSH_S)
-                self._outbox.flush()
+                self._outbox.flush(quiet_s=_QUIET_S)
 
     def _send(self, line: queue.Queue[tuple[int, Released]]) -> None:
         sender, backoff = self._make_sender(), Backoff()
