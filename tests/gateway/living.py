@@ -131,7 +131,9 @@ class Listener:
         self._client.reconnect_delay_set(1, 1)
         self._client.on_connect = lambda client, *_: client.subscribe(topic, qos=1) and None
         self._client.on_subscribe = lambda *_: subscribed.set()
-        self._client.on_message = lambda _client, _data, message: self.messages.append((message.topic, message.payload))
+        self._client.on_message = lambda _client, _data, message: self.messages.append(
+            (message.topic, bytes(message.payload))
+        )
         self._client.connect("127.0.0.1", broker.port)
         self._client.loop_start()
         assert subscribed.wait(10)

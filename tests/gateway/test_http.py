@@ -212,7 +212,10 @@ def test_a_server_that_goes_away_gets_everything_in_order(city: Path, tmp_path: 
     first = Receiver()
     path = write_config(tmp_path, city, HTTP + upstream("owntracks-http", f"{first.url}/pub", 'username = "me"'))
     with Command(path) as command, httpx.Client(base_url=command.ready()) as client:
-        post = lambda ago: client.post("/pub?u=a&d=b", json=location(tst=slot_time(ago)), headers=AUTH)  # noqa: E731
+
+        def post(ago: int) -> httpx.Response:
+            return client.post("/pub?u=a&d=b", json=location(tst=slot_time(ago)), headers=AUTH)
+
         post(9)
         until(lambda: first.requests)
         first.status = 503
