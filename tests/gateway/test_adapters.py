@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -198,6 +199,23 @@ def test_lines_both_ways() -> None:
     assert json.loads(lines.written(OUT, name="a", kind="cell")) == {
         "vehicle": "a", "cell": 7, "lat": 41.1, "lon": -8.6, "time": "2026-09-21T14:13:30Z", "batt": 50,
     }  # fmt: skip
+
+
+@given(
+    st.binary(max_size=200)
+    | st.dictionaries(st.text(max_size=9), st.text() | st.floats() | st.integers()).map(as_bytes)
+)
+def test_whatever_comes_is_a_position_or_dropped(data: bytes) -> None:
+    reads: list[Callable[[bytes], Position]] = [
+        lambda data: owntracks.read(data, "a/b", BATTERY),
+        lambda data: traccar.read(data, BATTERY),
+        lambda data: osmand.read_json(data, BATTERY),
+        lambda data: osmand.read(osmand.parameters(data), BATTERY),
+        lambda data: lines.read(data, BATTERY),
+    ]
+    for read in reads:
+        with contextlib.suppress(Dropped):
+            assert isinstance(read(data), Position)
 
 
 def test_a_true_position_does_not_show_itself() -> None:

@@ -138,7 +138,8 @@ def test_osmand_in_every_form(client: httpx.Client, server: Receiver) -> None:
     assert client.get("/", params={**base, **token, "timestamp": str(slot_time(4))}).status_code == 200
     assert client.post("/osmand", params={**base, **token, "timestamp": str(slot_time(3))}).status_code == 200
     assert client.post("/osmand", data={**base, "timestamp": str(slot_time(2))}, headers=AUTH).status_code == 200
-    until(lambda: len(seen(server, "van")) == 3)
+    assert client.post("/", params=token, data={**base, "timestamp": str(slot_time(1))}).status_code == 200
+    until(lambda: len(seen(server, "van")) == 4)
     assert {frozenset(query) for query in seen(server, "van")} == {frozenset({"key", "id", "timestamp", "lat", "lon"})}
 
 
@@ -234,4 +235,4 @@ def test_a_server_that_goes_away_gets_everything_in_order(city: Path, tmp_path: 
     method, where, headers, body = again.requests[0]
     assert (method, where, headers["X-Limit-U"]) == ("POST", "/pub?u=a&d=b", "a")
     assert headers["Authorization"].startswith("Basic ")
-    assert json.loads(body).keys() == {"_type", "lat", "lon", "tst", "tid"}
+    assert json.loads(body).keys() == {"_type", "lat", "lon", "tst", "tid", "topic"}

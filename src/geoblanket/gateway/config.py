@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -203,7 +205,7 @@ class MqttTable(_Connection, table="mqtt"):
         yield from super().contradictions()
         if not self.client_id:
             yield "client_id must not be empty: the broker keeps messages for it while the gateway is down"
-        if not _is_encrypted(self.parts) and not self.plaintext and not is_loopback(self.parts.hostname or ""):
+        if not _is_encrypted(self.parts) and not self.plaintext and not _is_this_machine(self.parts.hostname):
             yield (
                 "true positions would cross the network in plain text: use mqtts://, or set plaintext = true if "
                 "something else encrypts"
@@ -373,6 +375,14 @@ def _device_name(name: str) -> str:
         raise ParameterError(f"The name of a device {error}.") from None
 
 
+def _is_this_machine(host: str | None) -> bool:
+    """Return whether a host is named in a way that means this machine, without asking any name server."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
 def _is_encrypted(parts: SplitResult) -> bool:
     return parts.scheme in {"https", "mqtts"}
 
@@ -462,6 +472,4 @@ def write_example(path: Path) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    import os
-
     return os.open(path, flags, 0o600)

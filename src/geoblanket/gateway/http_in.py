@@ -80,7 +80,9 @@ def create_app(
             return osmand.read_json(body, allow)
         if kind != _FORM:
             raise Dropped("malformed")
-        return osmand.read(osmand.parameters(query or body), allow)
+        values = osmand.parameters(query)
+        # A form may have the token of its sender in the query.
+        return osmand.read(values if values.keys() - {"token"} else osmand.parameters(body), allow)
 
     def taking(source: str, read: _Read, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:

@@ -66,7 +66,9 @@ class HttpSender:
         user, device = owntracks.user_and_device(name)
         query = _joined(self._parts.query, urlencode({"u": user, "d": device}))
         headers = {"Content-Type": "application/json", "X-Limit-U": user, "X-Limit-D": device, **self._headers}
-        return "POST", f"{path}?{query}", owntracks.written(message, name=name, accuracy_m=accuracy_m), headers
+        topic = owntracks.topic_of(name, self._table.topic)
+        body = owntracks.written(message, name=name, accuracy_m=accuracy_m, topic=topic)
+        return "POST", f"{path}?{query}", body, headers
 
     def _connected(self) -> http.client.HTTPConnection:
         host, port, timeout_s = self._parts.hostname or "", self._parts.port, self._table.timeout_s

@@ -34,7 +34,7 @@ def read(data: bytes, device: str, allow: AllowList) -> Position:
     return Position(device, time, lat, lon, allow.passing(values))
 
 
-def written(released: Released, *, name: str, accuracy_m: float | None = None) -> bytes:
+def written(released: Released, *, name: str, accuracy_m: float | None = None, topic: str | None = None) -> bytes:
     """Return the message of a released position.
 
     Parameters
@@ -43,6 +43,8 @@ def written(released: Released, *, name: str, accuracy_m: float | None = None) -
         Of the device, as the server is to know it.
     accuracy_m
         The same accuracy for every message, metres; None: none is told.
+    topic
+        Over HTTP: the topic of the device, by which some servers know it.
     """
     message = {
         "_type": "location",
@@ -50,6 +52,7 @@ def written(released: Released, *, name: str, accuracy_m: float | None = None) -
         "lon": released.lon,
         "tst": released.time_s,
         "tid": name[-2:],  # what the apps send by themselves
+        **({} if topic is None else {"topic": topic}),
         **({} if accuracy_m is None else {"acc": accuracy_m}),
         **released.extras,
     }
