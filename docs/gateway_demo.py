@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
         return
     where, points = a_trip(folder)
     center = f"{points[0][0]},{points[0][1]}"
-    geoblanket("lattice", "--center", center, "--epsilon", "2", "--out", folder / "city.bundle")
+    geoblanket("lattice", "--center", center, "--radius-km", "8", "--epsilon", "2", "--out", folder / "city.bundle")
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = int(found.getsockname()[1])
     (folder / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
