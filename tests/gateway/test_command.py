@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from geoblanket.errors import LedgerError
+from geoblanket.gateway.position import Position
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.tracking.stream import read_report
 from geoblanket.tracking.tracker import Tracker
@@ -112,6 +113,17 @@ def test_a_ledger_that_was_lost_is_not_replaced(city: Path, tmp_path: Path) -> N
     shutil.rmtree(tmp_path / "gateway.state" / "budgets")
     with pytest.raises(LedgerError, match="Put the ledger back"), running(config):
         pass
+
+
+def test_a_failure_ends_the_gateway(city: Path, tmp_path: Path) -> None:
+    """A ledger that cannot be written: nothing is released or acknowledged, and whoever runs it is told."""
+    ended: list[None] = []
+    with running(write_config(tmp_path, city, LINES), on_end=lambda: ended.append(None)) as gateway:
+        gateway.desk._fleet._ledger._broken = True  # type: ignore[union-attr]
+        told: list[object] = []
+        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test", told.append)
+        until(lambda: gateway.desk.failed and ended)
+        assert (told, gateway.health()["status"], len(gateway.outbox)) == ([None], "failed", 0)
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:

@@ -33,7 +33,7 @@ from geoblanket.service.refusals import INTERNAL, NOT_FOUND, OVERLOADED, WRONG_M
 
 __all__ = ["HTTP_LIMITS", "create_app"]
 
-HTTP_LIMITS: Final = Limits(requests=1024, connections=2048, body_bytes=1 << 16, arrival_s=60.0)
+HTTP_LIMITS: Final = Limits(requests=512, connections=768, body_bytes=1 << 16, arrival_s=20.0)
 """What the gateway bears. Devices keep their connections for a while."""
 
 _UNKNOWN: Final = Refusal(401, "unauthorized", "Give the token of the device, as a Bearer token or as a password.")
@@ -130,6 +130,7 @@ def create_app(
             Route("/osmand", take_osmand, methods=["GET", "POST"]),
             Route("/", take_osmand, methods=["GET", "POST"]),  # the path of Traccar's apps
             Route("/health", health),
+            Route("/healthz", health),  # answered under any load, as that of `geoblanket serve`
             Route("/metrics", prometheus),
         ],
         middleware=[
