@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from geoblanket.errors import LedgerError
+from geoblanket.errors import LedgerError, MissingExtraError
 from geoblanket.gateway.position import Position
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.tracking.stream import read_report
@@ -112,6 +112,16 @@ def test_a_ledger_that_was_lost_is_not_replaced(city: Path, tmp_path: Path) -> N
         pass
     shutil.rmtree(tmp_path / "gateway.state" / "budgets")
     with pytest.raises(LedgerError, match="Put the ledger back"), running(config):
+        pass
+
+
+def test_mqtt_needs_its_extra(city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = write_config(tmp_path, city, '[mqtt]\nurl = "mqtt://127.0.0.1"\n' + LINES.replace("[lines]\n", ""))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "paho.mqtt", None)
+        with pytest.raises(MissingExtraError, match=r"geoblanket\[gateway\]"), running(config):
+            pass
+    with running(write_config(tmp_path, city, LINES)):  # the ledger was closed in order
         pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import shutil
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from geoblanket._files import sync_to_disk
 from geoblanket.errors import LedgerError
@@ -28,6 +29,9 @@ from geoblanket.release.device_key import read_key_file
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.ledger import Ledger
 from geoblanket.release.source import Kind
+
+if TYPE_CHECKING:
+    from geoblanket.gateway.mqtt import MqttIn
 
 __all__ = ["Gateway", "run"]
 
@@ -65,26 +69,25 @@ class Gateway:
     ) -> None:
         self._config, self._on_end = config, on_end
         self.metrics = GatewayMetrics()
-        fleet = _open_fleet(config, policy)
-        try:
+        self._lines: LinesIn | None = None
+        self._mqtt: MqttIn | None = None
+        allow = config.messages.allow_list()
+        with contextlib.ExitStack() as opened:
+            fleet = opened.enter_context(_open_fleet(config, policy))
             path = config.general.state / _OUTBOX
             self.outbox = open_outbox(path, fleet, capacity=config.upstream.queue, metrics=self.metrics)
+            opened.callback(self.outbox.close)
             self._upstream = _make_upstream(config, self.outbox, self.metrics, fleet.kind)
-        except BaseException:
-            fleet.close()
-            raise
-        self.desk = Desk(
-            fleet,
-            self.outbox,
-            enrolment=_enrolment(config, enrol=enrol),
-            tolerance_s=config.general.clock_tolerance_s,
-            metrics=self.metrics,
-            on_failure=on_end,
-        )
-        try:
+            self.desk = Desk(
+                fleet,
+                self.outbox,
+                enrolment=_enrolment(config, enrol=enrol),
+                tolerance_s=config.general.clock_tolerance_s,
+                metrics=self.metrics,
+                on_failure=on_end,
+            )
+            opened.callback(self.desk.close)
             self.metrics.watch(waiting=lambda: len(self.outbox), devices=lambda: self.desk.devices)
-            self._lines = self._mqtt = None
-            allow = config.messages.allow_list()
             if config.lines:
                 self._lines = LinesIn(
                     sys.stdin.buffer, self.desk, allow=allow, metrics=self.metrics, on_end=self._end_of_lines
@@ -93,9 +96,7 @@ class Gateway:
                 from geoblanket.gateway.mqtt import MqttIn
 
                 self._mqtt = MqttIn(config.mqtt, self.desk, allow=allow, metrics=self.metrics)
-        except BaseException:
-            self.desk.close()
-            raise
+            opened.pop_all()  # all is well: `stop` closes them
 
     def start(self) -> None:
         """Begin to take positions and to send."""
