@@ -36,8 +36,8 @@ MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/s
 
 def free_port() -> int:
     """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @contextmanager
@@ -128,14 +128,14 @@ def client(port: int, name: str) -> Any:
     from paho.mqtt import client as paho
     from paho.mqtt.enums import CallbackAPIVersion
 
-    made = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"{name}-{os.getpid()}-{time.monotonic_ns()}")
-    made.max_inflight_messages_set(100)
+    connection = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"{name}-{os.getpid()}-{time.monotonic_ns()}")
+    connection.max_inflight_messages_set(100)
     connected = threading.Event()
-    made.on_connect = lambda *_: connected.set()
-    made.connect("127.0.0.1", port)
-    made.loop_start()
+    connection.on_connect = lambda *_: connected.set()
+    connection.connect("127.0.0.1", port)
+    connection.loop_start()
     assert connected.wait(10)
-    return made
+    return connection
 
 
 def messages(count: int, first_slot: int) -> Iterator[tuple[str, int, str]]:

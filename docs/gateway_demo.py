@@ -103,15 +103,16 @@ def client(port: int, name: str, topic: str | None = None, seen: list[bytes] | N
     from paho.mqtt.enums import CallbackAPIVersion
 
     ready = threading.Event()
-    made = paho.Client(CallbackAPIVersion.VERSION2, client_id=name)
-    made.on_connect = lambda *_: ready.set()
-    made.on_message = lambda _client, _data, message: seen.append(bytes(message.payload)) if seen is not None else None
-    made.connect("127.0.0.1", port)
-    made.loop_start()
+    connection = paho.Client(CallbackAPIVersion.VERSION2, client_id=name)
+    connection.on_connect = lambda *_: ready.set()
+    if seen is not None:
+        connection.on_message = lambda _client, _data, message: seen.append(bytes(message.payload))
+    connection.connect("127.0.0.1", port)
+    connection.loop_start()
     ready.wait(10)
     if topic is not None:
-        made.subscribe(topic, qos=1)
-    return made
+        connection.subscribe(topic, qos=1)
+    return connection
 
 
 def metres(here: tuple[float, float], there: tuple[float, float]) -> float:
@@ -128,8 +129,8 @@ def main(folder: Path) -> None:
     where, points = a_trip(folder)
     center = f"{points[0][0]},{points[0][1]}"
     geoblanket("lattice", "--center", center, "--radius-km", "8", "--epsilon", "2", "--out", folder / "city.bundle")
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
     (folder / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
     (folder / "gateway.toml").write_text(CONFIG.format(port=port))
     (folder / "gateway.toml").chmod(0o600)
@@ -155,9 +156,9 @@ def main(folder: Path) -> None:
         end = time.monotonic() + 20
         while len(seen) < len(true) and time.monotonic() < end:
             time.sleep(0.05)
-        for one in (server, taxi):
-            one.disconnect()
-            one.loop_stop()
+        for connection in (server, taxi):
+            connection.disconnect()
+            connection.loop_stop()
     say(f"The server, which listens to perturbed/taxi/phone, got {len(seen)}, one for each 30 s:")
     for payload in seen:
         body = json.loads(payload)

@@ -21,12 +21,12 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     if not Broker.is_installed():
         pytest.skip("Mosquitto is not installed (Debian: apt-get install mosquitto)")
     pytest.importorskip("paho.mqtt", reason="paho-mqtt is not installed")
-    with Broker(tmp_path / "broker") as found:
-        yield found
+    with Broker(tmp_path / "broker") as mosquitto:
+        yield mosquitto
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """A server that takes what the gateway sends over HTTP."""
-    with Receiver() as found:
-        yield found
+    with Receiver() as server:
+        yield server

@@ -63,8 +63,8 @@ def until(check: Callable[[], object], seconds: float = 20) -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 class Broker:
@@ -286,13 +286,13 @@ class Command:
         """Return where it listens, once it does."""
         assert self.process.stderr is not None
         end = time.monotonic() + 60
-        while (found := re.search(rb"The gateway runs(?: on (http\S+))? ", self._written)) is None:
+        while (match := re.search(rb"The gateway runs(?: on (http\S+))? ", self._written)) is None:
             assert time.monotonic() < end, self._written
             if select.select([self.process.stderr], [], [], 0.2)[0]:
                 part = os.read(self.process.stderr.fileno(), 1 << 16)
                 assert part, self._written
                 self._written += part
-        return (found.group(1) or b"").decode()
+        return (match.group(1) or b"").decode()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; return the exit code and all that was written to stderr."""

@@ -79,21 +79,21 @@ def test_nothing_that_it_writes_holds_a_true_location(city: Path, receiver: Rece
             assert [text.split()[4:6] for text in limits.splitlines() if text.startswith("Max core")] == [["0", "0"]]
             with pytest.raises(LedgerError, match="is in use"), running(folder / "gateway.toml"):
                 pass
-            told = b""
+            answers = b""
             for ago in range(9, 0, -1):
-                told += client.post("/pub?u=a&d=b", json=location(tst=slot_time(ago)), headers=AUTH).content
+                answers += client.post("/pub?u=a&d=b", json=location(tst=slot_time(ago)), headers=AUTH).content
             for bad in (
                 json.dumps(location())[:-1],
                 json.dumps(location(lat=str(LAT), _type=str(LON))),
                 json.dumps({str(LAT): LON}),
             ):
-                told += client.post(f"/pub?u={LAT}&d={LON}", content=bad, headers=AUTH).content
+                answers += client.post(f"/pub?u={LAT}&d={LON}", content=bad, headers=AUTH).content
             odd = location(batt=str(LAT), tid=LON, tst=slot_time(0))
-            told += client.post("/pub?u=a&d=b", json=odd, headers=AUTH).content
-            told += client.get(f"/osmand?id=x&lat={LAT}&lon={LON}&timestamp=7", headers=AUTH).content
-            told += client.get(f"/{LAT}/{LON}").content
-            told += client.get(f"/osmand?id={LAT}&lat={LAT}", headers={**AUTH, "User-Agent": str(LAT)}).content
-            told += client.get("/metrics").content
+            answers += client.post("/pub?u=a&d=b", json=odd, headers=AUTH).content
+            answers += client.get(f"/osmand?id=x&lat={LAT}&lon={LON}&timestamp=7", headers=AUTH).content
+            answers += client.get(f"/{LAT}/{LON}").content
+            answers += client.get(f"/osmand?id={LAT}&lat={LAT}", headers={**AUTH, "User-Agent": str(LAT)}).content
+            answers += client.get("/metrics").content
             until(lambda: len(receiver.requests) == 10)
             files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
             assert len(files) > 3
@@ -101,7 +101,7 @@ def test_nothing_that_it_writes_holds_a_true_location(city: Path, receiver: Rece
         code, log = command.stop()
     assert code == 0
     assert log.count("geoblanket.access") > 10
-    assert betrayals(told + log.encode()) == 0
+    assert betrayals(answers + log.encode()) == 0
     assert not any(betrayals(path.read_bytes()) for path in folder.rglob("*") if path.is_file())
     assert not any(betrayals(body + path.encode()) for _, path, _, body in receiver.requests)
 
@@ -130,10 +130,10 @@ def test_a_failure_ends_the_gateway(city: Path, tmp_path: Path) -> None:
     ended: list[None] = []
     with running(write_config(tmp_path, city, LINES), on_end=lambda: ended.append(None)) as gateway:
         gateway.desk._fleet._ledger._broken = True  # type: ignore[union-attr]
-        told: list[object] = []
-        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test", told.append)
+        outcomes: list[object] = []
+        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test", outcomes.append)
         until(lambda: gateway.desk.failed and ended)
-        assert (told, gateway.health()["status"], len(gateway.outbox)) == ([None], "failed", 0)
+        assert (outcomes, gateway.health()["status"], len(gateway.outbox)) == ([None], "failed", 0)
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:
@@ -148,7 +148,7 @@ def certificates(folder: Path) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-    made = (
+    certified = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), start,
                                 start + dt.timedelta(days=3))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
@@ -156,7 +156,7 @@ def certificates(folder: Path) -> tuple[Path, Path]:
         .sign(key, hashes.SHA256())
     )  # fmt: skip
     certificate, private_key = folder / "certificate.pem", folder / "key.pem"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    certificate.write_bytes(certified.public_bytes(serialization.Encoding.PEM))
     private_key.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

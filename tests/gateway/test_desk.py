@@ -30,12 +30,12 @@ class Setting:
 
     def outcomes(self, *positions: Position) -> list[Reason | None]:
         """Hand positions over at once, and return what became of them, in their order."""
-        told: dict[int, Reason | None] = {}
+        outcomes: dict[int, Reason | None] = {}
         done = threading.Semaphore(0)
 
         def tell(index: int) -> Callable[[Reason | None], None]:
             def note(outcome: Reason | None) -> None:
-                told.setdefault(index, outcome)
+                outcomes.setdefault(index, outcome)
                 done.release()
 
             return note
@@ -44,7 +44,7 @@ class Setting:
             assert self.desk.submit(position, "test", tell(index))
         for _ in positions:
             assert done.acquire(timeout=20)
-        return [told[index] for index in range(len(positions))]
+        return [outcomes[index] for index in range(len(positions))]
 
     def slots(self, device: str) -> list[int]:
         messages = self.outbox.after(0, limit=100_000)

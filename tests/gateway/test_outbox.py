@@ -21,7 +21,7 @@ def opened(path: Path, capacity: int = 100) -> Outbox:
 
 
 def waiting(outbox: Outbox) -> list[Released]:
-    return [one for _, one in outbox.after(0, limit=1000)]
+    return [queued for _, queued in outbox.after(0, limit=1000)]
 
 
 def test_messages_come_out_as_they_went_in(tmp_path: Path) -> None:

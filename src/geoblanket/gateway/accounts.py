@@ -57,11 +57,11 @@ class Accounts:
     def speaker(self, secret: str | None) -> Speaker | None:
         """Return who a secret belongs to; None: nobody."""
         if secret is not None and len(secret) <= _LONGEST:
-            given = _hash(secret)
-            if self._shared is not None and hmac.compare_digest(given, self._shared):
+            digest = _hash(secret)
+            if self._shared is not None and hmac.compare_digest(digest, self._shared):
                 return Speaker(None)
             # A lookup by the hash of what was given takes no time that helps to guess a token.
-            if (device := self._devices.get(given)) is not None:
+            if (device := self._devices.get(digest)) is not None:
                 return Speaker(device)
         return Speaker(None) if self._anyone else None
 

@@ -171,11 +171,11 @@ class Desk:
 
     def _fail(self, jobs: Iterable[_Job]) -> None:
         self.failed = True
-        left = list(jobs)
+        pending = list(jobs)
         while not self._line.empty():
             if (job := self._line.get()) is not None:
-                left.append(job)
-        for job in left:
+                pending.append(job)
+        for job in pending:
             job.done(None)  # a second call for those that were told already changes nothing
         self._on_failure()
 

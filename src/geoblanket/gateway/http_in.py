@@ -107,8 +107,8 @@ def create_app(
         return Response(owntracks.ANSWER, media_type=_JSON)
 
     async def health(_request: Request) -> Response:
-        told = healthy()
-        return JSONResponse(told, 200 if told["status"] == "ok" else 503)
+        status = healthy()
+        return JSONResponse(status, 200 if status["status"] == "ok" else 503)
 
     async def prometheus(_request: Request) -> Response:
         return metrics.response()

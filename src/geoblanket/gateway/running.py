@@ -122,10 +122,10 @@ class Gateway:
 
     def health(self) -> dict[str, Any]:
         """Return what `/health` tells."""
-        told = {"status": "failed" if self.desk.failed else "ok", "queue": len(self.outbox)}
+        status = {"status": "failed" if self.desk.failed else "ok", "queue": len(self.outbox)}
         if self._mqtt is not None:
-            told["broker"] = "connected" if self._mqtt.is_connected else "lost"
-        return told
+            status["broker"] = "connected" if self._mqtt.is_connected else "lost"
+        return status
 
     def _end_of_lines(self) -> None:
         if self._config.http is None and self._config.mqtt is None:
