@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import signal
@@ -12,7 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
+from geoblanket.gateway.accounts import Accounts
+from geoblanket.gateway.fields import AllowList
+from geoblanket.gateway.http_in import create_app
 from tests.gateway.living import (
     AUTH,
     HTTP,
@@ -23,6 +28,7 @@ from tests.gateway.living import (
     Receiver,
     betrayals,
     location,
+    running,
     slot_time,
     until,
     upstream,
@@ -178,6 +184,10 @@ def test_hostile_requests(client: httpx.Client) -> None:
     assert client.post("/owntracks?u=a&d=b", content=b"x" * 70_000, headers=AUTH).status_code == 413
     assert client.post("/owntracks?u=..&d=%2B", json=location(), headers=AUTH).content == b"[]"
     assert client.post("/owntracks?u=a&d=b%00", json=location(), headers=AUTH).content == b"[]"
+    before = outcome_counts(client)["bad_name"]
+    for query in ("", "?u=a", "?d=b", "?u=a&u=c&d=b"):
+        assert client.post(f"/owntracks{query}", json=location(), headers=AUTH).content == b"[]"
+    assert outcome_counts(client)["bad_name"] == before + 4
     assert client.get("/owntracks", headers=AUTH).status_code == 405
     assert client.get("/nothing").status_code == 404
     assert client.get("/", params={"id": "x" * 20_000}).status_code in {400, 431}
@@ -201,6 +211,24 @@ def test_health_and_metrics_name_nobody(client: httpx.Client) -> None:
     assert "geoblanket_gateway_queue" in text
     assert not any(name in text for name in ("jane", "phone", "truck7", "0042", "van", "joe"))
     assert betrayals(text.encode()) == 0
+
+
+def test_metrics_are_for_this_machine_and_those_who_may_send(city: Path, tmp_path: Path) -> None:
+    async def statuses(app: Starlette) -> list[int]:
+        transport = httpx.ASGITransport(app, client=("192.0.2.1", 7))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as other:
+            return [(await other.get("/metrics", headers=headers)).status_code for headers in ({}, AUTH)]
+
+    with running(write_config(tmp_path, city, '[lines]\n[upstream]\nprotocol = "lines"\n')) as gateway:
+        app = create_app(
+            gateway.desk,
+            accounts=Accounts({}, TOKEN),
+            allow=AllowList(),
+            metrics=gateway.metrics,
+            hosts=None,
+            healthy=gateway.health,
+        )
+        assert asyncio.run(statuses(app)) == [401, 200]
 
 
 def test_nothing_true_reached_the_server(client: httpx.Client, server: Receiver) -> None:

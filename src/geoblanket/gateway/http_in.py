@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -110,7 +111,10 @@ def create_app(
         status = healthy()
         return JSONResponse(status, 200 if status["status"] == "ok" else 503)
 
-    async def prometheus(_request: Request) -> Response:
+    async def prometheus(request: Request) -> Response:
+        # How many messages come tells when devices are on: for this machine, and for those who may send.
+        if not _is_local(request) and accounts.speaker(secret_of(request.headers)) is None:
+            raise Refused(_UNKNOWN)
         return metrics.response()
 
     async def refused(_request: Request, error: Exception) -> Response:
@@ -159,7 +163,11 @@ def _owntracks_device(request: Request, speaker: Speaker) -> str:
         return speaker.device
     if speaker.device is not None and "/" not in speaker.device:
         return checked_device(device)
-    return checked_device(f"{user}/{device}")
+    return checked_device(None if user is None or device is None else f"{user}/{device}")
+
+
+def _is_local(request: Request) -> bool:
+    return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
 
 
 def _one(values: list[str]) -> str | None:
