@@ -173,3 +173,38 @@ def test_draws_of_a_fleet_follow_the_weights(spread: Bundle) -> None:
     expected = bundled.mechanism.probabilities[row] * 20_000
     counts = np.bincount(np.searchsorted(bundled.output_places, drawn), minlength=len(expected))
     assert ((counts - expected) ** 2 / expected).sum() < 40.5
+
+
+def test_vehicles_that_come_later_are_reported_as_those_before(town: Bundle) -> None:
+    """The history of those before goes on; the new ones begin without any."""
+    whole = Fleet.open(town, vehicles=NAMES, ledger=None, replay=True)
+    grown = Fleet.open(town, vehicles=NAMES[:20], ledger=None, replay=True)
+    rng = np.random.default_rng(1)
+    for step in range(6):
+        if step == 3:
+            grown.enrol(NAMES[20:])
+        some = ALL if step >= 3 else ALL[:20]
+        places = rng.integers(0, 24, len(some))
+        expected, got = (fleet.report(some, *at(places), NINE + 30 * step) for fleet in (whole, grown))
+        assert got.place.tolist() == expected.place.tolist()
+    with pytest.raises(ParameterError, match="must differ"):
+        grown.enrol([NAMES[0]])
+    with pytest.raises(ParameterError, match="must differ"):
+        grown.enrol(["new", "new"])
+
+
+def test_what_the_ledger_knows_of_a_vehicle_that_comes_later_counts(spread: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    Ledger.create(path, budget=Budget(100, 3600))
+    with Fleet.open(spread, vehicles=NAMES[:2], ledger=path, replay=True) as fleet:
+        first = fleet.report([0, 1], *at(np.full(2, 9)), NINE)
+    with Fleet.open(spread, vehicles=(), ledger=path, replay=True) as fleet:
+        assert fleet.accounts.keys() == set(NAMES[:2])
+        assert [fleet.accounts[name][-1].place for name in NAMES[:2]] == first.place.tolist()
+        fleet.enrol([NAMES[1], "new"])
+        reports = fleet.report([0, 1], *at(np.full(2, 3)), NINE)
+        assert reports.stored.tolist() == [True, False]
+        assert reports.place[0] == first.place[1]
+        older = fleet.report([0, 1], *at(np.full(2, 3)), NINE - 30)
+        assert older.late.tolist() == older.refused.tolist() == [True, True]
+        assert not reports.late.any()

@@ -77,3 +77,14 @@ def test_costs_and_refusals_are_those_of_devices(lattice_bundle: Bundle, tmp_pat
     fleet.close()
     if ledger is not None:
         Ledger.open(ledger).close()
+
+
+def test_anchors_stay_when_vehicles_come_later(lattice_bundle: Bundle) -> None:
+    fleet = Fleet.open(lattice_bundle, vehicles=NAMES[:10], ledger=None, budget=Budget(1e6, 3600), replay=True)
+    fleet.report(ALL[:10], np.full(10, LAT), np.full(10, LON), START)
+    before = fleet._source._shift.copy()  # type: ignore[attr-defined]
+    fleet.enrol(NAMES[10:])
+    fleet.report(ALL, np.full(30, LAT), np.full(30, LON), START + 30)
+    after = fleet._source._shift  # type: ignore[attr-defined]
+    assert (after[:10] == before).all()
+    assert (after[10:] != 0).any(axis=1).sum() > 15

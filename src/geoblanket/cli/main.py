@@ -16,6 +16,7 @@ from geoblanket.cli.build import ConfiguredCommand, build
 from geoblanket.cli.bundle import show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
+from geoblanket.cli.gateway import gateway
 from geoblanket.cli.lattice import lattice
 from geoblanket.cli.learn import learn
 from geoblanket.cli.match import match
@@ -32,7 +33,7 @@ __all__ = ["app", "main"]
 
 _ORDER = (
     "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
-    "perturb", "ledger", "model", "learn", "sample", "track", "evaluate", "serve",
+    "perturb", "ledger", "model", "learn", "sample", "track", "evaluate", "serve", "gateway",
 )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ app.command()(sample)
 app.command()(track)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(serve)
+app.command()(gateway)
 
 
 def _print_version(wanted: bool) -> None:

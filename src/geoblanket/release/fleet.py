@@ -35,7 +35,7 @@ from geoblanket.release._opening import (
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.inputs import accepted_ms, checked_locations_e7, checked_times_ms
 from geoblanket.release.lattice_source import LatticeFleetSource
-from geoblanket.release.ledger import MemoryLedger
+from geoblanket.release.ledger import Ledger, MemoryLedger
 from geoblanket.release.source import FleetSource, Kind
 from geoblanket.release.zone_source import ZoneFleetSource
 
@@ -70,6 +70,8 @@ class FleetReports:
     """Whether the answer was given before."""
     refused: Bools
     """Whether the budget is spent, or a later report was made."""
+    late: Bools
+    """Of those refused, whether it was because a later report was made."""
     kind: Kind = "place"
     """What is reported: places, or cells of a lattice."""
 
@@ -106,7 +108,7 @@ class Fleet:
         self._tolerance_s = clock_tolerance_s
         kind = ZoneFleetSource if tables.lattice is None else LatticeFleetSource
         self._source: FleetSource = kind(tables, len(self.vehicles))
-        self._slot, self._place = self._last_answers()
+        self._slot, self._place = self._last_answers(self.vehicles)
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -146,10 +148,43 @@ class Fleet:
             tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)
 
-    def _last_answers(self) -> tuple[Ints, Indices]:
-        """Return slot and place of each vehicle's last answer, as the ledger has them."""
-        slot, place = np.full(len(self.vehicles), _NEVER, np.int64), np.full(len(self.vehicles), -1, np.int32)
-        for number, name in enumerate(self.vehicles if self._ledger is not None else ()):
+    @property
+    def kind(self) -> Kind:
+        """What is reported: places, or cells of a lattice."""
+        return self._source.kind
+
+    @property
+    def interval_ms(self) -> int:
+        """Milliseconds from one slot to the next: at most one report of a vehicle in each."""
+        return self._source.interval_ms
+
+    @property
+    def accounts(self) -> dict[str, tuple[Answer, ...]]:
+        """The vehicles that ever reported, by a ledger in a file, and their answers of the window in order of time."""
+        if not isinstance(self._ledger, Ledger):
+            return {}
+        return {name: self._ledger.account(name).answers for name in self._ledger.vehicles}
+
+    def enrol(self, names: Sequence[str]) -> None:
+        """Add vehicles, which get the next numbers. What the ledger knows of them counts.
+
+        Parameters
+        ----------
+        names
+            Their names, none of which the fleet has already.
+        """
+        with self._lock:
+            if len({*self.vehicles, *names}) < len(self.vehicles) + len(names):
+                raise ParameterError("The names of vehicles must differ.")
+            slot, place = self._last_answers(names)
+            self._source.grow(len(names))
+            self._slot, self._place = np.concatenate([self._slot, slot]), np.concatenate([self._place, place])
+            self.vehicles = (*self.vehicles, *names)
+
+    def _last_answers(self, names: Sequence[str]) -> tuple[Ints, Indices]:
+        """Return slot and place of the last answers of some vehicles, as the ledger has them."""
+        slot, place = np.full(len(names), _NEVER, np.int64), np.full(len(names), -1, np.int32)
+        for number, name in enumerate(names if self._ledger is not None else ()):
             if self._ledger is not None and (answers := self._ledger.account(name).answers):
                 slot[number], place[number] = answers[-1].slot_ms // self._source.interval_ms, answers[-1].place
         return slot, place
@@ -205,6 +240,7 @@ class Fleet:
     def _answered(self, which: Ints, points: Ints, slot: Ints) -> FleetReports:
         stored = self._slot[which] == slot
         fresh = self._slot[which] < slot
+        late = self._slot[which] > slot
         now_ns = self._now_ns(slot)
         fresh[fresh] = self._affordable(which[fresh], slot[fresh], now_ns[fresh])
         result = np.where(stored, self._place[which], np.int32(-1))
@@ -219,6 +255,7 @@ class Fleet:
             slot=slot,
             stored=stored,
             refused=refused,
+            late=late,
             kind=self._source.kind,
         )
 

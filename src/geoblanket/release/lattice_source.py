@@ -89,6 +89,11 @@ class LatticeFleetSource(_Base):
         self._period = np.full(vehicles, _NEVER, np.int64)
         """The period of each vehicle's shift."""
 
+    def grow(self, vehicles: int) -> None:
+        """Add so many vehicles, which have no shift yet."""
+        self._shift = np.concatenate([self._shift, np.zeros((vehicles, 2), np.int64)])
+        self._period = np.concatenate([self._period, np.full(vehicles, _NEVER, np.int64)])
+
     def points(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
         """Return x and y in the frame, shape (n, 2)."""
         return np.column_stack(self._plane.units_e7(lat_e7, lon_e7))

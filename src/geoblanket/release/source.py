@@ -73,6 +73,9 @@ class FleetSource(Protocol):
     kind: Kind
     interval_ms: int
 
+    def grow(self, vehicles: int) -> None:
+        """Add so many vehicles, with the next numbers."""
+
     def points(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
         """Return what each of n locations counts as, shape (n, ...)."""
 

@@ -98,6 +98,11 @@ class ZoneFleetSource:
         self._history = np.full((vehicles, self._rule.past), -1, np.int32)
         self._history_slot = np.full(vehicles, _NEVER, np.int64)
 
+    def grow(self, vehicles: int) -> None:
+        """Add so many vehicles, which have no history yet."""
+        self._history = np.concatenate([self._history, np.full((vehicles, self._history.shape[1]), -1, np.int32)])
+        self._history_slot = np.concatenate([self._history_slot, np.full(vehicles, _NEVER, np.int64)])
+
     def points(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
         """Return the nearest places."""
         return self._nearest.of(lat_e7, lon_e7).astype(np.int64)

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from geoblanket.service.refusals import INTERNAL
 from geoblanket.service.store import BundleStore
 
-__all__ = ["ObserveMiddleware", "ServiceMetrics", "where"]
+__all__ = ["ObserveMiddleware", "RequestMetrics", "ServiceMetrics", "where"]
 
 _access = logging.getLogger("geoblanket.access")
 _log = logging.getLogger(__name__)
@@ -30,10 +30,10 @@ _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 _CLIENT_CLOSED: Final = 499
 
 
-class ServiceMetrics:
-    """The metrics of one application, in a registry of their own."""
+class RequestMetrics:
+    """Metrics of requests, in a registry of their own."""
 
-    def __init__(self, store: BundleStore) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "geoblanket_requests", "Requests answered.", ["route", "method", "status"], registry=self.registry
@@ -47,6 +47,17 @@ class ServiceMetrics:
         )
         self.running = Gauge("geoblanket_requests_running", "Requests being worked on.", registry=self.registry)
         self.shed = Counter("geoblanket_requests_shed", "Requests refused for load.", registry=self.registry)
+
+    def response(self) -> Response:
+        """Return all metrics as Prometheus reads them."""
+        return Response(generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class ServiceMetrics(RequestMetrics):
+    """The metrics of one application."""
+
+    def __init__(self, store: BundleStore) -> None:
+        super().__init__()
         self.reports = Counter("geoblanket_reports", "Reports, by how they ended.", ["outcome"], registry=self.registry)
         bundles = Gauge("geoblanket_bundles", "Bundles that are served.", registry=self.registry)
         bundles.set_function(lambda: len(store.bundles))
@@ -57,10 +68,6 @@ class ServiceMetrics:
         )
         refused.set_function(lambda: store.refused)
 
-    def response(self) -> Response:
-        """Return all of them as Prometheus reads them."""
-        return Response(generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
 
 class ObserveMiddleware:
     """Counts and logs every request, and answers when an inner layer fails.
@@ -69,7 +76,7 @@ class ObserveMiddleware:
     values, which may contain what was sent.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: RequestMetrics) -> None:
         self._app = app
         self._metrics = metrics
 

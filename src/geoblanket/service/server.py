@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -61,8 +62,19 @@ def serve(app: ASGIApp, listener: socket.socket, *, limits: Limits, on_ready: Ca
             raise
 
 
-def make_server(app: ASGIApp, *, limits: Limits, on_ready: Callable[[], None]) -> uvicorn.Server:
-    """Return the server, not yet running."""
+def make_server(
+    app: ASGIApp, *, limits: Limits, on_ready: Callable[[], None], tls: tuple[Path, Path] | None = None
+) -> uvicorn.Server:
+    """Return the server, not yet running.
+
+    Parameters
+    ----------
+    on_ready
+        Called once connections are answered.
+    tls
+        The files of its certificate chain and private key (PEM); None: it speaks plain HTTP.
+    """
+    certificate, private_key = tls or (None, None)
     config = uvicorn.Config(
         app,
         http=bounded_protocol(limits),
@@ -76,6 +88,8 @@ def make_server(app: ASGIApp, *, limits: Limits, on_ready: Callable[[], None]) -
         backlog=_BACKLOG,
         timeout_keep_alive=3600,  # ours is shorter, and holds for headers too
         timeout_graceful_shutdown=limits.stop_s,
+        ssl_certfile=certificate,
+        ssl_keyfile=private_key,
     )
     return _Server(config, on_ready)
 

@@ -1,0 +1,269 @@
+"""One thread that turns true positions into released ones.
+
+It owns the ledger, with an account for each device, and puts what it releases into the outbox. Positions that wait are
+worked on together, in one transaction of the ledger and one of the outbox: that is how hundreds of durable messages a
+second fit on a small machine. Whoever handed a position over is told only after both. A crash between the two loses
+nothing: the ledger has the answer, and the next start puts it into the outbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from geoblanket.errors import LedgerError, ParameterError
+from geoblanket.gateway.metrics import GatewayMetrics
+from geoblanket.gateway.outbox import Outbox
+from geoblanket.gateway.position import Position, Reason, Released
+from geoblanket.release.fleet import Fleet
+from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_time_ms
+from geoblanket.service.metrics import where
+
+__all__ = ["Desk", "Done", "Enrolment", "open_outbox"]
+
+_log = logging.getLogger(__name__)
+
+_WAITING: Final = 4096
+_AT_ONCE: Final = 512
+TOLERANCE_MARGIN_S: Final = 3600.0
+"""The fleet accepts times that are so much further off than those that the desk hands it, should the clock be set."""
+
+Done = Callable[[Reason | None], None]
+"""Called once a position is durable, or dropped: with what became of it, or None if the gateway failed."""
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """Which devices are known."""
+
+    names: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    """Even if the ledger has an account of theirs."""
+    anyone: bool = False
+    """Whether devices are enrolled at first sight."""
+    most: int = 10_000
+    """How many devices there may be in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    position: Position = field(repr=False)
+    source: str
+    done: Done
+    since_s: float
+
+
+def open_outbox(path: Path, fleet: Fleet, *, capacity: int, metrics: GatewayMetrics) -> Outbox:
+    """Open the outbox beside a fleet's ledger, and add what a crash kept from it."""
+    accounts = fleet.accounts
+    answered = {name: answers[-1].slot_ms for name, answers in accounts.items() if answers}
+    outbox = Outbox(path, capacity=capacity, answered=answered)
+    if outbox.is_new and answered:
+        _log.warning("The queue is new, and the ledger is not: what was released before is not sent again.")
+    missing = [
+        Released(name, answer.slot_ms, answer.place, answer.lat_e7, answer.lon_e7)
+        for name, answers in accounts.items()
+        for answer in answers
+        if answer.slot_ms > (outbox.last_slot_ms(name) or 0)
+    ]
+    if missing:
+        metrics.dropped.inc(outbox.add(sorted(missing, key=lambda message: message.slot_ms)))
+        metrics.recovered.inc(len(missing))
+        _log.info("%d released position(s) of the last run were put into the queue.", len(missing))
+    return outbox
+
+
+class Desk:
+    """The thread, with a bounded line in front of it.
+
+    Parameters
+    ----------
+    fleet
+        All devices, on one ledger. The desk closes it.
+    outbox
+        Where released positions go. The desk does not close it: others still send.
+    enrolment
+        Which devices are known.
+    tolerance_s
+        How far the time of a position may be from the clock, seconds.
+    metrics
+        Where outcomes are counted.
+    on_failure
+        Called when nothing can be released any more.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        outbox: Outbox,
+        *,
+        enrolment: Enrolment,
+        tolerance_s: float,
+        metrics: GatewayMetrics,
+        on_failure: Callable[[], None],
+    ) -> None:
+        self._fleet, self._outbox, self._metrics, self._on_failure = fleet, outbox, metrics, on_failure
+        self._enrolment, self._tolerance_s = enrolment, tolerance_s
+        known = (enrolment.names | fleet.accounts.keys()) - enrolment.refused - set(fleet.vehicles)
+        fleet.enrol(sorted(known))
+        self._numbers = {name: number for number, name in enumerate(fleet.vehicles)}
+        self._line: queue.Queue[_Job | None] = queue.Queue(_WAITING)
+        self._closing = False
+        self.failed = False
+        self._thread = threading.Thread(target=self._run, name="ledger")
+        self._thread.start()
+
+    @property
+    def devices(self) -> int:
+        """How many devices are known."""
+        return len(self._numbers)
+
+    def submit(self, position: Position, source: str, done: Done, *, wait_s: float = 0.0) -> bool:
+        """Hand a position over; return False if too many wait, or the gateway stops.
+
+        Parameters
+        ----------
+        source
+            A fixed word for where it came from.
+        done
+            Called in the desk's thread; must not raise or block.
+        wait_s
+            Seconds to wait for room in the line.
+        """
+        if self.failed or self._closing:
+            return False
+        try:
+            self._line.put(_Job(position, source, done, time.perf_counter()), block=wait_s > 0, timeout=wait_s or None)
+        except queue.Full:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Finish what was handed over, and close the ledger."""
+        self._closing = True
+        if self._thread.is_alive():
+            self._line.put(None)
+            self._thread.join()
+        self._fleet.close()
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._line.get()]
+            while len(batch) < _AT_ONCE and not self._line.empty():
+                batch.append(self._line.get())
+            jobs = [job for job in batch if job is not None]
+            try:
+                self._work(jobs)
+            except Exception as error:
+                # Without its message, which may be about what was sent.
+                what = str(error) if isinstance(error, LedgerError) else where(error.__traceback__)
+                _log.error("Nothing is released any more: %s (%s).", type(error).__name__, what)
+                self._fail(jobs)
+                return
+            if len(jobs) < len(batch):
+                return
+
+    def _fail(self, jobs: Iterable[_Job]) -> None:
+        self.failed = True
+        pending = list(jobs)
+        while not self._line.empty():
+            if (job := self._line.get()) is not None:
+                pending.append(job)
+        for job in pending:
+            job.done(None)  # a second call for those that were told already changes nothing
+        self._on_failure()
+
+    def _work(self, jobs: list[_Job]) -> None:
+        """Answer positions, those of different devices together, those of the same device one after the other."""
+        accepted = accepted_ms(self._tolerance_s)
+        waiting: list[_Job] = []
+        for job in jobs:
+            if (reason := _problem(job.position, accepted)) is not None:
+                self._finish(job, reason)
+            else:
+                waiting.append(job)
+        self._enrol(job.position.device for job in waiting)
+        while waiting:
+            first: dict[str, _Job] = {}
+            later: list[_Job] = []
+            for job in waiting:
+                if job.position.device not in self._numbers:
+                    self._finish(job, "unknown_device")
+                elif job.position.device in first:
+                    later.append(job)
+                else:
+                    first[job.position.device] = job
+            if first:
+                self._release(list(first.values()))
+            waiting = later
+
+    def _enrol(self, names: Iterable[str]) -> None:
+        """Add devices that are seen for the first time, if anyone may come."""
+        if not self._enrolment.anyone:
+            return
+        new = [
+            name for name in dict.fromkeys(names) if name not in self._numbers and name not in self._enrolment.refused
+        ]
+        new = new[: max(0, self._enrolment.most - len(self._numbers))]
+        if new:
+            self._fleet.enrol(new)
+            self._numbers = {name: number for number, name in enumerate(self._fleet.vehicles)}
+
+    def _release(self, jobs: list[_Job]) -> None:
+        positions = [job.position for job in jobs]
+        try:
+            reports = self._fleet.report(
+                [self._numbers[position.device] for position in positions],
+                [position.lat for position in positions],
+                [position.lon for position in positions],
+                [position.time_s for position in positions],
+            )
+        except ParameterError:  # all was checked: the clock was set in between
+            for job in jobs:
+                self._finish(job, "clock")
+            return
+        messages: list[Released] = []
+        outcomes: list[Reason] = []
+        for index, position in enumerate(positions):
+            if reports.refused[index]:
+                outcomes.append("late" if reports.late[index] else "budget")
+            elif reports.stored[index]:
+                outcomes.append("repeated")
+            else:
+                outcomes.append("released")
+                messages.append(
+                    Released(
+                        position.device,
+                        int(reports.slot[index]) * self._fleet.interval_ms,
+                        int(reports.place[index]),
+                        round(float(reports.lat[index]) * 1e7),
+                        round(float(reports.lon[index]) * 1e7),
+                        position.extras,
+                    )
+                )
+        if messages:
+            self._metrics.dropped.inc(self._outbox.add(messages))
+            self._metrics.batch.observe(len(messages))
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            self._finish(job, outcome)
+
+    def _finish(self, job: _Job, outcome: Reason) -> None:
+        self._metrics.count(job.source, outcome)
+        self._metrics.durable_seconds.observe(time.perf_counter() - job.since_s)
+        job.done(outcome)
+
+
+def _problem(position: Position, accepted: tuple[float, float]) -> Reason | None:
+    """Return why a position is not one, or not of now."""
+    try:
+        checked_location_e7(position.lat, position.lon)
+        checked_time_ms(position.time_s)
+    except ParameterError:
+        return "malformed"
+    return None if accepted[0] <= position.time_s * 1000 <= accepted[1] else "clock"

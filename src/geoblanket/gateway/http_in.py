@@ -1,0 +1,202 @@
+"""Positions over HTTP: OwnTracks, OsmAnd and Traccar's forwarding, with health and metrics.
+
+Whoever may speak gets the same answer whatever became of the message: released, refused, dropped or not understood. So
+neither the sender nor anyone on the way learns from it. The exceptions say nothing about the message either: no token,
+too large, or too busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from geoblanket.gateway.accounts import Accounts, Speaker, secret_of
+from geoblanket.gateway.adapters import osmand, owntracks, traccar
+from geoblanket.gateway.desk import Desk
+from geoblanket.gateway.fields import AllowList
+from geoblanket.gateway.metrics import GatewayMetrics
+from geoblanket.gateway.position import Dropped, Position, Reason, checked_device
+from geoblanket.service.headers import HeadersMiddleware
+from geoblanket.service.limits import Limits, LimitsMiddleware
+from geoblanket.service.metrics import ObserveMiddleware
+from geoblanket.service.refusals import INTERNAL, NOT_FOUND, OVERLOADED, WRONG_METHOD, Refusal, Refused
+
+__all__ = ["HTTP_LIMITS", "create_app"]
+
+HTTP_LIMITS: Final = Limits(requests=512, connections=768, body_bytes=1 << 16, arrival_s=20.0)
+"""What the gateway bears. Devices keep their connections for a while."""
+
+_UNKNOWN: Final = Refusal(401, "unauthorized", "Give the token of the device, as a Bearer token or as a password.")
+_FROM_A_PAGE: Final = Refusal(403, "from_a_page", "Positions are taken from devices and servers, not from web pages.")
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+
+_Read = Callable[[Request, Speaker], Awaitable[Position]]
+
+
+def create_app(
+    desk: Desk,
+    *,
+    accounts: Accounts,
+    allow: AllowList,
+    metrics: GatewayMetrics,
+    hosts: frozenset[str] | None,
+    healthy: Callable[[], dict[str, Any]],
+    limits: Limits = HTTP_LIMITS,
+) -> Starlette:
+    """Return the ASGI application.
+
+    Parameters
+    ----------
+    hosts
+        Names in the Host header that are answered; None: any.
+    healthy
+        Returns what `/health` tells.
+    """
+
+    async def from_owntracks(request: Request, speaker: Speaker) -> Position:
+        return owntracks.read(await request.body(), _owntracks_device(request, speaker), allow)
+
+    async def from_traccar(request: Request, speaker: Speaker) -> Position:
+        del speaker
+        return traccar.read(await request.body(), allow)
+
+    async def from_osmand(request: Request, speaker: Speaker) -> Position:
+        del speaker
+        body = await request.body()
+        query: bytes = request.scope["query_string"]
+        kind = request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+        if kind == _JSON:
+            return osmand.read_json(body, allow)
+        if kind != _FORM:
+            raise Dropped("malformed")
+        values = osmand.parameters(query)
+        # A form may have the token of its sender in the query.
+        return osmand.read(values if values.keys() - {"token"} else osmand.parameters(body), allow)
+
+    def taking(source: str, read: _Read, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            if "origin" in request.headers or request.headers.get("sec-fetch-site", "none") != "none":
+                raise Refused(_FROM_A_PAGE)
+            speaker = accounts.speaker(_secret(request, source))
+            if speaker is None:
+                raise Refused(_UNKNOWN)
+            try:
+                position = await read(request, speaker)
+            except Dropped as dropped:
+                metrics.count(source, dropped.reason)
+                return answer()
+            if not speaker.may_speak_for(position.device):
+                raise Refused(_UNKNOWN)
+            await _durable(desk, position, source, limits.report_s)
+            return answer()
+
+        return endpoint
+
+    def owntracks_answer() -> Response:
+        return Response(owntracks.ANSWER, media_type=_JSON)
+
+    async def health(_request: Request) -> Response:
+        status = healthy()
+        return JSONResponse(status, 200 if status["status"] == "ok" else 503)
+
+    async def prometheus(request: Request) -> Response:
+        # How many messages come tells when devices are on: for this machine, and for those who may send.
+        if not _is_local(request) and accounts.speaker(secret_of(request.headers)) is None:
+            raise Refused(_UNKNOWN)
+        return metrics.response()
+
+    async def refused(_request: Request, error: Exception) -> Response:
+        return error.refusal.response() if isinstance(error, Refused) else INTERNAL.response()
+
+    async def framework(_request: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 500)
+        return {404: NOT_FOUND, 405: WRONG_METHOD}.get(status, INTERNAL).response()
+
+    take_osmand = taking("osmand", from_osmand, Response)
+    take_owntracks = taking("owntracks", from_owntracks, owntracks_answer)
+    return Starlette(
+        routes=[
+            Route("/owntracks", take_owntracks, methods=["POST"]),
+            Route("/pub", take_owntracks, methods=["POST"]),  # the path of OwnTracks' Recorder
+            Route("/traccar", taking("traccar", from_traccar, Response), methods=["POST"]),
+            Route("/osmand", take_osmand, methods=["GET", "POST"]),
+            Route("/", take_osmand, methods=["GET", "POST"]),  # the path of Traccar's apps
+            Route("/health", health),
+            Route("/healthz", health),  # answered under any load, as that of `geoblanket serve`
+            Route("/metrics", prometheus),
+        ],
+        middleware=[
+            Middleware(HeadersMiddleware),
+            Middleware(ObserveMiddleware, metrics=metrics),
+            Middleware(LimitsMiddleware, limits=limits, hosts=hosts, on_shed=metrics.shed.inc),
+        ],
+        exception_handlers={Refused: refused, HTTPException: framework},
+    )
+
+
+def _secret(request: Request, source: str) -> str | None:
+    """Return the token of a request; trackers of the OsmAnd protocol know no headers, and give it in the query."""
+    secret = secret_of(request.headers)
+    if secret is None and source == "osmand":
+        tokens = request.query_params.getlist("token")
+        return tokens[0] if len(tokens) == 1 else None
+    return secret
+
+
+def _owntracks_device(request: Request, speaker: Speaker) -> str:
+    """Return the device that a message is about: as it says, or that of the token."""
+    user = _one(request.query_params.getlist("u")) or _header(request.headers, "x-limit-u")
+    device = _one(request.query_params.getlist("d")) or _header(request.headers, "x-limit-d")
+    if user is None and device is None and speaker.device is not None:
+        return speaker.device
+    if speaker.device is not None and "/" not in speaker.device:
+        return checked_device(device)
+    return checked_device(None if user is None or device is None else f"{user}/{device}")
+
+
+def _is_local(request: Request) -> bool:
+    return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+
+
+def _one(values: list[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    return _one(headers.getlist(name))
+
+
+async def _durable(desk: Desk, position: Position, source: str, seconds: float) -> None:
+    """Hand a position over, and wait until it is durable; raise Refused if that cannot be, or takes too long."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bool] = loop.create_future()
+
+    def tell(outcome: Reason | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(_resolve, done, outcome is not None)
+
+    if not desk.submit(position, source, tell):
+        raise Refused(OVERLOADED)
+    del position
+    try:
+        if not await asyncio.wait_for(done, seconds):
+            raise Refused(OVERLOADED)
+    except TimeoutError:
+        raise Refused(OVERLOADED) from None
+
+
+def _resolve(future: asyncio.Future[bool], taken: bool) -> None:
+    if not future.done():
+        future.set_result(taken)

@@ -1,0 +1,78 @@
+"""What the gateway counts. No label has a place, a device or anything that was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from geoblanket.gateway.position import Reason
+from geoblanket.service.metrics import RequestMetrics
+
+__all__ = ["GatewayMetrics"]
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+
+class GatewayMetrics(RequestMetrics):
+    """The metrics of one gateway, in a registry of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages = Counter(
+            "geoblanket_gateway_messages",
+            "Messages that came in, by what became of them.",
+            ["source", "outcome"],
+            registry=self.registry,
+        )
+        self._outcomes = Counter(
+            "geoblanket_gateway_outcomes", "The same, whatever the source.", ["outcome"], registry=self.registry
+        )
+        for reason in get_args(Reason):
+            self._outcomes.labels(reason)
+        self.durable_seconds = Histogram(
+            "geoblanket_gateway_durable_seconds",
+            "Time from a message to its place in the ledger and the queue.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.batch = Histogram(
+            "geoblanket_gateway_batch_messages",
+            "Messages that shared a transaction.",
+            buckets=_SIZES,
+            registry=self.registry,
+        )
+        self.sent = Counter("geoblanket_gateway_sent", "Messages that the server acknowledged.", registry=self.registry)
+        self.retries = Counter(
+            "geoblanket_gateway_retries", "Attempts to send that failed and are repeated.", registry=self.registry
+        )
+        self.refused = Counter(
+            "geoblanket_gateway_refused", "Messages that the server refused for good.", registry=self.registry
+        )
+        self.dropped = Counter(
+            "geoblanket_gateway_queue_dropped", "Messages dropped from a full queue.", registry=self.registry
+        )
+        self.recovered = Counter(
+            "geoblanket_gateway_recovered",
+            "Positions that were in the ledger but not in the queue at the start.",
+            registry=self.registry,
+        )
+        self.upstream = Gauge(
+            "geoblanket_gateway_upstream_up",
+            "Whether the last attempt to reach the server worked.",
+            registry=self.registry,
+        )
+        self._waiting = Gauge("geoblanket_gateway_queue", "Messages that wait for the server.", registry=self.registry)
+        self._devices = Gauge("geoblanket_gateway_devices", "Devices that are known.", registry=self.registry)
+
+    def count(self, source: str, outcome: Reason) -> None:
+        """Count a message."""
+        self._messages.labels(source, outcome).inc()
+        self._outcomes.labels(outcome).inc()
+
+    def watch(self, *, waiting: Callable[[], int], devices: Callable[[], int]) -> None:
+        """Ask for numbers whenever they are looked at."""
+        self._waiting.set_function(waiting)
+        self._devices.set_function(devices)

@@ -1,0 +1,270 @@
+"""A gateway from start to stop: ledger, outbox and desk, with everything that brings positions and takes them away."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from geoblanket._files import sync_to_disk
+from geoblanket.errors import LedgerError
+from geoblanket.gateway.accounts import Accounts
+from geoblanket.gateway.config import GatewayConfig, HttpTable
+from geoblanket.gateway.desk import TOLERANCE_MARGIN_S, Desk, Enrolment, open_outbox
+from geoblanket.gateway.lines_io import LineSender, LinesIn
+from geoblanket.gateway.metrics import GatewayMetrics
+from geoblanket.gateway.outbox import Outbox
+from geoblanket.gateway.upstream import SenderUpstream, Upstream
+from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+from geoblanket.mechanism.bundle.trust import Trust
+from geoblanket.release.budget import Budget
+from geoblanket.release.device_key import read_key_file
+from geoblanket.release.fleet import Fleet
+from geoblanket.release.ledger import Ledger
+from geoblanket.release.source import Kind
+
+if TYPE_CHECKING:
+    from geoblanket.gateway.mqtt import MqttIn
+
+__all__ = ["Gateway", "run"]
+
+_log = logging.getLogger(__name__)
+
+_BUDGETS: Final = "budgets"
+_UNFINISHED: Final = ".unfinished-"
+_LEDGER: Final = "devices.ledger"
+_OUTBOX: Final = "outbox.sqlite"
+_STOP_S: Final = 3.0
+
+
+class Gateway:
+    """Everything but the HTTP server.
+
+    Parameters
+    ----------
+    config
+        All about it.
+    enrol
+        Whether devices get an account at first sight, whatever the configuration says.
+    policy
+        The least that the bundle must promise.
+    on_end
+        Called when the gateway cannot go on, or at the end of standard input.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        enrol: bool = False,
+        policy: Policy = DEFAULT_POLICY,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._config, self._on_end = config, on_end
+        self.metrics = GatewayMetrics()
+        self._lines: LinesIn | None = None
+        self._mqtt: MqttIn | None = None
+        allow = config.messages.allow_list()
+        with contextlib.ExitStack() as opened:
+            fleet = opened.enter_context(_open_fleet(config, policy))
+            path = config.general.state / _OUTBOX
+            self.outbox = open_outbox(path, fleet, capacity=config.upstream.queue, metrics=self.metrics)
+            opened.callback(self.outbox.close)
+            self._upstream = _make_upstream(config, self.outbox, self.metrics, fleet.kind)
+            self.desk = Desk(
+                fleet,
+                self.outbox,
+                enrolment=_enrolment(config, enrol=enrol),
+                tolerance_s=config.general.clock_tolerance_s,
+                metrics=self.metrics,
+                on_failure=on_end,
+            )
+            opened.callback(self.desk.close)
+            self.metrics.watch(waiting=lambda: len(self.outbox), devices=lambda: self.desk.devices)
+            if config.lines:
+                self._lines = LinesIn(
+                    sys.stdin.buffer, self.desk, allow=allow, metrics=self.metrics, on_end=self._end_of_lines
+                )
+            if config.mqtt is not None:
+                from geoblanket.gateway.mqtt import MqttIn
+
+                self._mqtt = MqttIn(config.mqtt, self.desk, allow=allow, metrics=self.metrics)
+            opened.pop_all()  # all is well: `stop` closes them
+
+    def start(self) -> None:
+        """Begin to take positions and to send."""
+        self._upstream.start()
+        if self._mqtt is not None:
+            self._mqtt.start()
+        if self._lines is not None:
+            self._lines.start()
+
+    def stop(self) -> None:
+        """Take nothing more, finish what was begun, send for some seconds, and close ledger and outbox."""
+        for source in (self._lines, self._mqtt):
+            if source is not None:
+                source.stop()
+        self.desk.close()
+        if self._mqtt is not None:
+            self._mqtt.close()
+        self._upstream.stop(_STOP_S)
+        try:
+            self.outbox.close()
+        except LedgerError as error:
+            _log.error("%s", error)
+
+    def health(self) -> dict[str, Any]:
+        """Return what `/health` tells."""
+        status = {"status": "failed" if self.desk.failed else "ok", "queue": len(self.outbox)}
+        if self._mqtt is not None:
+            status["broker"] = "connected" if self._mqtt.is_connected else "lost"
+        return status
+
+    def _end_of_lines(self) -> None:
+        if self._config.http is None and self._config.mqtt is None:
+            self._on_end()
+
+
+def run(
+    config: GatewayConfig,
+    *,
+    enrol: bool = False,
+    policy: Policy = DEFAULT_POLICY,
+    on_ready: Callable[[str | None], None] = lambda _url: None,
+) -> bool:
+    """Run a gateway until SIGTERM, Ctrl-C, the end of its lines, or a failure; return False after a failure.
+
+    Parameters
+    ----------
+    on_ready
+        Called, with the address of the HTTP server if there is one, once positions are taken.
+    """
+    ended = threading.Event()
+    if config.http is not None:
+        return _run_with_http(config, config.http, enrol=enrol, policy=policy, on_ready=on_ready)
+    gateway = Gateway(config, enrol=enrol, policy=policy, on_end=ended.set)
+    try:
+        gateway.start()
+        on_ready(None)
+        ended.wait()
+    except KeyboardInterrupt:
+        pass  # Ctrl-C, or SIGTERM: the command line makes them the same
+    finally:
+        gateway.stop()
+    return not gateway.desk.failed
+
+
+def _run_with_http(
+    config: GatewayConfig,
+    table: HttpTable,
+    *,
+    enrol: bool,
+    policy: Policy,
+    on_ready: Callable[[str | None], None],
+) -> bool:
+    from geoblanket.gateway.http_in import HTTP_LIMITS, create_app
+    from geoblanket.service.limits import LOOPBACK_NAMES
+    from geoblanket.service.server import is_loopback, listen, make_server
+
+    names = frozenset(name.lower() for name in table.host_names)
+    tokens = {device: known.token for device, known in config.devices.items() if known.token is not None}
+    with listen(table.host, table.port) as listener:
+        address, number, *_ = listener.getsockname()
+        url = f"http{'s' if table.tls else ''}://{f'[{address}]' if ':' in address else address}:{number}"
+
+        def end() -> None:
+            server.should_exit = True
+
+        gateway = Gateway(config, enrol=enrol, policy=policy, on_end=end)
+        app = create_app(
+            gateway.desk,
+            accounts=Accounts(tokens, table.token, anyone=table.without_tokens),
+            allow=config.messages.allow_list(),
+            metrics=gateway.metrics,
+            hosts=names | LOOPBACK_NAMES if names or is_loopback(table.host) else None,
+            healthy=gateway.health,
+        )
+        server = make_server(app, limits=HTTP_LIMITS, on_ready=partial(on_ready, url), tls=table.tls)
+        try:
+            gateway.start()
+            server.run(sockets=[listener])
+        except KeyboardInterrupt:
+            # Uvicorn raises the signal again after it has stopped in order.
+            if not server.started:
+                raise
+        finally:
+            gateway.stop()
+    return not gateway.desk.failed
+
+
+def _open_fleet(config: GatewayConfig, policy: Policy) -> Fleet:
+    """Open the ledger, which is made at the first start only, and the bundle."""
+    general = config.general
+    key = None if general.device_key is None else read_key_file(general.device_key)
+    ledger = general.state / _BUDGETS / _LEDGER
+    if not ledger.parent.exists():
+        if (general.state / _OUTBOX).exists():
+            raise LedgerError(
+                f"{ledger}: is missing, and there is a queue that knows it. What was spent is not known, so nothing is "
+                "released. Put the ledger back."
+            )
+        _make_ledger(ledger, config.made_budget, key)
+    return Fleet.open(
+        general.bundle,
+        vehicles=(),
+        ledger=ledger,
+        budget=config.made_budget,
+        device_key=key,
+        trust=Trust(public_key=general.public_key),
+        policy=policy,
+        clock_tolerance_s=general.clock_tolerance_s + TOLERANCE_MARGIN_S,
+    )
+
+
+def _make_ledger(path: Path, budget: Budget, key: bytes | None) -> None:
+    """Make a ledger and its counter in a new folder, wholly or not at all, whenever the process is killed."""
+    state = path.parent.parent
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in state.glob(f"{_UNFINISHED}*"):  # never used: whoever made it was killed
+            shutil.rmtree(left)
+        unfinished = state / f"{_UNFINISHED}{secrets.token_hex(6)}"
+        unfinished.mkdir(mode=0o700)
+        Ledger.create(unfinished / path.name, budget=budget, device_key=key)
+        for file in unfinished.iterdir():
+            sync_to_disk(file)
+        sync_to_disk(unfinished)
+        unfinished.rename(path.parent)
+        sync_to_disk(state)
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be made ({error.strerror or error}).") from None
+
+
+def _enrolment(config: GatewayConfig, *, enrol: bool) -> Enrolment:
+    return Enrolment(
+        names=frozenset(config.devices),
+        refused=frozenset(name for name, table in config.devices.items() if table.refuse),
+        anyone=enrol or config.general.enrol,
+        most=config.general.most_devices,
+    )
+
+
+def _make_upstream(config: GatewayConfig, outbox: Outbox, metrics: GatewayMetrics, kind: Kind) -> Upstream:
+    table, names = config.upstream, config.names_upstream
+    if table.protocol == "owntracks-mqtt":
+        from geoblanket.gateway.mqtt import MqttUpstream
+
+        return MqttUpstream(table, outbox, names, metrics=metrics)
+    if table.protocol == "lines":
+        sender = LineSender(sys.stdout.buffer, names, kind=kind, accuracy_m=table.accuracy_m)
+        return SenderUpstream(outbox, lambda: sender, connections=1, metrics=metrics)
+    from geoblanket.gateway.http_out import HttpSender
+
+    return SenderUpstream(outbox, lambda: HttpSender(table, names), connections=table.connections, metrics=metrics)

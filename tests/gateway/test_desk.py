@@ -1,0 +1,180 @@
+"""True positions become released ones: within budgets, each slot once, and the ledger and the queue agree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from geoblanket.errors import LedgerError
+from geoblanket.gateway.desk import Desk, Enrolment, open_outbox
+from geoblanket.gateway.metrics import GatewayMetrics
+from geoblanket.gateway.outbox import Outbox
+from geoblanket.gateway.position import Position, Reason
+from geoblanket.release.budget import Budget
+from geoblanket.release.fleet import Fleet
+from geoblanket.release.ledger import Ledger
+from tests.gateway.living import LAT, LON, slot_time
+
+ANYONE = Enrolment(anyone=True)
+
+
+class Setting:
+    """A desk with a way to hand positions over and wait."""
+
+    def __init__(self, desk: Desk, outbox: Outbox, failures: list[str]) -> None:
+        self.desk, self.outbox, self.failures = desk, outbox, failures
+
+    def outcomes(self, *positions: Position) -> list[Reason | None]:
+        """Hand positions over at once, and return what became of them, in their order."""
+        outcomes: dict[int, Reason | None] = {}
+        done = threading.Semaphore(0)
+
+        def tell(index: int) -> Callable[[Reason | None], None]:
+            def note(outcome: Reason | None) -> None:
+                outcomes.setdefault(index, outcome)
+                done.release()
+
+            return note
+
+        for index, position in enumerate(positions):
+            assert self.desk.submit(position, "test", tell(index))
+        for _ in positions:
+            assert done.acquire(timeout=20)
+        return [outcomes[index] for index in range(len(positions))]
+
+    def slots(self, device: str) -> list[int]:
+        messages = self.outbox.after(0, limit=100_000)
+        return [message.slot_ms // 30_000 for _, message in messages if message.device == device]
+
+
+@contextmanager
+def setting(
+    folder: Path, city: Path, *, enrolment: Enrolment = ANYONE, epsilon: float = 1e6, capacity: int = 10_000
+) -> Iterator[Setting]:
+    ledger = folder / "ledger"
+    if not ledger.exists():
+        Ledger.create(ledger, budget=Budget(epsilon, 86_400))
+    fleet = Fleet.open(city, vehicles=(), ledger=ledger, clock_tolerance_s=90_000)
+    metrics, failures = GatewayMetrics(), list[str]()
+    outbox = open_outbox(folder / "outbox", fleet, capacity=capacity, metrics=metrics)
+    desk = Desk(
+        fleet,
+        outbox,
+        enrolment=enrolment,
+        tolerance_s=86_400,
+        metrics=metrics,
+        on_failure=lambda: failures.append("failed"),
+    )
+    try:
+        yield Setting(desk, outbox, failures)
+    finally:
+        desk.close()
+        outbox.close()
+
+
+def at(slots_ago: int, device: str = "a", lat: float = LAT, lon: float = LON) -> Position:
+    return Position(device, slot_time(slots_ago), lat, lon)
+
+
+def test_each_slot_once(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city) as desk:
+        assert desk.outcomes(at(3), at(3), at(2), at(2, lat=1.0), at(3)) == [
+            "released", "repeated", "released", "repeated", "late",
+        ]  # fmt: skip
+        now = slot_time() // 30
+        assert desk.slots("a") == [now - 3, now - 2]
+    with setting(tmp_path, city) as desk:
+        assert desk.outcomes(at(2), at(1)) == ["repeated", "released"]
+        assert desk.slots("a") == [now - 3, now - 2, now - 1]
+
+
+def test_locations_off_the_map_are_answered_like_others(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city) as desk:
+        places = [(0.0, 0.0), (-90.0, 180.0), (LON, LAT), (90.0, -180.0)]
+        positions = [at(9, f"car{number}", *place) for number, place in enumerate(places)]
+        assert desk.outcomes(*positions) == ["released"] * 4
+        for _, message in desk.outbox.after(0, limit=9):
+            assert (round(message.lat), round(message.lon)) == (41, -9)
+
+
+@pytest.mark.parametrize(
+    ("position", "outcome"),
+    [
+        (Position("a", slot_time() + 90_000, LAT, LON), "clock"),
+        (Position("a", slot_time() - 90_000, LAT, LON), "clock"),
+        (Position("a", 0.0, LAT, LON), "malformed"),
+        (Position("a", float("nan"), LAT, LON), "malformed"),
+        (Position("a", 1e300, LAT, LON), "malformed"),
+        (Position("a", slot_time(), 91.0, LON), "malformed"),
+        (Position("a", slot_time(), float("nan"), LON), "malformed"),
+        (Position("a", slot_time(), LAT, 1e300), "malformed"),
+    ],
+)
+def test_what_is_not_a_position_of_now(city: Path, tmp_path: Path, position: Position, outcome: str) -> None:
+    with setting(tmp_path, city) as desk:
+        assert desk.outcomes(position, at(1, "b")) == [outcome, "released"]
+        assert len(desk.outbox) == 1
+
+
+def test_budgets_are_of_each_device(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city, epsilon=4.0) as desk:
+        assert desk.outcomes(*(at(9 - n) for n in range(4))) == ["released", "released", "budget", "budget"]
+        assert desk.outcomes(at(5, "b")) == ["released"]
+
+
+def test_devices_that_are_not_known(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city, enrolment=Enrolment(frozenset({"a", "c"}), refused=frozenset({"c"}))) as desk:
+        assert desk.outcomes(at(1), at(1, "b"), at(1, "c")) == ["released", "unknown_device", "unknown_device"]
+    with setting(tmp_path, city, enrolment=Enrolment(anyone=True, most=2)) as desk:
+        assert desk.outcomes(at(1, "b"), at(1, "c"), at(0, "a")) == ["released", "unknown_device", "released"]
+    with setting(tmp_path, city, enrolment=Enrolment(refused=frozenset({"b"}))) as desk:  # who was enrolled stays
+        assert desk.outcomes(at(0, "a"), at(0, "b"), at(0, "c")) == ["repeated", "unknown_device", "unknown_device"]
+
+
+def test_a_thousand_devices_share_transactions(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city) as desk:
+        positions = [at(3 - slot, f"car{number}") for slot in range(3) for number in range(1000)]
+        assert desk.outcomes(*positions) == ["released"] * 3000
+        now = slot_time() // 30
+        assert all(desk.slots(f"car{number}") == [now - 3, now - 2, now - 1] for number in (0, 500, 999))
+        assert desk.desk.devices == 1000
+    ledger = Ledger.open(tmp_path / "ledger")
+    assert (len(ledger.vehicles), ledger.summary()["reports"]) == (1000, 3000)
+    assert ledger.commits < 300
+    ledger.close()
+
+
+def test_what_a_crash_kept_from_the_queue_is_added_at_the_next_start(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city) as desk:
+        assert desk.outcomes(at(3), at(3, "b")) == ["released", "released"]
+
+        def fail(_messages: object) -> int:
+            raise LedgerError("The disk is full.")
+
+        desk.outbox.add = fail  # type: ignore[method-assign, assignment]
+        assert desk.outcomes(at(2)) == [None]
+        assert desk.failures == ["failed"]
+        assert not desk.desk.submit(at(1), "test", lambda _outcome: None)
+    with setting(tmp_path, city) as desk:
+        now = slot_time() // 30
+        assert desk.slots("a") == [now - 3, now - 2]
+        assert desk.slots("b") == [now - 3]
+        assert desk.outcomes(at(2)) == ["repeated"]
+    ledger = Ledger.open(tmp_path / "ledger")
+    stored = {(name, answer.slot_ms, answer.lat_e7) for name in "ab" for answer in ledger.account(name).answers}
+    ledger.close()
+    outbox = Outbox(tmp_path / "outbox", capacity=99, answered={})
+    assert stored == {(message.device, message.slot_ms, message.lat_e7) for _, message in outbox.after(0, limit=9)}
+    outbox.close()
+
+
+def test_a_ledger_that_fails_ends_the_desk(city: Path, tmp_path: Path) -> None:
+    with setting(tmp_path, city) as desk:
+        desk.desk._fleet._ledger._broken = True  # type: ignore[union-attr]
+        assert desk.outcomes(at(1)) == [None]
+        assert desk.failures == ["failed"]
+        assert len(desk.outbox) == 0
