@@ -5,7 +5,8 @@ In a page, the blocks run from top to bottom in one empty folder:
 - ``console``: lines that start with ``$ `` are run by the shell and must succeed; the lines below are the expected
   output, where ``...`` stands for anything. A command without expected lines may print what it likes.
 - ``python``: runs in one namespace for the whole page.
-- ``sh``: only `make` targets; they set up and run everything, so here it is only checked that they exist.
+- ``sh``: `make` targets, which set up and run everything, and `pip install` with extras: here it is only checked that
+  they exist (`test_wheel` installs each extra).
 - ``text`` and others: shown, not run.
 
 The examples in the docstrings of the public names run too, in one folder; some make the files that others use.
@@ -21,6 +22,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -70,8 +73,13 @@ def test_snippets_run(page: Path, tmp_path: Path) -> None:
             run_python(block, namespace, tmp_path)
         elif language == "sh":
             for line in block.splitlines():
-                assert line.split()[0] == "make"
-                assert line.split("#")[0].split()[1] in targets
+                command, *words = line.split("#")[0].split()
+                if command == "pip":
+                    assert words[0] == "install"
+                    assert set(re.findall(r"[a-z]+", words[1])) <= EXTRAS
+                else:
+                    assert command == "make"
+                    assert words[0] in targets
 
 
 def anchors(page: Path) -> set[str]:

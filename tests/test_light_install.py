@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,10 +24,12 @@ from tests.tracking.worlds import pair_model
 
 NEEDS_CITY = {
     "BuildConfig", "City", "Cleaning", "Discovery", "DiscoveryOptions", "MapMatcher", "OptimiseResult", "Places",
-    "Zones", "build_bundle", "choose_places", "discover", "import_roads", "import_traces", "learn_motion", "make_city",
-    "match_traces", "optimise", "partition_zones", "perturb_traces", "perturb_walks", "road_distances",
+    "Zones", "build_bundle", "choose_places", "discover", "draw_walks", "import_roads", "import_traces",
+    "learn_from_released", "learn_motion", "learn_privately", "make_city", "match_traces",
+    "optimise", "partition_zones", "perturb_traces", "perturb_walks", "road_distances",
     "scan_findings", "scan_traces", "scan_walks", "track_table", "train",
 }  # fmt: skip
+ROOT = Path(__file__).parents[1]
 KINDS = ["zones", "lattice", "anchored lattice"]
 BEYOND_NUMPY = modules_beyond(["numpy"])
 BEYOND_LIGHT = modules_beyond(PROJECT["dependencies"])
@@ -35,7 +38,12 @@ BEYOND_LIGHT = modules_beyond(PROJECT["dependencies"])
 def run(code: str, *words: str, given: object = None) -> subprocess.CompletedProcess[str]:
     """Run Python code that gets a JSON value as its input."""
     return subprocess.run(
-        [sys.executable, "-c", code, *words], input=json.dumps(given), capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *words],
+        input=json.dumps(given),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # tests may have gone elsewhere
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
