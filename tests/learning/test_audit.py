@@ -24,6 +24,7 @@ from geoblanket.learning import TrainingBudget, audit_learning, private, write_c
 from geoblanket.learning.audit import VehicleTrips
 from geoblanket.learning.noise import BOUND
 from geoblanket.learning.private import learn_privately, with_noise
+from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion
@@ -90,7 +91,7 @@ def test_thousands_of_trainings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_audited_sums_are_those_that_learning_adds_noise_to(
-    town: Town, order: int, monkeypatch: pytest.MonkeyPatch
+    town: Town, order: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, Ints]] = []
 
@@ -101,7 +102,8 @@ def test_audited_sums_are_those_that_learning_adds_noise_to(
     monkeypatch.setattr(private, "with_noise", listening)
     budget = TrainingBudget.of(EPSILON, 1e-5)
     for walks in (town.present, town.absent):
-        learn_privately(GRAPH, PLACES, walks, budget=budget, order=order)
+        ledger = TrainingLedger(tmp_path / walks.name, total_epsilon=EPSILON)
+        learn_privately(GRAPH, PLACES, walks, budget=budget, order=order, ledger=ledger)
     game = town.game(EPSILON, order=order)
     for audited, sums in zip((game.present, game.absent), seen, strict=True):
         assert audited.keys() == sums.keys() == game.shares.keys()

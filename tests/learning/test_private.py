@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def the_same(sums: Ints) -> Ints:
 
 
 def learned(path: Path, *, order: int = 2, unit: Unit = "vehicle", budget: TrainingBudget = PLENTY) -> MotionModel:
-    return learn_privately(GRAPH, PLACES, path, budget=budget, unit=unit, order=order)
+    ledger = TrainingLedger(path.with_name(f"{uuid4()}.json"), total_epsilon=100)  # counts nothing before
+    return learn_privately(GRAPH, PLACES, path, budget=budget, unit=unit, order=order, ledger=ledger)
 
 
 def arrays(model: MotionModel) -> list[bytes]:
@@ -158,10 +160,10 @@ def test_ledger_is_asked_before_noise_is_drawn(unlike: tuple[Path, Path], monkey
     """What was learned before adds up; beyond the total nothing is drawn; what fails after counts."""
     walks, ledger = unlike[0], TrainingLedger.beside(unlike[0], total_epsilon=1.6)
 
-    def learn() -> MotionModel:
+    def learn(ledger: TrainingLedger | None = None) -> MotionModel:
         return learn_privately(GRAPH, PLACES, walks, budget=ONE, order=1, ledger=ledger)
 
-    first = learn().training.promise
+    first = learn(ledger).training.promise
     assert first is not None
     assert first.rho_before == 0
 

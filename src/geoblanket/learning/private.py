@@ -73,7 +73,7 @@ def learn_privately(
     order
         How many of the last places matter, 1 to 3, everywhere: a rule that does not look at walks.
     ledger
-        Where the cost is written before anything is drawn; None: nobody keeps count.
+        Where the cost is written before anything is drawn; None: in the one beside the walks.
     seed
         Of the trips driven over the roads. The noise has none.
 
@@ -90,11 +90,10 @@ def learn_privately(
 
     Examples
     --------
-    >>> from geoblanket import RoadGraph, TrainingBudget, TrainingLedger, choose_places, learn_privately
+    >>> from geoblanket import RoadGraph, TrainingBudget, choose_places, learn_privately
     >>> graph = RoadGraph.load("city.roads")
     >>> places = choose_places(graph, spacing_m=500)
-    >>> budget, ledger = TrainingBudget.of(1, 1e-6), TrainingLedger.beside("walks.parquet")
-    >>> model = learn_privately(graph, places, "walks.parquet", budget=budget, ledger=ledger)
+    >>> model = learn_privately(graph, places, "walks.parquet", budget=TrainingBudget.of(1, 1e-6))
     >>> model.training.in_words()  # the taxis of this small city have one trip each, so they count as trips
     'learned with ε = 1, δ = 1e-06 for each trip'
     """
@@ -111,10 +110,8 @@ def learn_privately(
     shares = split_budget(budget.rho, units.count, kinds)
     kinds = {name: kind for name, kind in kinds.items() if name in shares}
     sums = counted(frame, whose, cells, kinds, path=walks, progress=progress)
-    rule, rho_before = _RULES[order], 0.0
-    if ledger is not None:
-        spent = ledger.spend(walks, budget, unit=units.unit, purpose=f"a motion model of order {order}")
-        rule, rho_before = "; ".join(filter(None, (rule, spent.note))), spent.rho_before
+    ledger = TrainingLedger.beside(walks) if ledger is None else ledger
+    spent = ledger.spend(walks, budget, unit=units.unit, purpose=f"a motion model of order {order}")
     counts, parts = with_noise(sums, shares, progress=progress)
     promise = TrainingPromise(
         unit=units.unit,
@@ -122,8 +119,8 @@ def learn_privately(
         epsilon=budget.epsilon,
         delta=budget.delta,
         parts=parts,
-        rule=rule,
-        rho_before=rho_before,
+        rule="; ".join(filter(None, (_RULES[order], spent.note))),
+        rho_before=spent.rho_before,
         noise_id=secrets.token_hex(8),
     )
     learned: dict[str, Any] = {**road.learned, "from": "private", "promise": promise.as_json()}
