@@ -130,23 +130,28 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
     axes.plot(way["lon"][-1], way["lat"][-1], "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
 
 
+def average(reports: pl.DataFrame) -> tuple[float, float]:
+    """Return the mean latitude and longitude of reports, degrees."""
+    return float(reports["lat"].to_numpy().mean()), float(reports["lon"].to_numpy().mean())
+
+
 def draw_parked(axes: Axes, graph: RoadGraph, folder: Path, lat: float, lon: float) -> None:
     """Draw the reports of a parked car, with an anchor, and the average of them with and without it."""
     rest = pl.DataFrame({"second": np.arange(0.0, HOUR * INTERVAL_S, INTERVAL_S), "lat": lat, "lon": lon})
     traces = folder / "rest.parquet"
     write_traces(trip_table(rest, "car"), folder, traces)
     frame(axes, graph, lat, lon, width_km=REST_KM, title=f"Parked for an hour: {HOUR} reports, and their average")
-    bare = reports_of(folder, traces, "--no-anchor")
-    axes.plot(bare["lon"].mean(), bare["lat"].mean(), "s", markersize=11, markeredgecolor=TRACKED,
+    bare = average(reports_of(folder, traces, "--no-anchor"))
+    axes.plot(*bare[::-1], "s", markersize=11, markeredgecolor=TRACKED,
               markerfacecolor="white", markeredgewidth=2, zorder=5)  # fmt: skip
     shift_m = 0.0
     while not USUAL_SHIFT_M[0] < shift_m < USUAL_SHIFT_M[1]:
         anchored = reports_of(folder, traces)
-        shift_m = float(haversine_m(anchored["lat"].mean(), anchored["lon"].mean(), lat, lon))
+        shift_m = float(haversine_m(*average(anchored), lat, lon))
     axes.plot(
         anchored["lon"], anchored["lat"], "D", color=REPORTED, markersize=3.5, alpha=0.45, markeredgewidth=0, zorder=4
     )
-    axes.plot(anchored["lon"].mean(), anchored["lat"].mean(), "s", color=TRACKED, markersize=11,
+    axes.plot(*average(anchored)[::-1], "s", color=TRACKED, markersize=11,
               markeredgecolor="white", zorder=6)  # fmt: skip
     axes.plot(lon, lat, "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
 
