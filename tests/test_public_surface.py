@@ -105,4 +105,3 @@ def test_version_is_the_same_everywhere() -> None:
     assert project["version"] == geoblanket.__version__
     assert f"version: {geoblanket.__version__}" in (ROOT / "CITATION.cff").read_text()
     assert f"## {geoblanket.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    assert f'"version": "{geoblanket.__version__}"' in (ROOT / "clients/javascript/package.json").read_text()
