@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from threadpoolctl import threadpool_limits
 
 from geoblanket._tables import write_table
 from geoblanket._unfinished import unfinished_path
@@ -41,8 +42,10 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
 
 @pytest.fixture(scope="module")
 def built(town: Town) -> tuple[Path, BuildRecord]:
+    """In one process, with as many threads as most machines would take, which must make no difference."""
     out = town.folder / "town.bundle"
-    return out, build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
+    with threadpool_limits(2, user_api="blas"):
+        return out, build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
 
 
 @pytest.fixture(scope="module")
