@@ -137,7 +137,7 @@ def test_commands_of_a_device(bundle: Path, model: Path, tmp_path: Path) -> None
 
 def test_lattice_is_made_from_an_area(tmp_path: Path) -> None:
     made = str(tmp_path / "made.bundle")
-    area = ["lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--out", made]
+    area = ["lattice", "--area", "41.13,-8.64,41.15,-8.62", "--epsilon", "8", "--out", made]
     assert [answer["code"] for answer in commands((area, ""), (["verify", made], ""))] == [0, 0]
 
 
