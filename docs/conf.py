@@ -1,0 +1,110 @@
+"""Sphinx's settings for the site: `make docs`. Building and reading it need no internet."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import api_pages  # noqa: E402
+import command_pages  # noqa: E402
+from outside_links import with_includes, with_site_links  # noqa: E402
+from sphinx.ext.napoleon import Config  # noqa: E402
+from sphinx.ext.napoleon.docstring import NumpyDocstring  # noqa: E402
+
+PROJECT = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
+NAMES = api_pages.public_names()
+ALIASES = api_pages.aliases(NAMES)
+LISTINGS = {"api": lambda: api_pages.listing(NAMES), "command-line": command_pages.listing}
+"""Pages whose second half is made here."""
+NUMPYDOC: Any = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
+
+project = PROJECT["name"]
+release = PROJECT["version"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_ext"]
+smartquotes_action = "D"  # dashes; quotation marks stay, as many are of code
+default_role = "py:obj"  # `Device.open` in docstrings: a link where there is such a name, else code
+highlight_language = "text"
+
+myst_heading_anchors = 4  # as on GitHub
+nb_execution_mode = "off"  # notebooks show the outputs that they were stored with; tests run them
+nb_ipywidgets_js: dict[str, Any] = {}  # by default from another host
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "model_config, title_of_errors"}  # of pydantic models
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+toc_object_entries_show_parents = "hide"
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "furo"
+html_title = f"geoblanket {release}"
+html_logo = html_favicon = "../src/geoblanket/service/page/icon.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+
+
+def write_api_pages(app: Any) -> None:  # noqa: ARG001 (the event's)
+    """Write the pages of public names into docs/api, which git ignores."""
+    api_pages.write_pages(DOCS / "api", NAMES)
+
+
+def complete_page(app: Any, docname: str, source: list[str]) -> None:  # noqa: ARG001 (the event's)
+    """Add what is made at build time to a page, and make its links lead somewhere in the site."""
+    if (DOCS / f"{docname}.md").exists():
+        if not any((DOCS / "notebooks").glob("*.ipynb")):
+            source[0] = source[0].replace("\nnotebooks/*\n", "\n")  # Sphinx would warn
+        text = with_site_links(with_includes(source[0], DOCS), DOCS, REPOSITORY)
+        source[0] = text + ("\n" + LISTINGS[docname]() if docname in LISTINGS else "")
+
+
+def find_public_name(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    """Resolve a name by the module that defines it, or by its last part alone."""
+    if node.get("refdomain") != "py":
+        return None
+    from sphinx.util.nodes import make_refnode
+
+    head, dot, rest = node["reftarget"], "", ""
+    while head and head not in ALIASES:
+        head, _, last = head.rpartition(".")
+        dot, rest = ".", f"{last}.{rest}".strip(".")
+    path = f"{ALIASES[head]}{dot}{rest}" if head else ""
+    known = env.domains["py"].objects.get(path)
+    return known and make_refnode(app.builder, node["refdoc"], known.docname, known.node_id, contnode, path)
+
+
+def format_docstring(app: Any, what: Any, name: str, value: Any, options: Any, lines: list[str]) -> None:  # noqa: PLR0917 (the event's)
+    """Turn a numpydoc docstring into reStructuredText; describe a field of a pydantic model as the model does."""
+    if what in ("attribute", "property"):
+        package, owner, field = name.rsplit(".", 2)
+        fields = getattr(getattr(sys.modules.get(package), owner, None), "model_fields", {})
+        if field in fields and not any(lines):
+            lines[:] = [fields[field].description or ""]
+        what = "method"  # of an attribute, Napoleon would take the words before a colon as a type
+    lines[:] = NumpyDocstring(list(lines), NUMPYDOC, app, what, name, value, options).lines()
+
+
+def setup(app: Any) -> None:
+    """Connect what this file adds to Sphinx."""
+    app.connect("builder-inited", write_api_pages)
+    app.connect("source-read", complete_page)
+    app.connect("missing-reference", find_public_name)
+    app.connect("autodoc-process-docstring", format_docstring)
