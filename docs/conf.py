@@ -5,7 +5,24 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy.typing as npt
+
+Scalar = TypeVar("Scalar")
+
+
+class NDArray(Generic[Scalar]):
+    """An array of scalars, to be shown by its name."""
+
+
+class ArrayLike:
+    """What can be made an array, to be shown by its name."""
+
+
+# NumPy's own are aliases of long unions, and would be written out wherever they are used. Nothing runs with these.
+NDArray.__module__ = ArrayLike.__module__ = "numpy.typing"
+npt.NDArray, npt.ArrayLike = NDArray, ArrayLike  # type: ignore[assignment]
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -22,7 +39,7 @@ NAMES = api_pages.public_names()
 ALIASES = api_pages.aliases(NAMES)
 LISTINGS = {"api": lambda: api_pages.listing(NAMES), "command-line": command_pages.listing}
 """Pages whose second half is made here."""
-NUMPYDOC: Any = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
+NUMPYDOC: Any = Config(napoleon_use_rtype=False, napoleon_attr_annotations=False)
 
 project = PROJECT["name"]
 release = PROJECT["version"]
@@ -60,6 +77,7 @@ html_logo = html_favicon = "../src/geoblanket/service/page/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_show_search_summary = False  # it needs a server: browsers keep pages from reading other files
 
 
 def write_api_pages(app: Any) -> None:  # noqa: ARG001 (the event's)
@@ -99,7 +117,9 @@ def format_docstring(app: Any, what: Any, name: str, value: Any, options: Any, l
         if field in fields and not any(lines):
             lines[:] = [fields[field].description or ""]
         what = "method"  # of an attribute, Napoleon would take the words before a colon as a type
-    lines[:] = NumpyDocstring(list(lines), NUMPYDOC, app, what, name, value, options).lines()
+    # A list of fields is one of parameters too: those of the constructor.
+    sections = ["Parameters" if line == "Attributes" else line for line in lines]
+    lines[:] = NumpyDocstring(sections, NUMPYDOC, app, what, name, value, options).lines()
 
 
 def setup(app: Any) -> None:

@@ -10,6 +10,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -151,8 +152,11 @@ def _page(group: Group, names: Iterable[PublicName]) -> str:
 def _entry(public: PublicName) -> str:
     context = f".. currentmodule:: {public.package}\n\n"
     if inspect.isclass(public.value):
-        options = ":show-inheritance:" if public.home == _ERRORS else ":members:\n   :undoc-members:"
-        return f"{context}.. autoclass:: {public.name}\n   {options}\n"
+        options = [":show-inheritance:"] if public.home == _ERRORS else [":members:"]
+        if not re.search(r"^(Attributes|Parameters)$", inspect.getdoc(public.value) or "", re.MULTILINE):
+            # Fields without a word of their own, which the class does not describe either: at least their types.
+            options.append(":undoc-members:")
+        return "\n   ".join([f"{context}.. autoclass:: {public.name}", *options, "\n"])
     if callable(public.value):
         return f"{context}.. autofunction:: {public.name}\n"
     comment = _comment(public).replace("\n", "\n   ")
