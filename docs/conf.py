@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import numpy.typing as npt
 
@@ -32,6 +33,7 @@ import command_pages  # noqa: E402
 from outside_links import with_includes, with_site_links  # noqa: E402
 from sphinx.ext.napoleon import Config  # noqa: E402
 from sphinx.ext.napoleon.docstring import NumpyDocstring  # noqa: E402
+from sphinx.util.typing import stringify_annotation  # noqa: E402
 
 PROJECT = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REPOSITORY = PROJECT["urls"]["Repository"]
@@ -77,6 +79,7 @@ html_logo = html_favicon = "../src/geoblanket/service/page/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_show_copyright = False  # LICENSE says it
 html_show_search_summary = False  # it needs a server: browsers keep pages from reading other files
 
 
@@ -87,11 +90,11 @@ def write_api_pages(app: Any) -> None:  # noqa: ARG001 (the event's)
 
 def complete_page(app: Any, docname: str, source: list[str]) -> None:  # noqa: ARG001 (the event's)
     """Add what is made at build time to a page, and make its links lead somewhere in the site."""
-    if (DOCS / f"{docname}.md").exists():
-        if not any((DOCS / "notebooks").glob("*.ipynb")):
-            source[0] = source[0].replace("\nnotebooks/*\n", "\n")  # Sphinx would warn
-        text = with_site_links(with_includes(source[0], DOCS), DOCS, REPOSITORY)
-        source[0] = text + ("\n" + LISTINGS[docname]() if docname in LISTINGS else "")
+    text = with_includes(source[0], DOCS)
+    if not any((DOCS / "notebooks").glob("*.ipynb")):
+        text = text.replace("\nnotebooks/*\n", "\n")  # Sphinx would warn
+    text = with_site_links(text, DOCS, REPOSITORY, folder=posixpath.dirname(docname) or ".")
+    source[0] = text + ("\n" + LISTINGS[docname]() if docname in LISTINGS else "")
 
 
 def find_public_name(app: Any, env: Any, node: Any, contnode: Any) -> Any:
@@ -110,15 +113,17 @@ def find_public_name(app: Any, env: Any, node: Any, contnode: Any) -> Any:
 
 
 def format_docstring(app: Any, what: Any, name: str, value: Any, options: Any, lines: list[str]) -> None:  # noqa: PLR0917 (the event's)
-    """Turn a numpydoc docstring into reStructuredText; describe a field of a pydantic model as the model does."""
-    if what in ("attribute", "property"):
-        package, owner, field = name.rsplit(".", 2)
-        fields = getattr(getattr(sys.modules.get(package), owner, None), "model_fields", {})
-        if field in fields and not any(lines):
-            lines[:] = [fields[field].description or ""]
-        what = "method"  # of an attribute, Napoleon would take the words before a colon as a type
+    """Turn a numpydoc docstring into reStructuredText."""
     # A list of fields is one of parameters too: those of the constructor.
     sections = ["Parameters" if line == "Attributes" else line for line in lines]
+    fields = api_pages.described_fields(value)
+    if fields:
+        first = next((number for number, line in enumerate(sections) if line.startswith("---")), len(sections) + 1) - 1
+        types = {field: stringify_annotation(hint, "smart") for field, hint in get_type_hints(value).items()}
+        described = [f"{field} : {types[field]}\n    {text}" for field, text in fields.items()]
+        sections[first:first] = "\n".join(["Parameters", "----------", *described, ""]).split("\n")
+    if what in ("attribute", "property"):
+        what = "method"  # of an attribute, Napoleon would take the words before a colon as a type
     lines[:] = NumpyDocstring(sections, NUMPYDOC, app, what, name, value, options).lines()
 
 

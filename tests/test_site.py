@@ -127,6 +127,8 @@ def test_links_out_of_docs_lead_to_included_pages_or_the_repository(tmp_path: Pa
         "https://host/../page": "https://host/../page",
     }.items():
         assert with_site_links(f"[text]({link})", docs, "https://host/us") == f"[text]({expected})"
+    notebook = with_site_links("[text](../../client/README.md)", docs, "https://host/us", folder="notebooks")
+    assert notebook == "[text](../client.md)"
 
 
 @pytest.mark.slow

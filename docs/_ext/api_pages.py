@@ -20,7 +20,7 @@ from typing import Any
 import geoblanket
 from geoblanket import errors
 
-__all__ = ["Group", "PublicName", "aliases", "listing", "public_names", "write_pages"]
+__all__ = ["Group", "PublicName", "aliases", "described_fields", "listing", "public_names", "write_pages"]
 
 _ERRORS = "geoblanket.errors"
 
@@ -112,6 +112,12 @@ def aliases(names: Iterable[PublicName]) -> dict[str, str]:
     return known
 
 
+def described_fields(value: object) -> dict[str, str]:
+    """Return what a pydantic model says about its fields, other than in strings below them."""
+    fields = getattr(value, "model_fields", {}) if inspect.isclass(value) else {}
+    return {name: field.description for name, field in fields.items() if field.description}
+
+
 def listing(names: Sequence[PublicName]) -> str:
     """Return an overview of the pages and what is on each, as Markdown."""
     parts = []
@@ -153,7 +159,8 @@ def _entry(public: PublicName) -> str:
     context = f".. currentmodule:: {public.package}\n\n"
     if inspect.isclass(public.value):
         options = [":show-inheritance:"] if public.home == _ERRORS else [":members:"]
-        if not re.search(r"^(Attributes|Parameters)$", inspect.getdoc(public.value) or "", re.MULTILINE):
+        listed = re.search(r"^(Attributes|Parameters)$", inspect.getdoc(public.value) or "", re.MULTILINE)
+        if not (listed or described_fields(public.value)):
             # Fields without a word of their own, which the class does not describe either: at least their types.
             options.append(":undoc-members:")
         return "\n   ".join([f"{context}.. autoclass:: {public.name}", *options, "\n"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from posixpath import normpath
+from posixpath import normpath, relpath
 
 __all__ = ["with_includes", "with_site_links"]
 
@@ -32,16 +32,16 @@ def with_includes(text: str, docs: Path) -> str:
     return _INCLUDE.sub(included, text)
 
 
-def with_site_links(text: str, docs: Path, repository: str) -> str:
-    """Return the text of a page with links to files outside of docs/ that lead somewhere in the site."""
+def with_site_links(text: str, docs: Path, repository: str, *, folder: str = ".") -> str:
+    """Return the text of a page, in a folder of docs/, with links out of docs/ that lead somewhere in the site."""
     pages = _included_files(docs)
 
     def lead(link: re.Match[str]) -> str:
-        target, anchor = normpath(link[1]), link[2] or ""
+        target, anchor = normpath(f"{folder}/{link[1]}"), link[2] or ""
         if target in pages:
-            return f"]({pages[target]}{anchor})"
+            return f"]({relpath(pages[target], folder)}{anchor})"
         if target.startswith("../docs/"):
-            return f"]({target.removeprefix('../docs/')}{anchor})"
+            return f"]({relpath(target.removeprefix('../docs/'), folder)}{anchor})"
         if target.startswith("../"):
             return f"]({repository}/blob/main/{target.removeprefix('../')}{anchor})"
         return link[0]
