@@ -18,6 +18,7 @@ import polars as pl
 from scipy.stats import false_discovery_control
 
 from geoblanket import __version__
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
 from geoblanket._progress import Progress, silent
@@ -97,6 +98,7 @@ def _count(groups: pl.DataFrame) -> dict[str, Any]:
     }
 
 
+@checked
 def discover(
     walks: str | Path,
     roads: str | Path,

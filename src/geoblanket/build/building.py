@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import check_output, sha256_file
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import PartStore, unfinished_path
@@ -27,6 +28,7 @@ _SECONDS_PER_TASK = 10.0
 _PHASE = "zones and regimes"
 
 
+@checked
 def build_bundle(
     roads: str | Path,
     walks: str | Path,

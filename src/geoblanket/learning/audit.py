@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
@@ -82,6 +83,7 @@ class Audit:
         return all(found.mu <= self.mu and found.epsilon <= self.epsilon for found in attacks)
 
 
+@checked
 def audit_learning(
     graph: RoadGraph,
     places: Places,
@@ -316,6 +318,7 @@ class VehicleTrips:
         return result
 
 
+@checked
 def write_canary(
     walks: str | Path, out: str | Path, road: MotionModel, *, vehicle: str = "canary", trips: int = 20
 ) -> None:

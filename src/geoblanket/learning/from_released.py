@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions, Singles
 from geoblanket._progress import Progress, silent
 from geoblanket._workers import count_workers, map_in_order
@@ -41,6 +42,7 @@ _S_PER_MOVE: Final = 2e-9
 _TINY: Final = 1e-30
 
 
+@checked
 def learn_from_released(
     reports: str | Path,
     bundle: Bundle,

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._training import PrivatePart, TrainingPromise, Unit
@@ -46,6 +47,7 @@ _RULES: Final = {
 """How many past places matter, by order: rules that do not look at walks."""
 
 
+@checked
 def learn_privately(
     graph: RoadGraph,
     places: Places,

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
@@ -39,6 +40,7 @@ _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
 _SNAP_M = 200.0  # metres, beside the spacing of the places
 
 
+@checked
 def match_traces(
     traces: str | Path,
     roads: str | Path,

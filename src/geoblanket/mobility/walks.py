@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._tables import is_number, is_text, scan_table
 
 __all__ = ["WALKS_SCHEMA", "scan_walks"]
@@ -27,6 +28,7 @@ that ends at the step, so it tells nothing about what comes later; it is null at
 _CHECKS = {"roads": is_text, "spacing_m": is_number, "interval_s": lambda value: is_number(value) and value > 0}
 
 
+@checked
 def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
     """Open a table written by `geoblanket match` lazily, and return it with how it was made.
 

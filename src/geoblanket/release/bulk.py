@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
@@ -84,6 +85,7 @@ class PerturbSummary:
         return asdict(self)
 
 
+@checked
 def perturb_walks(
     walks: str | Path,
     roads: str | Path,
@@ -154,6 +156,7 @@ def perturb_walks(
     return run.summary()
 
 
+@checked
 def perturb_traces(
     traces: str | Path,
     roads: str | Path,

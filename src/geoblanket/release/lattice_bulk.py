@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Ints
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
@@ -93,6 +94,7 @@ class LatticeSummary:
         return asdict(self)
 
 
+@checked
 def perturb_points(
     traces: str | Path,
     out: str | Path,
@@ -134,6 +136,7 @@ def perturb_points(
     return _perturbed(frame, points, Path(traces), Path(out), bundle=bundle, policy=policy, progress=progress)
 
 
+@checked
 def perturb_walk_points(
     walks: str | Path,
     roads: str | Path,

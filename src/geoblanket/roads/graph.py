@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
 from geoblanket.errors import InputError
@@ -34,6 +35,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class RoadGraph:
     """A directed road graph. Edges are sorted by source node, then target, then length.
@@ -76,6 +78,7 @@ class RoadGraph:
     """How `length_m` was measured."""
 
     @classmethod
+    @checked
     def from_edges(
         cls,
         *,
@@ -209,6 +212,7 @@ class RoadGraph:
         write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model}, arrays=self._arrays())
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")

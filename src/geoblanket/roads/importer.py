@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
@@ -50,6 +51,7 @@ class RoadsSummary:
         return asdict(self)
 
 
+@checked
 def import_roads(
     files: Sequence[str | Path], *, keep_all: bool = False, progress: Progress = silent
 ) -> tuple[RoadGraph, RoadsSummary]:

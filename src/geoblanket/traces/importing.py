@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
@@ -40,6 +41,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@checked
 def import_traces(
     files: Sequence[str | Path],
     out: str | Path,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._tables import scan_table
 from geoblanket.errors import InputError
 from geoblanket.traces._times import time_in_range
@@ -23,6 +24,7 @@ TRACES_SCHEMA: dict[str, pl.DataType] = {
 `lat` and `lon` are degrees WGS84."""
 
 
+@checked
 def scan_traces(path: str | Path) -> pl.LazyFrame:
     """Open a table written by `geoblanket traces import`, lazily.
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
@@ -47,6 +48,7 @@ _UNSEEN: Final = 0.5
 """How often each place counts as seen besides."""
 
 
+@checked
 def learn_motion(
     graph: RoadGraph,
     places: Places,

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
@@ -87,6 +88,7 @@ class TrackSummary:
         return asdict(self)
 
 
+@checked
 def track_table(
     released: str | Path,
     out: str | Path,
