@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from geoblanket.errors import ParameterError
 
-__all__ = ["checked"]
+__all__ = ["checked", "wrong_type"]
 
 _HOW: Final = {
     "path": "Give the name of a file",
@@ -64,16 +64,26 @@ def checked(target: _Target) -> _Target:
         kinds = _kinds_of(target)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if name in kinds and not any(kind.takes(value) for kind in kinds[name]):
-                raise _wrong(target, name, value, kinds[name])
+                raise wrong_type(target, name, value, _names(kinds[name]))
         return target(*arguments, **options)
 
     return checking  # type: ignore[return-value]  # it is called as the target is
 
 
-def _wrong(target: Callable[..., Any], name: str, value: object, kinds: Sequence[_Kind]) -> ParameterError:
+def wrong_type(target: Callable[..., Any], name: str, value: object, wanted: Sequence[str]) -> ParameterError:
+    """Return the error for an argument of another type.
+
+    Parameters
+    ----------
+    target
+        What was called.
+    name, value
+        The parameter, and what was given for it, of which the type is said and no more.
+    wanted
+        What it can be, in words.
+    """
     *owner, called = target.__qualname__.split(".")
     where = owner[-1] if called == "__init__" else ".".join((*owner, called))
-    wanted = _names(kinds)
     hints = [_HOW[kind] for kind in wanted if kind in _HOW]
     return ParameterError(
         f"The '{name}' parameter of {where} must be {' or '.join(map(_with_article, wanted))}. "

@@ -9,6 +9,7 @@ from typing import Any
 
 from geoblanket._arguments import checked
 from geoblanket._files import check_output, sha256_file
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
@@ -19,6 +20,7 @@ from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
+from geoblanket.mobility.walks import write_walks
 
 __all__ = ["build_bundle"]
 
@@ -29,9 +31,10 @@ _PHASE = "zones and regimes"
 
 
 @checked
+@takes_frames(walks=write_walks)
 def build_bundle(
     roads: str | Path,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     out: str | Path,
     *,
     config: BuildConfig,

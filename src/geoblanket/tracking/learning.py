@@ -20,12 +20,13 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts, count_histories
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.mobility.splitting import Part, Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles
@@ -49,11 +50,12 @@ _UNSEEN: Final = 0.5
 
 
 @checked
+@takes_frames(walks=write_walks)
 def learn_motion(
     graph: RoadGraph,
     places: Places,
     *,
-    walks: str | Path | None = None,
+    walks: str | Path | AnyFrame | None = None,
     part: Part = "all",
     split: Split | None = None,
     order: int | Lengths = 2,
