@@ -269,7 +269,7 @@ class RoadGraph:
             result.add_edge(*ends[edge], key=keys[edge], **dict(zip(columns, values, strict=True)))
         offsets, lat, lon = self.lines()
         points = np.column_stack([lon, lat])
-        for edge in np.flatnonzero(np.diff(offsets) > 2):
+        for edge in np.flatnonzero(np.diff(offsets) > 2).tolist():
             line = shapely.LineString(points[offsets[edge] : offsets[edge + 1]])
             result.edges[*ends[edge], keys[edge]]["geometry"] = line
         return result
