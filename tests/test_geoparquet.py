@@ -14,7 +14,6 @@ from geoblanket import Bundle, load_bundle, perturb_walks, track_table
 from geoblanket._geoparquet import wkb_lines, wkb_points
 from geoblanket._tables import scan_table, write_table
 from geoblanket.release.bulk import RELEASED_SCHEMA
-from geoblanket.tracking.table import TRACKED_SCHEMA
 from tests.release.worlds import GRAPH, save_certain, save_walks
 
 
@@ -72,10 +71,6 @@ def test_own_readers_do_without_the_geometry_and_read_tables_that_have_none(rele
     write_table(rows, tmp_path / "old.parquet", kind="released locations", about={"bundle": about["bundle"]})
     old, _ = scan_table(tmp_path / "old.parquet", kind="released locations", schema=RELEASED_SCHEMA)
     assert old.collect().equals(rows.collect())
-
-
-def test_tracked_tables_have_their_columns_and_the_geometry(tracked: Path) -> None:
-    assert dict(pl.read_parquet_schema(tracked)) == TRACKED_SCHEMA | {"geometry": pl.Binary()}
 
 
 def test_points_and_lines_are_what_shapely_writes() -> None:

@@ -53,7 +53,7 @@ def build_bundle(
     roads
         A road graph, from `geoblanket roads import`.
     walks
-        Walks on these roads, from `geoblanket match`.
+        Walks on these roads, from `geoblanket match`, or `Walks` of a data frame.
     out
         The bundle to write; its record goes beside it (`record_path`).
     config

@@ -76,7 +76,7 @@ class Walks(DescribedFrame):
 
     >>> from geoblanket import Walks, learn_motion, scan_walks
     >>> frame, about = scan_walks("walks.parquet")
-    >>> early = Walks(frame.filter(frame.collect()["trip"] < 75), places=places, interval_s=about["interval_s"])
+    >>> early = Walks(frame.head(500), places=places, interval_s=about["interval_s"])
     >>> learn_motion(graph, places, walks=early).training.in_words()
     'learned without privacy for those in the traces'
     """

@@ -70,7 +70,7 @@ def learn_motion(
     graph, places
         The roads, and the places between which vehicles move.
     walks
-        A table written by `geoblanket match`; None: the model knows the roads alone.
+        A table written by `geoblanket match`, or `Walks` of a data frame; None: the model knows the roads alone.
     part, split
         Which of the walks to learn from; by default all.
     order
