@@ -26,6 +26,7 @@ WRONG: dict[str, Any] = {
     "a string": SECRET,
     "a path to nothing": Path("/nowhere/at/all"),
     "an array": np.array([41.15794]),
+    "an array of no dimension": np.array(41.15794),
     "a mapping": {SECRET: SECRET},
 }
 RESULTS = {

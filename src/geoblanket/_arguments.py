@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import signature
 from numbers import Real
@@ -135,7 +135,7 @@ def _kind(hint: Any) -> _Kind | None:
         parts = [part for argument in get_args(hint) if argument is not ... for part in _alternatives(argument)]
         items = _all_known(tuple(map(_kind, parts)))
         name = f"sequence of {' or '.join(_names(items))}" if items else "sequence"
-        return _Kind(name, lambda value: _is_sequence(value, items, any_of=origin is Iterable))
+        return _Kind(name, lambda value: _is_sequence(value, items, once=origin is Iterable))
     if origin is Mapping or origin is dict:
         return _Kind("mapping", lambda value: isinstance(value, Mapping))
     if origin is Callable:
@@ -164,9 +164,10 @@ def _holds_numbers(value: Any) -> bool:
         return False
 
 
-def _is_sequence(value: Any, items: tuple[_Kind, ...], *, any_of: bool) -> bool:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+def _is_sequence(value: Any, items: tuple[_Kind, ...], *, once: bool) -> bool:
+    """Whether a value holds items of some kinds; `once`: it may be one that can be read only once, and is not now."""
+    if isinstance(value, str | bytes | Mapping) or (isinstance(value, np.ndarray) and not value.ndim):
         return False
-    if not isinstance(value, Sequence | np.ndarray):
-        return any_of  # what can be read only once is not looked into
+    if not isinstance(value, Collection):
+        return once and isinstance(value, Iterable)
     return not items or all(any(kind.takes(item) for kind in items) for item in value)

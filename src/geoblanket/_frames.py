@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import polars as pl
 
 from geoblanket._arguments import wrong_type
-from geoblanket.errors import GeoblanketError, InputError
+from geoblanket.errors import GeoblanketError, InputError, OutputError
 
 __all__ = [
     "FRAME",
@@ -82,27 +82,22 @@ def takes_frames(**writers: FrameWriter | None) -> Callable[[_Function], _Functi
     """
 
     def decorate(function: _Function) -> _Function:
-        names = list(signature(function).parameters)
-        positions = {name: names.index(name) for name in writers}
-        optional = {name for name in writers if signature(function).parameters[name].default is None}
+        parameters = signature(function)
 
         @wraps(function)
         def with_files(*arguments: Any, **options: Any) -> Any:
-            given, others = list(arguments), dict(options)
+            bound = parameters.bind(*arguments, **options)
+            given = bound.arguments
             with ExitStack() as files:
-                for name, write in writers.items():
-                    place: Any = given if positions[name] < len(given) else others
-                    key: Any = positions[name] if place is given else name
-                    if place is others and name not in others:
-                        continue
-                    value = place[key]
-                    if is_path(value) or (value is None and name in optional):
+                for name in writers.keys() & given.keys():
+                    value, write = given[name], writers[name]
+                    if is_path(value) or (value is None and parameters.parameters[name].default is None):
                         continue
                     if not is_frame(value) and not isinstance(value, DescribedFrame):
                         raise wrong_type(function, name, value, ["path", "data frame"])
                     if write is not None:
-                        place[key] = files.enter_context(_as_file(value, write))
-                return function(*given, **others)
+                        given[name] = files.enter_context(_as_file(value, write))
+                return function(*bound.args, **bound.kwargs)
 
         return with_files  # type: ignore[return-value]  # it is called as the function is
 
@@ -112,8 +107,12 @@ def takes_frames(**writers: FrameWriter | None) -> Callable[[_Function], _Functi
 @contextmanager
 def _as_file(value: object, write: FrameWriter) -> Iterator[Path]:
     """Write a frame to a temporary file; what is said of that file within the block is said of the frame."""
-    with tempfile.TemporaryDirectory(prefix="geoblanket-") as folder:
-        path = Path(folder) / "frame.parquet"
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="geoblanket-")
+    except OSError as error:
+        raise OutputError(f"There is no room for a temporary file ({error.strerror or error}). Set TMPDIR.") from error
+    with folder:
+        path = Path(folder.name) / "frame.parquet"
         try:
             write(value, path)
             yield path
