@@ -38,6 +38,7 @@ RESULTS = {
 """Records that the library fills and nobody else makes: what makes them checks nothing."""
 TAKEN = {
     ("BuildConfig", "a number"),  # an epsilon
+    ("BuildConfig", "an array of no dimension"),
     ("Effort", "a number"),
     ("TrainingLedger", "a string"),  # the name of a file that is made on first use
     ("TrainingLedger", "a path to nothing"),

@@ -244,6 +244,7 @@ WRONG_TRACES = {
     "must hold times with a time zone": lambda frame: frame.with_columns(pl.col("time").dt.replace_time_zone(None)),
     "must hold times. Got Int64": lambda frame: frame.with_columns(pl.col("time").to_physical()),
     "column 'vehicle' must hold names": lambda frame: frame.with_columns(vehicle=pl.lit(41.15794)),
+    "some trips are of several vehicles": lambda frame: frame.with_columns(trip=pl.lit(0)),
     "Some of its columns are named by numbers": lambda frame: frame.rename({"lat": SECRET}),
     "cannot be computed": lambda frame: frame.lazy().with_columns(trip=pl.lit(SECRET).cast(pl.Int64)),
     "has points without a vehicle, a trip, a time or a place on Earth": lambda frame: frame.with_columns(
@@ -278,7 +279,8 @@ WRONG_WALKS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "some steps of a walk are not 30 s apart": lambda frame: frame.with_columns(
         pl.col("time") + pl.duration(seconds=pl.col("step"))
     ),
-    "or not of one trip": lambda frame: frame.with_columns(trip="step"),
+    "or not of one vehicle and trip": lambda frame: frame.with_columns(trip="step"),
+    "not of one vehicle": lambda frame: frame.with_columns(vehicle="step"),
     "some steps have no trip or no time": lambda frame: frame.with_columns(time=pl.lit(None, frame.schema["time"])),
     "has no column 'walk', 'step', which walks have": lambda frame: frame.drop("walk", "step"),
     "cannot be computed as a table of walks": lambda frame: frame.with_columns(place=2**40),

@@ -128,12 +128,12 @@ def _check_steps(path: Path, place_count: int, *, interval_us: int) -> None:
         rows = batch if last is None else pl.concat([last, batch])
         same = pl.col("walk") == pl.col("walk").shift()
         late = same & (pl.col("time").to_physical().diff() != interval_us)
-        moved = same & (pl.col("trip") != pl.col("trip").shift())
+        moved = same & pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in ("vehicle", "trip"))
         if rows.select(pl.any_horizontal(pl.col("trip", "time").is_null()).any()).item():
             raise InputError("some steps have no trip or no time", path=path)
         if rows.select((late | moved).any()).item():
             raise InputError(
-                f"some steps of a walk are not {interval_us / 1e6:g} s apart, or not of one trip",
+                f"some steps of a walk are not {interval_us / 1e6:g} s apart, or not of one vehicle and trip",
                 path=path,
                 hint="Give the interval_s that the walks have",
             )

@@ -45,11 +45,19 @@ def write_traces(frame: AnyFrame, path: Path) -> None:
     Raises
     ------
     InputError
-        If it has not the columns of `TRACES_SCHEMA`, or points that the import does not write.
+        If it has not the columns of `TRACES_SCHEMA`, or if a trip is of several vehicles.
     """
     with reading_parquet(FRAME, "cannot be computed as a table of traces"):
         table = conformed(to_polars(frame, TRACES_SCHEMA), TRACES_SCHEMA, kind="traces")
         write_table(table.sort("trip", "time", maintain_order=True), path, kind="traces", about={"format": "frame"})
+        vehicles = pl.scan_parquet(path).group_by("trip").agg(pl.col("vehicle").n_unique())
+        shared = vehicles.select((pl.col("vehicle") > 1).any()).collect(engine="streaming").item()
+    if shared:
+        raise InputError(
+            "some trips are of several vehicles, so their numbers are not those of the frame's trips",
+            path=FRAME,
+            hint="Import it with import_traces, which numbers trips anew",
+        )
 
 
 def right_points() -> pl.Expr:
