@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import check_output, sha256_file
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
@@ -18,6 +20,7 @@ from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
+from geoblanket.mobility.walks import write_walks
 
 __all__ = ["build_bundle"]
 
@@ -27,9 +30,11 @@ _SECONDS_PER_TASK = 10.0
 _PHASE = "zones and regimes"
 
 
+@checked
+@takes_frames(walks=write_walks)
 def build_bundle(
     roads: str | Path,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     out: str | Path,
     *,
     config: BuildConfig,
@@ -48,7 +53,7 @@ def build_bundle(
     roads
         A road graph, from `geoblanket roads import`.
     walks
-        Walks on these roads, from `geoblanket match`.
+        Walks on these roads, from `geoblanket match`, or `Walks` of a data frame.
     out
         The bundle to write; its record goes beside it (`record_path`).
     config
