@@ -9,7 +9,7 @@ from typing import Any
 
 from geoblanket._files import check_output, sha256_file
 from geoblanket._progress import Progress, silent
-from geoblanket._unfinished import PartStore, unfinished_path
+from geoblanket._unfinished import Effort, PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
@@ -18,6 +18,7 @@ from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
+from geoblanket.mechanism.bundle.version import next_version
 
 __all__ = ["build_bundle"]
 
@@ -83,11 +84,19 @@ def build_bundle(
     """
     started = time.perf_counter()
     check_output(out)
-    inputs = load_inputs(roads, walks, config, progress=progress)
+    version = next_version(out, config.version)
+    inputs = load_inputs(roads, walks, config.model_copy(update={"version": version}), progress=progress)
     software = software_versions()
     tasks = {task.name: task for task in inputs.tasks()}
     about = _flat(config, inputs.identities, software)
-    store = PartStore(unfinished_path(out), about, resume=resume, pack=pack_result, unpack=unpack_result)
+    store = PartStore(
+        unfinished_path(out),
+        about,
+        resume=resume,
+        pack=pack_result,
+        unpack=unpack_result,
+        effort=lambda: Effort(time.perf_counter() - started, peak_memory_mb()),
+    )
     try:
         _run(tasks, store, workers=workers, cluster=cluster, progress=progress)
     finally:
@@ -97,13 +106,13 @@ def build_bundle(
     save_bundle(
         out,
         [result.bundled for result in results],
-        version=config.version,
+        version=version,
         snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
         places_e7=inputs.places.coordinates_e7,
         clock=inputs.clock,
         training=inputs.training,
     )
-    record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)
+    record = _record(out, inputs, software, results, store.effort())
     write_record(record, out)
     store.remove()
     return record
@@ -137,7 +146,7 @@ def _run(
 
 
 def _record(
-    out: str | Path, inputs: Inputs, software: dict[str, str], results: Sequence[ZoneResult], *, seconds: float
+    out: str | Path, inputs: Inputs, software: dict[str, str], results: Sequence[ZoneResult], effort: Effort
 ) -> BuildRecord:
     return BuildRecord(
         bundle=Path(out).name,
@@ -154,8 +163,8 @@ def _record(
         places=len(inputs.places),
         zones=tuple(result.record for result in results),
         totals=_totals(results, compare=inputs.config.compare),
-        seconds=seconds,
-        peak_memory_mb=peak_memory_mb(),
+        seconds=effort.seconds,
+        peak_memory_mb=effort.peak_memory_mb,
         training=inputs.training.as_json(),
     )
 
