@@ -112,15 +112,15 @@ def test_with_overwrite_the_work_begins_and_what_exists_stays_until_it_is_done(c
     ("blanket discover --walks no --roads no --out OUT", "OUT.unfinished"),
     ("build --roads no --walks no --epsilon 1 --out OUT", "OUT.unfinished"),
     (EVALUATE, "OUT/unfinished"),
-    ("evaluate paper --data no --out OUT", "OUT/unfinished"),
 ])  # fmt: skip
 @pytest.mark.usefixtures("folder")
 def test_an_interrupted_run_may_replace_what_it_was_started_to_replace(command: str, unfinished: str) -> None:
     existing(COMMANDS[command])
     Path(unfinished).mkdir()
     assert isinstance(run(*command.split())[3], OutputError)
-    error = run(*command.split(), "--resume")[3]
+    _, _, talk, error = run(*command.split(), "--resume")
     assert isinstance(error, InputError), error
+    assert f"Finished work is kept in {unfinished}; continue with --resume." in talk
 
 
 def test_every_command_that_writes_is_checked() -> None:

@@ -42,7 +42,8 @@ def build_bundle(
     """Build the mechanisms of all zones and regimes, verify them, and write them to one bundle.
 
     The same inputs and parameters give the same bytes for any number of workers, unless a search hits its time limit.
-    Finished parts are kept in a folder beside the bundle until the build ends.
+    Finished parts are kept in a folder beside the bundle until the build ends. A bundle that exists is replaced by one
+    of the next version, unless `config` gives a greater one.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def build_bundle(
     InputError, MismatchError
         If files cannot be used or do not belong together, or the interrupted build was a different one.
     ParameterError
-        If a parameter is out of range.
+        If a parameter is out of range, or the version not greater than that of the bundle that is replaced.
     WorkerError
         If processes died during some tasks; finished tasks are kept.
     OutputError
