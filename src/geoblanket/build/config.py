@@ -159,7 +159,14 @@ class BuildConfig(Parameters):
         most=1e9,
     )
     compare: bool = _search("Also find the best mechanisms without context, to show what context gains.", False)
-    version: int = _bundle("A number that grows with every published bundle.", 1, least=0, most=2**53)
+    version: int | None = _bundle(
+        "A number that grows with every published bundle (1, or one more than that of the bundle that is replaced, if "
+        "none is given).",
+        None,
+        "2",
+        least=0,
+        most=2**53,
+    )
 
     @property
     def largest(self) -> int:

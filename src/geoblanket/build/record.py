@@ -205,9 +205,9 @@ class BuildRecord:
     """In order of zones' names and regimes, as in the bundle."""
     totals: Totals
     seconds: float
-    """Wall-clock time of this run, without what an interrupted one had finished."""
+    """Wall-clock time; if the build was interrupted and resumed, of all its legs together."""
     peak_memory_mb: float
-    """Largest resident size of the main process, megabytes."""
+    """Largest resident size of the main process, in any leg, megabytes."""
     training: dict[str, Any]
     """What the mechanisms were learned from, as the bundle says it."""
 
