@@ -8,7 +8,6 @@ program that wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Final
 
 from geoblanket.errors import ParameterError
@@ -28,7 +27,7 @@ _LONGEST: Final = 200
 """Characters of a credit; it must fit into a picture's corner."""
 
 
-def credit_of_programs(programs: Set[str]) -> str:
+def credit_of_programs(programs: set[str]) -> str:
     """Return the credit of OpenStreetMap files by the programs that wrote them."""
     return SYNTHETIC if programs == {SYNTHETIC_PROGRAM} else OPENSTREETMAP
 
