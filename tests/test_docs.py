@@ -35,6 +35,7 @@ import geoblanket.learning
 import geoblanket.mechanism
 import geoblanket.release
 import geoblanket.tracking
+from tests.test_repr import is_short, made_by_hand, public_classes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -180,5 +181,9 @@ def test_examples_of_public_names(tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):
         for name in MAKERS:
             made = run_examples(name, made)
-        for name in sorted(PUBLIC.keys() - set(MAKERS)):
-            run_examples(name, made)
+        left = [made, *(run_examples(name, made) for name in sorted(PUBLIC.keys() - set(MAKERS)))]
+        # While their files are there: the objects that the examples leave show themselves on one line.
+        shown = {type(thing): repr(thing) for namespace in left for thing in namespace.values()}
+    shown |= {type(thing): repr(thing) for thing in made_by_hand()}
+    for kind in public_classes():
+        assert is_short(shown[kind]), f"{kind.__name__}: {shown[kind]}"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
@@ -127,6 +128,10 @@ class ZoneRows:
     def row_of(self, histories: npt.ArrayLike) -> Indices:
         """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
         return self.table.row_of(histories)
+
+    def __repr__(self) -> str:
+        past = counted(len(self.history_weights), "earlier place")
+        return short_repr(self, counted(len(self), "row"), counted(len(self.zone), "output"), f"{past} in a history")
 
 
 def make_rows(

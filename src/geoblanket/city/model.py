@@ -8,6 +8,7 @@ import numpy as np
 
 from geoblanket._arrays import Bools, Indices, Octets
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket.city.moves import Moves, build_moves
 from geoblanket.city.plan import DISTRICTS, Plan, make_plan
 from geoblanket.city.routes import Lines, find_routes
@@ -45,6 +46,10 @@ class City:
     def graph(self) -> RoadGraph:
         """The road graph: strongly connected, every node a junction or a dead end."""
         return self.streets.graph
+
+    def __repr__(self) -> str:
+        sizes = counted(self.graph.node_count, "node"), counted(self.graph.edge_count, "edge")
+        return short_repr(self, self.size, f"seed {self.seed}", *sizes, f"{self.graph.length_m.sum() / 1000:,.1f} km")
 
 
 def make_city(size: str = "medium", *, seed: int = 0, progress: Progress = silent) -> City:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
 
@@ -45,6 +46,9 @@ class TableLoss:
         columns = check_places(reported, len(self.values), "reported places")
         return LossTable(self.values[np.ix_(rows, columns)])
 
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(len(self.values), "place"))
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionLoss:
@@ -79,3 +83,6 @@ class FunctionLoss:
                 f"reported one. {self.name!r} returned {table.values.shape} instead."
             )
         return table
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(self.place_count, "place"))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 
 __all__ = ["LossTable", "PlaceLoss", "check_places"]
@@ -46,6 +47,11 @@ class LossTable:
                     "A table of losses and their standard errors must have one shape. "
                     f"Got {self.values.shape} and {self.standard_error.shape} instead."
                 )
+
+    def __repr__(self) -> str:
+        true, reported = self.values.shape
+        exact = "exact" if self.standard_error is None else "over a sample of tasks"
+        return short_repr(self, f"{counted(true, 'true place')} by {reported:,} reported", exact)
 
 
 class PlaceLoss(Protocol):

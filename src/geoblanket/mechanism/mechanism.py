@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
@@ -175,10 +176,9 @@ class Mechanism:
         return sampling.draw_many(self.weights, indices.astype(np.int64))
 
     def __repr__(self) -> str:
-        return (
-            f"<Mechanism: {self.row_count} rows, {self.output_count} outputs, ε = {self.epsilon:g} per km, "
-            f"η = {self.eta_km:g} km, verified exactly>"
-        )
+        sizes = counted(self.row_count, "row"), counted(self.output_count, "output")
+        within = "" if self.eta_mm == INFINITE_ETA_MM else f"η = {self.eta_km:g} km"
+        return short_repr(self, *sizes, f"ε = {self.epsilon:g} per km", within, "verified exactly")
 
     def __reduce__(self) -> tuple[partial[Mechanism], tuple[Ints]]:
         rebuild = partial(

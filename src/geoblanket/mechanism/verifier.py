@@ -30,6 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
 
@@ -89,6 +90,16 @@ class Certificate:
     def checks(self) -> int:
         """Inequalities that were decided."""
         return 2 * self.pairs * self.outputs
+
+    def __repr__(self) -> str:
+        within = f" up to {self.eta_mm / 10**6:g} km" if self.pairs_beyond else ""
+        return short_repr(
+            self,
+            f"ε = {self.epsilon_micro / 10**6:g} per km{within} holds exactly",
+            f"ε needed {self.epsilon_effective:.6g}",
+            f"{counted(self.pairs, 'pair')} of {counted(self.rows, 'row')}",
+            counted(self.outputs, "output"),
+        )
 
 
 def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Certificate:

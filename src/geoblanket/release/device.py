@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -105,6 +106,12 @@ class Report:
             "left": self.left,
             "stored": self.stored,
         }
+
+    def __repr__(self) -> str:
+        repeated = "repeated at no cost" if self.stored else ""
+        return short_repr(
+            self, f"{self.kind} {self.place:,}", f"slot {self.slot:,}", f"{self.left:g} per km left", repeated
+        )
 
 
 class Device:
@@ -313,4 +320,4 @@ class Device:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Device: bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
+        return short_repr(self, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))

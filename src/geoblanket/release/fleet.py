@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -74,6 +75,10 @@ class FleetReports:
     """Of those refused, whether it was because a later report was made."""
     kind: Kind = "place"
     """What is reported: places, or cells of a lattice."""
+
+    def __repr__(self) -> str:
+        stored, refused = f"{int(self.stored.sum()):,} repeated", f"{int(self.refused.sum()):,} refused"
+        return short_repr(self, counted(len(self.place), "vehicle"), stored, refused)
 
 
 class Fleet:
@@ -324,4 +329,5 @@ class Fleet:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Fleet: {len(self.vehicles):,} vehicles, bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
+        vehicles = counted(len(self.vehicles), "vehicle")
+        return short_repr(self, vehicles, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))

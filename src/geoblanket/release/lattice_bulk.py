@@ -21,6 +21,7 @@ import polars as pl
 from geoblanket._arrays import Bools, Ints
 from geoblanket._files import check_output
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -91,6 +92,12 @@ class LatticeSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        made = counted(self.reports, "report"), counted(self.vehicles, "vehicle"), f"every {self.interval_s:g} s"
+        return short_repr(
+            self, *made, f"ε = {self.epsilon_per_report:g} per km each", f"{self.epsilon_per_hour:g} an hour"
+        )
 
 
 def perturb_points(

@@ -29,6 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, MismatchError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
@@ -100,7 +101,7 @@ class MemoryLedger:
             account.anchors = tuple(anchor.wiped() for anchor in account.anchors)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.budget.epsilon:g} per km in {self.budget.window_s:g} s>"
+        return short_repr(self, f"{self.budget.epsilon:g} per km in {self.budget.window_s:g} s")
 
 
 class Ledger(MemoryLedger):

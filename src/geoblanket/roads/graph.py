@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError
 from geoblanket.roads.credit import is_credit
 
@@ -264,6 +265,15 @@ class RoadGraph:
             raise ValueError("numbers")
         if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
             raise ValueError("lengths and speeds")
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            counted(self.node_count, "node"),
+            counted(self.edge_count, "edge"),
+            f"{self.length_m.sum() / 1000:,.1f} km",
+            self.credit,
+        )
 
 
 def whole_lines(

@@ -13,6 +13,7 @@ from scipy.spatial import KDTree
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
@@ -146,6 +147,10 @@ class Places:
     def _check_graph(self, graph: RoadGraph) -> None:
         if graph.identity != self.roads_identity:
             raise MismatchError("The places belong to another road graph. Choose them on this one.")
+
+    def __repr__(self) -> str:
+        apart = f"{self.spacing_m:g} m apart or more" if self.spacing_m else "every node of the roads"
+        return short_repr(self, counted(len(self), "place"), apart)
 
 
 def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:

@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import dijkstra
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Ints, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
+from geoblanket._repr import between, counted, short_repr
 from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads._bisection import Links, connected_parts
@@ -99,6 +100,10 @@ class Zones:
     def _by_zone(self) -> tuple[Indices, Ints]:
         order = np.argsort(self.zone, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(self.sizes)])
+
+    def __repr__(self) -> str:
+        sizes = f"of {between(self.sizes.min(), self.sizes.max())} places" if len(self) else ""
+        return short_repr(self, f"{counted(len(self), 'zone')} {sizes}", f"{counted(len(self.zone), 'place')} in all")
 
 
 def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zones:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
+from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.sparse_rows import SparseRows
@@ -328,6 +329,16 @@ class MotionModel:
         if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
             return "probabilities must not be negative, and must sum to 1"
         return self.trips.problem() or _untrue(self.learned)
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            counted(self.place_count, "place"),
+            f"order {self.memory}",
+            counted(len(self.targets), "move"),
+            f"steps of {self.interval_s:g} s",
+            self.training.in_few_words(),
+        )
 
 
 def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
@@ -74,6 +75,10 @@ class BlanketOrders:
         """Return the order for each pair of the place at t and the place at t − 1, from 1 to 3."""
         orders: Ints = np.clip(self.lengths(now, before), 1, LONGEST_MEMORY).astype(np.int64)
         return orders
+
+    def __repr__(self) -> str:
+        by = self.lengths.source.origin.by or "nothing"
+        return short_repr(self, f"blankets by {by}", counted(len(self.lengths.places), "place"))
 
 
 def read_orders(

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import Bundle
@@ -58,6 +59,9 @@ class Tracked(NamedTuple):
     radius_m: float
     """The circle around the estimate that holds the vehicle with a probability of 90 %, metres."""
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        return short_repr(self, f"90 % within {self.radius_m:,.0f} m", self.outcome)
 
 
 class _Past(NamedTuple):
@@ -378,6 +382,13 @@ class Tracker:
             last = vehicle.past[-1]
         vehicle.belief, vehicle.follows = belief, last.follows
         return "used"
+
+    def __repr__(self) -> str:
+        used = counted(self.outcomes.total(), "report")
+        about = f"a {self.kind} every {self.filter.interval_ms / 1000:g} s"
+        return short_repr(
+            self, f"follows {counted(self.vehicles, 'vehicle')}", f"{used} seen", about, f"order {self.model.memory}"
+        )
 
 
 def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._repr import short_repr
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.mechanism import Mechanism
 
@@ -53,6 +54,12 @@ class WorstPair:
     """`output` is more probable from `row` than from this one."""
     output: int
     distance_km: float
+
+    def __repr__(self) -> str:
+        rows = f"rows {self.row:,} and {self.other_row:,}"
+        return short_repr(
+            self, f"ε = {self.epsilon:.6g} per km", rows, f"output {self.output:,}", f"{self.distance_km:.4g} km apart"
+        )
 
 
 def effective_epsilon(mechanism: Mechanism) -> WorstPair:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
+from geoblanket._repr import between, counted, short_repr
 from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
@@ -152,6 +153,11 @@ class BundledMechanism:
             histories=len(self.histories),
         )
 
+    def __repr__(self) -> str:
+        named = f"zone {self.zone}", f"regime {self.regime}"
+        sizes = counted(self.mechanism.row_count, "row"), counted(len(self.outputs), "output")
+        return short_repr(self, *named, *sizes, f"ε = {self.mechanism.epsilon:g} per km", "verified exactly")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle(ReadBundle):
@@ -286,8 +292,8 @@ class Bundle(ReadBundle):
         if not self.located:
             return "The file does not tell where its zones are."
         facts = self.zone_facts
-        places = _range(min(zone.places for zone in facts), max(zone.places for zone in facts))
-        width = _range(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
+        places = between(min(zone.places for zone in facts), max(zone.places for zone in facts))
+        width = between(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
         error = np.average([zone.error_m for zone in facts], weights=[zone.places for zone in facts])
         return (
             f"A zone has {places} places and is {width} m wide; knowing it alone, one is {error:,.0f} m off on average "
@@ -310,9 +316,16 @@ class Bundle(ReadBundle):
                 return mechanism
         raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
 
-
-def _range(least: int, most: int) -> str:
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    def __repr__(self) -> str:
+        signed = "signed" if self.signed else "not signed"
+        if self.lattice is not None:
+            return short_repr(self, *self.lattice.facts(), signed)
+        zones = {bundled.zone for bundled in self}
+        regimes = {bundled.regime for bundled in self}
+        epsilon = f"ε = {max(bundled.mechanism.epsilon for bundled in self):g} per km"
+        places = counted(len(self.places_e7), "place") if self.located else "no coordinates"
+        sizes = counted(len(zones), "zone"), counted(len(regimes), "regime"), places
+        return short_repr(self, *sizes, epsilon, "verified exactly", signed)
 
 
 def _weight_in_words(micro: int) -> str:

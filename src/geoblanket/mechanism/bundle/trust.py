@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from geoblanket._repr import options_repr
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.header import BundleHeader
 from geoblanket.mechanism.bundle.signing import check_signature
@@ -71,6 +72,9 @@ class Trust:
                 path=path,
                 hint=HINT,
             )
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 ANY_FILE: Final = Trust()
