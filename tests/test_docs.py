@@ -33,6 +33,7 @@ import geoblanket.build
 import geoblanket.evaluate
 import geoblanket.learning
 import geoblanket.mechanism
+import geoblanket.planning
 import geoblanket.release
 import geoblanket.tracking
 from tests.test_repr import is_short, made_by_hand, public_classes
@@ -122,6 +123,7 @@ PUBLIC: dict[str, Any] = {
         geoblanket.release,
         geoblanket.tracking,
         geoblanket.learning,
+        geoblanket.planning,
         geoblanket.evaluate,
     )
     for name in module.__all__
@@ -142,6 +144,7 @@ MAKERS = (
     "Device",
     "Fleet",
     "draw_reports",
+    "make_plan",
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {
