@@ -53,7 +53,7 @@ def made_by_hand() -> list[Any]:
     """Return an object of each public class that no example makes."""
     graph = roads(ONE_WAY_RING)
     places = choose_places(graph)
-    table, tasks = np.ones((3, 3)), TaskPrior(np.arange(3), np.full(3, 1 / 3))
+    table, tasks = np.ones((3, 3)), TaskPrior(np.arange(3, dtype=np.int32), np.full(3, 1 / 3))
     return [
         CIResult(statistic=1 / 3, p_value=1 / 7, effect_size=1 / 9, n=12_345),
         CityFiles(name="porto", roads=Path("porto.roads"), walks=Path("walks.parquet"), time_zone="Europe/Lisbon"),

@@ -114,7 +114,8 @@ def _area(area: RoadGraph | str | Path | Sequence[float], radius_km: float) -> A
     if len(degrees) == _BOX:
         return Area(*degrees)
     if len(degrees) == _POINT:
-        return Area.around(*degrees, radius_km)
+        lat, lon = degrees
+        return Area.around(lat, lon, radius_km)
     raise ParameterError(
         f"An area is a road graph, or {_BOX} numbers (south, west, north, east), or {_POINT} (latitude, longitude), "
         f"degrees. Got {len(degrees)} numbers instead."

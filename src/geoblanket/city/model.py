@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from geoblanket._arrays import Bools, Indices, Octets
+from geoblanket._lazy import companion
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import counted, short_repr
 from geoblanket.city.moves import Moves, build_moves
@@ -14,6 +16,9 @@ from geoblanket.city.plan import DISTRICTS, Plan, make_plan
 from geoblanket.city.routes import Lines, find_routes
 from geoblanket.city.streets import Streets, build_streets
 from geoblanket.roads.graph import RoadGraph
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["City", "make_city"]
 
@@ -46,6 +51,17 @@ class City:
     def graph(self) -> RoadGraph:
         """The road graph: strongly connected, every node a junction or a dead end."""
         return self.streets.graph
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the streets, the districts and the river (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.city.picture", "City.plot").plot_city(self, ax=ax)
+        return axes
 
     def __repr__(self) -> str:
         sizes = counted(self.graph.node_count, "node"), counted(self.graph.edge_count, "edge")

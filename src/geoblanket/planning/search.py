@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from geoblanket.planning.on_the_road import RoadErrors, TickErrors, cells_of, ti
 from geoblanket.planning.schedules import DAY_S, HOUR_S, LARGEST_EPSILON, Budgets, Schedule, affordable, every, stays
 from geoblanket.release.budget import Budget
 from geoblanket.tracking.motion_model import MotionModel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["GRID_EPSILONS", "Plan", "Rated", "search_plan"]
 
@@ -132,6 +135,17 @@ class Plan:
 
     def __str__(self) -> str:
         return "\n".join(companion("geoblanket.planning.words", "Plan").in_words(self))
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw what an hour's budget buys, and how often a recipient is near (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw what an hour buys on; None: a new figure with both, whose left axes are returned.
+        """
+        axes: Axes = companion("geoblanket.planning.picture", "Plan.plot").plot_plan(self, ax=ax)
+        return axes
 
     def __repr__(self) -> str:
         return short_repr(self, *self.recommended.facts())

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
+from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError
 from geoblanket.roads.credit import is_credit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
@@ -265,6 +269,17 @@ class RoadGraph:
             raise ValueError("numbers")
         if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
             raise ValueError("lengths and speeds")
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the roads by class, with a scale bar and the credit (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on, in longitude and latitude; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.roads.picture", "RoadGraph.plot").plot_roads(self, ax=ax)
+        return axes
 
     def __repr__(self) -> str:
         return short_repr(

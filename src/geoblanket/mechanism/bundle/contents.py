@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
+from geoblanket._lazy import companion
 from geoblanket._repr import between, counted, short_repr
 from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
@@ -19,6 +21,11 @@ from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["Bundle", "BundledMechanism", "whole_numbers"]
 
@@ -315,6 +322,30 @@ class Bundle(ReadBundle):
             if (mechanism.zone, mechanism.regime) == (zone, regime):
                 return mechanism
         raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
+
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        roads: RoadGraph | None = None,
+        zone: str | None = None,
+        regime: str | None = None,
+    ) -> Axes:
+        """Draw the zones on a map, or where reports of one zone go; of a lattice, where a report goes (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        roads
+            Drawn beneath the zones.
+        zone, regime
+            Draw the mechanism of this zone and regime: how often each place is reported. With one of them, the first
+            that fits; without coordinates, its table of probabilities.
+        """
+        draw = companion("geoblanket.mechanism.bundle.picture", "Bundle.plot").plot_bundle
+        axes: Axes = draw(self, ax=ax, roads=roads, zone=zone, regime=regime)
+        return axes
 
     def __repr__(self) -> str:
         signed = "signed" if self.signed else "not signed"
