@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geoblanket._arrays import Bools, Indices, Octets
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import counted, short_repr
@@ -62,6 +63,15 @@ class City:
         """
         axes: Axes = companion("geoblanket.city.picture", "City.plot").plot_city(self, ax=ax)
         return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("size, seed", f"{self.size}, {self.seed}"),
+            ("nodes", f"{self.graph.node_count:,}"),
+            ("edges, one for each direction", f"{self.graph.edge_count:,}"),
+            ("length", f"{self.graph.length_m.sum() / 1000:,.1f} km"),
+        ]
+        return card(self, rows, draw=lambda ax: self.plot(ax=ax))
 
     def __repr__(self) -> str:
         sizes = counted(self.graph.node_count, "node"), counted(self.graph.edge_count, "edge")

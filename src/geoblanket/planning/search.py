@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import short_repr
@@ -146,6 +147,18 @@ class Plan:
         """
         axes: Axes = companion("geoblanket.planning.picture", "Plan.plot").plot_plan(self, ax=ax)
         return axes
+
+    def _repr_html_(self) -> str:
+        schedule, road = self.recommended.schedule, self.recommended.road
+        rows = [
+            ("report every", every(schedule.interval_s)),
+            ("ε of a report", f"{schedule.epsilon:g} per km"),
+            ("anchor", stays(schedule)),
+            ("an hour on the road costs", f"{schedule.hour:,g} per km"),
+            ("a night at one place costs", f"{schedule.night:,g} per km"),
+            ("mean error on the road", f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m"),
+        ]
+        return card(self, rows, draw=(lambda ax: self.plot(ax=ax)) if self.grid else None, words=str(self).split("\n"))
 
     def __repr__(self) -> str:
         return short_repr(self, *self.recommended.facts())

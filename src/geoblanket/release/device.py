@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from geoblanket._html import card
 from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -318,6 +319,9 @@ class Device:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        return card(self, [("bundle", self._tables.sha256[:12]), *self._ledger.facts()])
 
     def __repr__(self) -> str:
         return short_repr(self, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))

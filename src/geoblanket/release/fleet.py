@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._html import card
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -327,6 +328,10 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        left = [] if self._ledger is None else self._ledger.facts()
+        return card(self, [("bundle", self._tables.sha256[:12]), ("vehicles", f"{len(self.vehicles):,}"), *left])
 
     def __repr__(self) -> str:
         vehicles = counted(len(self.vehicles), "vehicle")

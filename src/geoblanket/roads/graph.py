@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError
@@ -280,6 +281,15 @@ class RoadGraph:
         """
         axes: Axes = companion("geoblanket.roads.picture", "RoadGraph.plot").plot_roads(self, ax=ax)
         return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("nodes", f"{self.node_count:,}"),
+            ("edges, one for each direction", f"{self.edge_count:,}"),
+            ("length", f"{self.length_m.sum() / 1000:,.1f} km"),
+        ]
+        data = [("data", self.credit)] if self.credit else []
+        return card(self, rows + data, draw=lambda ax: self.plot(ax=ax))
 
     def __repr__(self) -> str:
         return short_repr(

@@ -14,6 +14,7 @@ from scipy.spatial import KDTree
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MismatchError, ParameterError
@@ -165,6 +166,10 @@ class Places:
         """
         axes: Axes = companion("geoblanket.roads.picture", "Places.plot").plot_places(self, ax=ax, roads=roads)
         return axes
+
+    def _repr_html_(self) -> str:
+        apart = f"{self.spacing_m:g} m or more" if self.spacing_m else "every node of the roads"
+        return card(self, [("places", f"{len(self):,}"), ("apart", apart)], draw=lambda ax: self.plot(ax=ax))
 
     def __repr__(self) -> str:
         apart = f"{self.spacing_m:g} m apart or more" if self.spacing_m else "every node of the roads"

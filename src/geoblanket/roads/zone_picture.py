@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from scipy.ndimage import distance_transform_edt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._repr import counted
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import map_figure, plot_map
 from geoblanket.roads.places import Places
@@ -43,7 +44,7 @@ def plot_zones(zones: Zones, graph: RoadGraph, places: Places, *, ax: Axes | Non
     """Draw zones for `Zones.plot`."""
     axes = plot_map(ax, graph.lat, graph.lon, roads=graph, colour=_ROAD_COLOUR)
     draw_zones(axes, graph, places, zones)
-    axes.set_title(f"{len(zones):,} zones, {len(places):,} places", loc="left", fontsize=9)
+    axes.set_title(f"{counted(len(zones), 'zone')}, {counted(len(places), 'place')}", loc="left", fontsize=9)
     return axes
 
 

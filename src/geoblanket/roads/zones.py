@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import dijkstra
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Ints, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import between, counted, short_repr
 from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
@@ -117,6 +118,16 @@ class Zones:
         """
         axes: Axes = companion("geoblanket.roads.zone_picture", "Zones.plot").plot_zones(self, roads, places, ax=ax)
         return axes
+
+    def _repr_html_(self) -> str:
+        sizes = between(self.sizes.min(), self.sizes.max()) if len(self) else "none"
+        rows = [
+            ("zones", f"{len(self):,}"),
+            ("places in a zone", sizes),
+            ("places in all", f"{len(self.zone):,}"),
+            ("pairs of neighbours", f"{len(self.neighbours):,}"),
+        ]
+        return card(self, rows)
 
     def __repr__(self) -> str:
         sizes = f"of {between(self.sizes.min(), self.sizes.max())} places" if len(self) else ""

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
@@ -348,6 +349,16 @@ class MotionModel:
         """
         axes: Axes = companion("geoblanket.tracking.picture", "MotionModel.plot").plot_motion(self, ax=ax, roads=roads)
         return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("places", f"{self.place_count:,}"),
+            ("order", f"{self.memory}"),
+            ("states, moves", f"{len(self):,}, {len(self.targets):,}"),
+            ("a step", f"{self.interval_s:g} s"),
+            ("privacy", self.training.in_words()),
+        ]
+        return card(self, rows, draw=lambda ax: self.plot(ax=ax))
 
     def __repr__(self) -> str:
         return short_repr(

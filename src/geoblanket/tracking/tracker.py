@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Ints
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
@@ -407,6 +408,15 @@ class Tracker:
         draw = companion("geoblanket.tracking.picture", "Tracker.plot").plot_belief
         axes: Axes = draw(self.model, belief, estimates, ax=ax, roads=roads)
         return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("vehicles followed", f"{self.vehicles:,}"),
+            ("a report", f"a {self.kind} every {self.filter.interval_ms / 1000:g} s"),
+            *((f"reports {outcome}", f"{count:,}") for outcome, count in sorted(self.outcomes.items())),
+            ("motion model", f"{self.model.place_count:,} places, order {self.model.memory}"),
+        ]
+        return card(self, rows)
 
     def __repr__(self) -> str:
         used = counted(self.outcomes.total(), "report")

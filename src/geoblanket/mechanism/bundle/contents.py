@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
+from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import between, counted, short_repr
 from geoblanket._training import NOBODY
@@ -346,6 +347,21 @@ class Bundle(ReadBundle):
         draw = companion("geoblanket.mechanism.bundle.picture", "Bundle.plot").plot_bundle
         axes: Axes = draw(self, ax=ax, roads=roads, zone=zone, regime=regime)
         return axes
+
+    def _repr_html_(self) -> str:
+        rows = [("version", f"{self.version:,}"), ("signed", "yes" if self.signed else "no")]
+        if self.lattice is None:
+            rows += [
+                ("zones", f"{len({bundled.zone for bundled in self}):,}"),
+                ("regimes", ", ".join(sorted({bundled.regime for bundled in self}))),
+                ("places", f"{len(self.places_e7):,}" if self.located else "without coordinates"),
+                ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
+            ]
+        else:
+            cells, epsilon, anchor, verified = self.lattice.facts()
+            rows += [("lattice", cells), ("a report", epsilon)]
+            rows += [("anchor", anchor.removeprefix("anchor ")), ("promise", verified)]
+        return card(self, rows, draw=lambda ax: self.plot(ax=ax), words=[self.in_one_sentence])
 
     def __repr__(self) -> str:
         signed = "signed" if self.signed else "not signed"

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from geoblanket._picture import axes_or_new, new_figure
+from geoblanket._repr import counted
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 from geoblanket.mechanism.lattice.picture import plot_lattice
 from geoblanket.roads.graph import RoadGraph
@@ -63,7 +64,8 @@ def plot_bundle(
     lat, lon = bundle.places_e7.T / 1e7
     axes = plot_map(ax, lat, lon, roads=roads)
     names = sorted({bundled.zone for bundled in bundle})
-    colours = colormaps["tab20"].colors  # type: ignore[attr-defined]
+    shades = colormaps["tab20"].colors  # type: ignore[attr-defined]
+    colours = shades[::2] + shades[1::2]
     outside = np.ones(len(lat), bool)
     for number, name in enumerate(names):
         here = np.unique(np.concatenate([bundled.histories[:, 0] for bundled in bundle if bundled.zone == name]))
@@ -73,7 +75,7 @@ def plot_bundle(
         axes.scatter(lon[here], lat[here], s=2 * dot_size(len(lat)), c=colour, linewidths=0, zorder=3)
     axes.scatter(lon[outside], lat[outside], s=dot_size(len(lat)), c="0.6", linewidths=0, zorder=3)
     epsilon = max(bundled.mechanism.epsilon for bundled in bundle)
-    title = f"{len(names):,} zones, {len(lat):,} places, ε = {epsilon:g} per km"
+    title = f"{counted(len(names), 'zone')}, {counted(len(lat), 'place')}, ε = {epsilon:g} per km"
     axes.set_title(title, loc="left", fontsize=9)
     return axes
 

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
+from matplotlib.patheffects import withStroke
 
 from geoblanket._picture import axes_or_new, new_figure
 from geoblanket.mechanism.lattice.lattice import Lattice
@@ -55,7 +56,10 @@ def plot_lattice(lattice: Lattice, *, ax: Axes | None) -> Axes:
         radius = math.log(factor) / lattice.epsilon
         if radius < half:
             panel.add_patch(Circle((0, 0), radius, fill=False, color="tab:red", linewidth=0.8))
-            panel.annotate(f"odds {factor:g}", (0, radius), fontsize=7, color="tab:red", ha="center", va="bottom")
+            panel.annotate(
+                f"odds {factor:g}", (0, radius), fontsize=7, color="tab:red", ha="center", va="bottom",
+                path_effects=[withStroke(linewidth=2, foreground="white")],
+            )  # fmt: skip
     panel.scatter([0], [0], s=8, color="tab:red")
     panel.set_xlabel("kilometres east of the true coordinate", fontsize=8)
     panel.set_ylabel("kilometres north of it", fontsize=8)

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from geoblanket._arrays import Floats, Positions
+from geoblanket._html import card
 from geoblanket._repr import short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
@@ -106,6 +107,16 @@ class OptimiseResult:
     outcome: Outcome
     log: tuple[Event, ...]
     """How loss and bound came closer; losses here are before the repair."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("expected loss", f"{self.loss:.6g}"),
+            ("proven lower bound", f"{self.lower_bound:.6g}"),
+            ("gap", f"{self.gap:.3%}"),
+            ("ended by", self.outcome.value),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
+        return card(self, rows) + self.mechanism._repr_html_()
 
     def __repr__(self) -> str:
         proven = f"loss {self.loss:.4g}", f"gap {self.gap:.2%}"
