@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -62,7 +63,7 @@ def test_a_plot_without_axes_is_on_a_new_figure_that_notebooks_show(graph: RoadG
 def test_a_plot_on_axes_makes_no_figure(graph: RoadGraph, places: Places, ax: Axes) -> None:
     assert places.plot(ax=ax, roads=graph) is ax
     assert plt.get_fignums() == []
-    assert len(ax.collections[-1].get_offsets()) == len(places)
+    assert np.shape(ax.collections[-1].get_offsets()) == (len(places), 2)
     assert "© somebody" in texts(ax)
 
 
