@@ -79,11 +79,7 @@ def made_by_hand() -> list[Any]:
 
 
 def test_a_fact_is_told_in_words() -> None:
-    assert [counted(1, "zone"), counted(1200, "zone"), counted(2, "city", "cities")] == [
-        "1 zone",
-        "1,200 zones",
-        "2 cities",
-    ]
+    assert [counted(1, "zone"), counted(1200, "zone")] == ["1 zone", "1,200 zones"]
     assert [between(7, 7), between(5, 1200)] == ["7", "5 to 1,200"]
 
 

@@ -11,9 +11,9 @@ __all__ = ["between", "call_repr", "counted", "options_repr", "short_repr"]
 _LONGEST: Final = 120
 
 
-def counted(count: int, thing: str, things: str | None = None) -> str:
-    """Return a number of things in words: "1 zone", "1,200 zones"; `things` where an s is not enough."""
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+def counted(count: int, thing: str) -> str:
+    """Return a number of things in words: "1 zone", "1,200 zones"."""
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
 
 
 def between(least: int, most: int) -> str:
