@@ -37,8 +37,11 @@ import geoblanket.build
 import geoblanket.evaluate
 import geoblanket.learning
 import geoblanket.mechanism
+import geoblanket.planning
 import geoblanket.release
 import geoblanket.tracking
+from tests.test_html import IN_NOTEBOOKS, is_small_page
+from tests.test_repr import is_short, made_by_hand, public_classes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -86,8 +89,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]
     return folder_after
 
 
-def run_console(parts: Iterable[str], folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+def run_console(parts: Iterable[str], folder: Path, *, programs: Path = Path(sys.executable).parent) -> None:
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
     for part in parts:
         command, _, expected = part.partition("\n")
         done = subprocess.run(  # noqa: S602
@@ -177,6 +180,7 @@ PUBLIC: dict[str, Any] = {
         geoblanket.release,
         geoblanket.tracking,
         geoblanket.learning,
+        geoblanket.planning,
         geoblanket.evaluate,
     )
     for name in module.__all__
@@ -197,6 +201,7 @@ MAKERS = (
     "Device",
     "Fleet",
     "draw_reports",
+    "make_plan",
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {
@@ -236,5 +241,14 @@ def test_examples_of_public_names(tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):
         for name in MAKERS:
             made = run_examples(name, made)
-        for name in sorted(PUBLIC.keys() - set(MAKERS)):
-            run_examples(name, made)
+        left = [made, *(run_examples(name, made) for name in sorted(PUBLIC.keys() - set(MAKERS)))]
+        # While their files are there: the objects that the examples leave show themselves on one line.
+        made_by_examples = {type(thing): thing for namespace in left for thing in namespace.values()}
+        shown = {kind: repr(thing) for kind, thing in made_by_examples.items()}
+        pages = {kind: thing._repr_html_() for kind, thing in made_by_examples.items() if kind in IN_NOTEBOOKS}
+    assert pages.keys() == IN_NOTEBOOKS
+    for kind, page in pages.items():
+        assert is_small_page(page), kind.__name__
+    shown |= {type(thing): repr(thing) for thing in made_by_hand()}
+    for kind in public_classes():
+        assert is_short(shown[kind]), f"{kind.__name__}: {shown[kind]}"

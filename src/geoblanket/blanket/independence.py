@@ -12,7 +12,9 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError, UntestableError
 
 __all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test", "partial_r_squared"]
@@ -42,6 +44,10 @@ class CIResult:
     n: int
     """Rows used."""
 
+    def __repr__(self) -> str:
+        found = f"p = {self.p_value:.3g}", f"statistic {self.statistic:.4g}", f"effect {self.effect_size:.3g}"
+        return short_repr(self, *found, counted(self.n, "sample"))
+
 
 class IndependenceTest(Protocol):
     """A test of x ⟂ y | z."""
@@ -67,6 +73,7 @@ class IndependenceTest(Protocol):
         """
 
 
+@checked
 def find_test(name: str) -> IndependenceTest:
     """Return the test called `name`: one of `TESTS`."""
     if name not in TESTS:

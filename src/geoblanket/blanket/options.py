@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from geoblanket._arguments import checked
+from geoblanket._repr import options_repr
 from geoblanket.blanket.groups import Feature, check_features
 from geoblanket.blanket.independence import find_test
 from geoblanket.blanket.place_regions import Regions
@@ -17,6 +19,7 @@ __all__ = ["DiscoveryOptions"]
 _MOST_ORDERS = 20  # Γ at most
 
 
+@checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DiscoveryOptions:
     """Options of `discover`.
@@ -114,3 +117,6 @@ class DiscoveryOptions:
             "by": [list(features) for features in self.groupings],
             "time_zone": self.time_zone,
         }
+
+    def __repr__(self) -> str:
+        return options_repr(self)

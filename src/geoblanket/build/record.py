@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output
+from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.disclosure import Disclosure
 from geoblanket.build.rows import RowsReport
@@ -204,9 +206,9 @@ class BuildRecord:
     """In order of zones' names and regimes, as in the bundle."""
     totals: Totals
     seconds: float
-    """Wall-clock time of this run, without what an interrupted one had finished."""
+    """Wall-clock time; if the build was interrupted and resumed, of all its legs together."""
     peak_memory_mb: float
-    """Largest resident size of the main process, megabytes."""
+    """Largest resident size of the main process, in any leg, megabytes."""
     training: dict[str, Any]
     """What the mechanisms were learned from, as the bundle says it."""
 
@@ -252,6 +254,16 @@ class BuildRecord:
         Training.parsed(record.training)
         return record
 
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            self.bundle,
+            counted(self.totals.mechanisms, "mechanism"),
+            counted(self.places, "place"),
+            f"loss {self.totals.loss:.4g} {self.unit}",
+            f"built in {self.seconds:,.0f} s",
+        )
+
 
 def record_path(bundle: str | Path) -> Path:
     """Return where the record of a bundle lies: beside it."""
@@ -266,6 +278,7 @@ def write_record(record: BuildRecord, bundle: str | Path) -> Path:
     return path
 
 
+@checked
 def read_record(path: str | Path) -> BuildRecord:
     """Read the record of a build.
 

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
@@ -81,6 +83,7 @@ class RowsReport:
         return self.histories_reachable * (self.histories_reachable - 1) * self.places
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ZoneRows:
     """The rows of a zone and regime; made by `make_rows`.
@@ -128,7 +131,12 @@ class ZoneRows:
         """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
         return self.table.row_of(histories)
 
+    def __repr__(self) -> str:
+        past = counted(len(self.history_weights), "earlier place")
+        return short_repr(self, counted(len(self), "row"), counted(len(self.zone), "output"), f"{past} in a history")
 
+
+@checked
 def make_rows(
     places: Places,
     zone: npt.ArrayLike,

@@ -66,26 +66,27 @@ def import_(
     picture: options.Picture = None,
     credit: Annotated[
         str | None,
-        typer.Option(help="A line in the picture's corner; by default OpenStreetMap's, for files in its format."),
+        typer.Option(
+            metavar="TEXT",
+            help="Whose data it is: stands on pictures and reports. By default OpenStreetMap's contributors, for files "
+            "in its formats, GraphML, and tables with a column osmid; '' for nobody.",
+        ),
     ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Read a road network and write it as one file that loads quickly."""
-    from geoblanket._files import check_output
     from geoblanket.roads.importer import import_roads
 
-    check_output(out)
-    options.check_picture(picture)
+    options.check_outputs(out, picture=picture, overwrite=overwrite)
     with progress_bars() as progress:
-        graph, summary = import_roads(files, keep_all=keep_all, progress=progress)
+        graph, summary = import_roads(files, keep_all=keep_all, credit=credit, progress=progress)
     graph.save(out)
     if picture is not None:
         from geoblanket._picture import save_figure
         from geoblanket.roads.picture import map_figure
 
-        if credit is None and summary.source == "OpenStreetMap":
-            credit = "© OpenStreetMap contributors"
-        save_figure(map_figure(graph, caption=credit)[0], picture)
+        save_figure(map_figure(graph)[0], picture)
     if json:
         print_json(summary.as_json())
     else:
@@ -101,6 +102,7 @@ def _print_summary(summary: RoadsSummary, out: Path) -> None:
     ]
     if summary.contracted_nodes:
         rows.append(("bends that became part of an edge", f"{summary.contracted_nodes:,}"))
+    rows += _credit_row(summary.credit)
     for counts in (summary.read, summary.dropped, summary.assumed):
         rows += [(_COUNTED[name], f"{count:,}") for name, count in counts.items() if count]
     print_table(f"Roads from {summary.source}", rows)
@@ -134,9 +136,14 @@ def info(file: options.RoadsArgument, *, json: JsonOption = False) -> None:
             ("latitude", f"{box['south']}° to {box['north']}°"),
             ("longitude", f"{box['west']}° to {box['east']}°"),
             ("file", f"{size / 1e6:,.2f} MB"),
+            *_credit_row(about.credit),
             ("identity", about.identity[:16]),
         ],
     )
+
+
+def _credit_row(credit: str) -> list[tuple[str, str]]:
+    return [("data", credit)] if credit else []
 
 
 @app.command()
@@ -145,6 +152,7 @@ def export(
     to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write: .geojson or .parquet (GeoParquet).")],
     *,
     part: Annotated[Literal["edges", "nodes"], typer.Option(help="What to write.")] = "edges",
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write a road graph for other tools, as GeoJSON or GeoParquet."""
     from geoblanket.errors import ParameterError
@@ -155,6 +163,7 @@ def export(
     writer = writers.get(to.suffix.lower())
     if writer is None:
         raise ParameterError(f"The file to write must end in .geojson or .parquet. Got '{to.suffix}' instead.")
+    options.check_outputs(to, overwrite=overwrite)
     graph = RoadGraph.load(file)
     writer(graph, to, part=part)
     say(f"Written to {to}.")

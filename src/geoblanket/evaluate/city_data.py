@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import options_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
@@ -58,6 +60,7 @@ _MOST_PLACES_TRACKED = 2000
 """Of more places, the table of what it costs to take any for any other takes too long."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class CityFiles:
     """The files of a city.
@@ -83,6 +86,9 @@ class CityFiles:
     """Where the vehicles with one destination each are: a table of latitudes and longitudes without a header."""
     time_zone: str = "UTC"
     """Of the hours."""
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 @dataclass(frozen=True, eq=False)

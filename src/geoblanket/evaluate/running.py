@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._files import make_folder, sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
@@ -55,12 +57,17 @@ class Evaluation:
     violations: tuple[Violation, ...]
     """What contradicts what must hold; see `sanity`."""
 
+    def __repr__(self) -> str:
+        about = counted(len(self.notes), "note"), counted(len(self.violations), "violation")
+        return short_repr(self, counted(self.results.height, "result"), *about)
+
 
 def unfinished_folder(out: str | Path) -> Path:
     """Return where a run keeps what it has finished, until all is."""
     return Path(out) / "unfinished"
 
 
+@checked
 def evaluate_cities(
     cities: Sequence[CityFiles],
     experiments: Sequence[Experiment],

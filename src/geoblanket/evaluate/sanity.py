@@ -16,6 +16,8 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._arguments import checked
+from geoblanket._repr import short_repr
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
@@ -54,7 +56,11 @@ class Violation:
         """Return it as JSON values."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        return short_repr(self, self.check, self.where, self.detail)
 
+
+@checked
 def check_results(results: pl.DataFrame) -> tuple[Violation, ...]:
     """Return every violated check of the results, in order.
 

@@ -23,8 +23,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import short_repr
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._training import PrivatePart
 from geoblanket.errors import ParameterError
@@ -37,7 +40,7 @@ from geoblanket.learning.private import with_noise
 from geoblanket.learning.unit_counts import UnitWalks, counted
 from geoblanket.learning.units import count_units
 from geoblanket.mobility.histories import check_walks
-from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
+from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.learning import learn_motion
@@ -81,11 +84,23 @@ class Audit:
         attacks = [found for found in (self.on_counts, self.on_model) if found is not None]
         return all(found.mu <= self.mu and found.epsilon <= self.epsilon for found in attacks)
 
+    def __repr__(self) -> str:
+        proven = max(found.epsilon for found in (self.on_counts, self.on_model) if found is not None)
+        return short_repr(
+            self,
+            f"ε = {self.epsilon:g} promised for δ = {self.delta:g}",
+            f"attacks prove {proven:.3g} or more",
+            "kept" if self.is_kept else "broken",
+            f"{self.trainings:,} trainings",
+        )
 
+
+@checked
+@takes_frames(walks=write_walks)
 def audit_learning(
     graph: RoadGraph,
     places: Places,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     *,
     vehicle: str,
     budget: TrainingBudget,
@@ -316,8 +331,10 @@ class VehicleTrips:
         return result
 
 
+@checked
+@takes_frames(walks=write_walks)
 def write_canary(
-    walks: str | Path, out: str | Path, road: MotionModel, *, vehicle: str = "canary", trips: int = 20
+    walks: str | Path | AnyFrame, out: str | Path, road: MotionModel, *, vehicle: str = "canary", trips: int = 20
 ) -> None:
     """Write walks with one more vehicle, which drives where others hardly do: who is found most easily.
 
@@ -327,7 +344,7 @@ def write_canary(
     Parameters
     ----------
     walks
-        A table written by `geoblanket match`.
+        A table written by `geoblanket match`, or `Walks` of a data frame.
     out
         The table to write.
     road

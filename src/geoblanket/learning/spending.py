@@ -23,7 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output, check_output, sha256_file
+from geoblanket._repr import counted, short_repr
 from geoblanket._strict_json import read_object
 from geoblanket._training import Unit, epsilon_of
 from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
@@ -135,6 +137,10 @@ class TrainingAccount:
             words += "; some learned by trip, so vehicles have no promise in total, only trips have"
         return words + "."
 
+    def __repr__(self) -> str:
+        spent = f"ε = {self.epsilon('trip'):.4g} of {self.total_epsilon:g} spent for δ = {self.delta:g}"
+        return short_repr(self, spent, counted(len(self.learnings), "learning"))
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -174,6 +180,7 @@ class TrainingLedger:
     (1.0, 1.679)
     """
 
+    @checked
     def __init__(self, path: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> None:
         if total_epsilon is not None and not 0 < total_epsilon <= _LARGEST_NUMBER:
             raise ParameterError(f"The total ε of learnings must be more than 0. Got {total_epsilon:g} instead.")
@@ -182,6 +189,7 @@ class TrainingLedger:
         self._raise_total = raise_total
 
     @classmethod
+    @checked
     def beside(cls, walks: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> Self:
         """Return the ledger beside a file of walks: `walks.parquet.spent.json` for `walks.parquet`."""
         walks = Path(walks).resolve()
@@ -252,6 +260,9 @@ class TrainingLedger:
                 left=account.left_epsilon(),
             )
         return replace(account, totals=(*account.totals, StatedTotal(_now(), wanted)))
+
+    def __repr__(self) -> str:
+        return short_repr(self, str(self.path.name))
 
 
 def _refuse_beyond_total(before: TrainingAccount, learning: Learning) -> None:

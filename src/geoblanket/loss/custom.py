@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
 
 __all__ = ["FunctionLoss", "TableLoss"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TableLoss:
     """A table with a loss for each true place (row) and reported place (column).
@@ -45,7 +48,11 @@ class TableLoss:
         columns = check_places(reported, len(self.values), "reported places")
         return LossTable(self.values[np.ix_(rows, columns)])
 
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(len(self.values), "place"))
 
+
+@checked
 @dataclass(frozen=True, eq=False)
 class FunctionLoss:
     """A function that gives the loss of each reported place for each true one.
@@ -79,3 +86,6 @@ class FunctionLoss:
                 f"reported one. {self.name!r} returned {table.values.shape} instead."
             )
         return table
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(self.place_count, "place"))

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
@@ -38,6 +40,7 @@ _DECIMALS = 6
 rounding must not decide which of them is shorter."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class NearestVehicle:
     """The probability that the service is mistaken about whether this vehicle is the nearest to a task.
@@ -112,6 +115,12 @@ class NearestVehicle:
             effort=self.effort,
             other_nodes=nodes[present],
             profile=profile,
+        )
+
+    def __repr__(self) -> str:
+        vehicles = counted(self.vehicles, "vehicle")
+        return short_repr(
+            self, f"by {self.by}", vehicles, counted(len(self.places), "place"), f"tasks at {len(self.tasks):,} nodes"
         )
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.loss.tasks import TaskPrior
@@ -20,9 +22,10 @@ __all__ = ["TravelCost"]
 _PER_UNIT = {"length": 1000.0, "time": 60.0}
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TravelCost:
-    """Σ_task p_task |path(l, task) − path(y, task)|: the mean error of the estimated way to a task.
+    """`Σ_task p_task |path(l, task) − path(y, task)|`: the mean error of the estimated way to a task.
 
     The way leads from the vehicle to the task, along one-way roads in their direction. The loss is symmetric, zero
     where the true place is reported, and keeps the triangle inequality.
@@ -75,3 +78,7 @@ class TravelCost:
 
     def _in_unit(self, distances: Floats, _: Floats) -> Floats:
         return np.divide(distances, _PER_UNIT[self.by], out=distances)
+
+    def __repr__(self) -> str:
+        places = counted(len(self.places), "place")
+        return short_repr(self, f"by {self.by}", f"in {self.unit}", places, f"tasks at {len(self.tasks):,} nodes")

@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
+from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 
-__all__ = ["DAY_S", "HOUR_S", "LARGEST_EPSILON", "NIGHT_S", "Budgets", "Schedule", "affordable"]
+__all__ = ["DAY_S", "HOUR_S", "LARGEST_EPSILON", "NIGHT_S", "Budgets", "Schedule", "affordable", "every", "stays"]
 
 HOUR_S: Final = 3600
 NIGHT_S: Final = 8 * HOUR_S
@@ -33,9 +34,18 @@ _DIGITS: Final = 2
 _SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
 
 
+@checked
 @dataclass(frozen=True)
 class Budgets:
-    """What may be given away at most, ε per kilometre; None: no limit is set."""
+    """What may be given away at most, ε per kilometre; None: no limit is set.
+
+    Examples
+    --------
+    >>> from geoblanket.planning import Budgets
+    >>> budgets = Budgets(night=32, hour=240)
+    >>> budgets.given()
+    {'night': 32, 'hour': 240}
+    """
 
     night: float | None = None
     """8 hours at one place."""
@@ -47,7 +57,7 @@ class Budgets:
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         if all(value is None for value in given.values()):
-            raise ParameterError("A plan needs a limit: give at least one of --night, --hour and --report, ε per km.")
+            raise ParameterError("A plan needs a limit: give at least one of night, hour and report, ε per km.")
         for name, value in given.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not is_number or not 0 < value <= _LARGEST_BUDGET):
@@ -66,9 +76,18 @@ class Budgets:
         return Budgets(**{name: min(limit * factor, _LARGEST_BUDGET) for name, limit in self.given().items()})
 
 
+@checked
 @dataclass(frozen=True)
 class Schedule:
-    """How a vehicle reports by a lattice."""
+    """How a vehicle reports by a lattice.
+
+    Examples
+    --------
+    >>> from geoblanket.planning import Schedule
+    >>> schedule = Schedule(epsilon=2.0, interval_s=30, anchor_epsilon=4.0)
+    >>> schedule.hour, schedule.night  # what an hour on the road and a night at home cost, ε per km
+    (240.0, 32.0)
+    """
 
     epsilon: float
     """ε of a report, per kilometre."""
@@ -111,6 +130,19 @@ class Schedule:
 
     def _reports(self, seconds: float) -> int:
         return math.ceil(seconds / self.interval_s)
+
+
+def every(seconds: float) -> str:
+    """Return an interval in words."""
+    return f"{seconds:g} s" if seconds < 60 or seconds % 60 else f"{seconds / 60:g} min"
+
+
+def stays(schedule: Schedule) -> str:
+    """Return an anchor in words."""
+    if schedule.anchor_epsilon is None:
+        return "none"
+    period = {HOUR_S: "an hour", DAY_S: "a day"}.get(schedule.anchor_period_s, every(schedule.anchor_period_s))
+    return f"ε₀ = {schedule.anchor_epsilon:g} per km for {period}"
 
 
 def periods_of_night(period_s: int) -> int:

@@ -20,6 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from geoblanket._arguments import checked
+from geoblanket._html import card
+from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -106,6 +109,12 @@ class Report:
             "stored": self.stored,
         }
 
+    def __repr__(self) -> str:
+        repeated = "repeated at no cost" if self.stored else ""
+        return short_repr(
+            self, f"{self.kind} {self.place:,}", f"slot {self.slot:,}", f"{self.left:g} per km left", repeated
+        )
+
 
 class Device:
     """Reports of one vehicle by the mechanisms of a bundle. Make one with `Device.open`, and close it.
@@ -122,6 +131,7 @@ class Device:
     398.0
     """
 
+    @checked
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
         checked_clock(tables, ledger.budget)
         self._tables, self._ledger = tables, ledger
@@ -131,6 +141,7 @@ class Device:
         self._process = os.getpid()
 
     @classmethod
+    @checked
     def open(
         cls,
         bundle: str | Path | Bundle,
@@ -312,5 +323,8 @@ class Device:
     ) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        return card(self, [("bundle", self._tables.sha256[:12]), *self._ledger.facts()])
+
     def __repr__(self) -> str:
-        return f"<Device: bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
+        return short_repr(self, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
-from geoblanket.errors import InputError
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import counted, short_repr
+from geoblanket.errors import InputError, MissingExtraError
+from geoblanket.roads.credit import is_credit
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.axes import Axes
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
@@ -34,6 +43,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class RoadGraph:
     """A directed road graph. Edges are sorted by source node, then target, then length.
@@ -74,8 +84,11 @@ class RoadGraph:
     """Longitudes of the inner geometry points, degrees."""
     length_model: LengthModel
     """How `length_m` was measured."""
+    credit: str = ""
+    """Whose data it is, for the corner of a picture; not part of what the graph is (`identity`)."""
 
     @classmethod
+    @checked
     def from_edges(
         cls,
         *,
@@ -89,6 +102,7 @@ class RoadGraph:
         road_class: npt.ArrayLike,
         length_model: LengthModel,
         shapes: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+        credit: str = "",
     ) -> RoadGraph:
         """Sort the edges into compressed rows.
 
@@ -99,6 +113,8 @@ class RoadGraph:
         shapes
             Inner geometry points as (offsets of shape (E + 1,), latitudes, longitudes), in the order of the
             edges given here; None for straight edges.
+        credit
+            Whose data it is.
         """
         node_count = len(np.asarray(node_ids))
         source = np.asarray(sources, np.int64)
@@ -122,6 +138,7 @@ class RoadGraph:
             shape_lat=np.asarray(shapes[1], np.float64)[taken],
             shape_lon=np.asarray(shapes[2], np.float64)[taken],
             length_model=length_model,
+            credit=credit,
         )
 
     @property
@@ -179,6 +196,7 @@ class RoadGraph:
             road_class=self.road_class[edges],
             length_model=self.length_model,
             shapes=(shape_offsets, self.shape_lat[taken], self.shape_lon[taken]),
+            credit=self.credit,
         )
 
     def edge_line(self, edge: int) -> tuple[Floats, Floats]:
@@ -206,14 +224,17 @@ class RoadGraph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph to one file, wholly or not at all; the same graph gives the same bytes."""
-        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model}, arrays=self._arrays())
+        # A graph without a credit is written as before there were any, and files of that time still open.
+        credit = {"credit": self.credit} if self.credit else {}
+        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model, **credit}, arrays=self._arrays())
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
         try:
-            if set(values) != {"length_model"} or set(arrays) != set(_DTYPES):
+            if set(values) - {"credit"} != {"length_model"} or set(arrays) != set(_DTYPES):
                 raise ValueError("parts")
             parts: dict[str, Any] = {**arrays, **values}
             graph = cls(**parts)
@@ -226,8 +247,62 @@ class RoadGraph:
             ) from error
         return graph
 
+    def to_networkx(self) -> nx.MultiDiGraph:
+        """Return the graph as a NetworkX MultiDiGraph in the conventions of OSMnx (extra `networkx`).
+
+        Nodes are named by their OpenStreetMap ids and have `x`, `y` (degrees) and `street_count`. Edges have `osmid`,
+        `highway`, `length` (m), `speed_kph`, `travel_time` (s), `oneway`, `reversed`, and, where the road bends,
+        `geometry` (of Shapely). The ids of ways are not kept, so `osmid` is the number of the edge.
+
+        Raises
+        ------
+        MissingExtraError
+            If NetworkX or Shapely is not installed.
+        """
+        try:
+            import networkx as nx
+            import shapely
+        except ImportError as error:
+            raise MissingExtraError("to_networkx", "networkx") from error
+        result = nx.MultiDiGraph(crs="epsg:4326", simplified=True)
+        ids = self.node_ids.tolist()
+        nodes = zip(ids, self.lon.tolist(), self.lat.tolist(), self._street_counts().tolist(), strict=True)
+        result.add_nodes_from((node, {"x": x, "y": y, "street_count": streets}) for node, x, y, streets in nodes)
+        columns: dict[str, list[Any]] = {
+            "osmid": list(range(self.edge_count)),
+            "highway": [ROAD_CLASSES[number] for number in self.road_class],
+            "length": self.length_m.tolist(),
+            "speed_kph": (self.speed_m_s * 3.6).tolist(),
+            "travel_time": self.time_s.tolist(),
+            "oneway": self.is_one_way.tolist(),
+            "reversed": (~self.is_one_way & (self.sources > self.targets)).tolist(),
+        }
+        ends = [(ids[source], ids[target]) for source, target in zip(self.sources, self.targets, strict=True)]
+        keys = self._keys_of_parallel_edges().tolist()
+        for edge, values in enumerate(zip(*columns.values(), strict=True)):
+            result.add_edge(*ends[edge], key=keys[edge], **dict(zip(columns, values, strict=True)))
+        offsets, lat, lon = self.lines()
+        points = np.column_stack([lon, lat])
+        for edge in np.flatnonzero(np.diff(offsets) > 2).tolist():
+            line = shapely.LineString(points[offsets[edge] : offsets[edge + 1]])
+            result.edges[*ends[edge], keys[edge]]["geometry"] = line
+        return result
+
+    def _street_counts(self) -> Ints:
+        """Return how many streets meet at each node: both directions of a road are one street."""
+        roads = self.one_of_each_road()
+        return np.bincount(np.append(self.sources[roads], self.targets[roads]), minlength=self.node_count)
+
+    def _keys_of_parallel_edges(self) -> Ints:
+        """Count the edges between the same two nodes from 0; they are neighbours in the graph."""
+        starts_pair = np.ones(self.edge_count, bool)
+        starts_pair[1:] = (np.diff(self.sources) != 0) | (np.diff(self.targets) != 0)
+        edges = np.arange(self.edge_count)
+        keys: Ints = edges - edges[starts_pair][np.cumsum(starts_pair) - 1]
+        return keys
+
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "length_model"}
+        return {name: getattr(self, name) for name in _DTYPES}
 
     def _check(self) -> None:
         """Raise ValueError unless the arrays fit together, so that no index can point outside."""
@@ -241,6 +316,8 @@ class RoadGraph:
         )
         if not sizes_fit or self.length_model not in ("sphere", "given"):
             raise ValueError("sizes")
+        if not is_credit(self.credit):
+            raise ValueError("credit")
         if not _is_partition(self.offsets, nodes, edges) or not _is_partition(self.shape_offsets, edges, inner):
             raise ValueError("offsets")
         if edges and not (self.targets.min() >= 0 and self.targets.max() < nodes):
@@ -252,6 +329,35 @@ class RoadGraph:
             raise ValueError("numbers")
         if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
             raise ValueError("lengths and speeds")
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the roads by class, with a scale bar and the credit (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on, in longitude and latitude; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.roads.picture", "RoadGraph.plot").plot_roads(self, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("nodes", f"{self.node_count:,}"),
+            ("edges, one for each direction", f"{self.edge_count:,}"),
+            ("length", f"{self.length_m.sum() / 1000:,.1f} km"),
+        ]
+        data = [("data", self.credit)] if self.credit else []
+        return card(self, rows + data, draw=lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            counted(self.node_count, "node"),
+            counted(self.edge_count, "edge"),
+            f"{self.length_m.sum() / 1000:,.1f} km",
+            self.credit,
+        )
 
 
 def whole_lines(

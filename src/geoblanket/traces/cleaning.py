@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._repr import options_repr
 from geoblanket.errors import ParameterError
 from geoblanket.traces._jumps import find_jumps
 from geoblanket.traces.summary import Tally
@@ -17,6 +19,7 @@ from geoblanket.traces.summary import Tally
 __all__ = ["Cleaning", "Points", "clean"]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
     """The cleaning rules. They apply in this order; each can be switched off.
@@ -64,6 +67,9 @@ class Cleaning:
             raise ParameterError(f"min_points must be at least 1. Got {self.min_points} instead.")
         if not self.min_duration_s >= 0:
             raise ParameterError(f"min_duration_s must not be negative. Got {self.min_duration_s} instead.")
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 class Points(NamedTuple):

@@ -12,7 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
@@ -30,6 +32,7 @@ __all__ = ["BlanketOrders", "read_orders"]
 _HOURS: Final = tuple(range(24))
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class BlanketOrders:
     """Orders by the blankets that a source knows: what `learn_motion` takes as its `order`.
@@ -48,6 +51,7 @@ class BlanketOrders:
     lengths: KnownLengths
 
     @classmethod
+    @checked
     def of(
         cls, source: LengthSource, places: Places, *, interval_s: float, zones: Zones | None = None
     ) -> BlanketOrders:
@@ -75,7 +79,12 @@ class BlanketOrders:
         orders: Ints = np.clip(self.lengths(now, before), 1, LONGEST_MEMORY).astype(np.int64)
         return orders
 
+    def __repr__(self) -> str:
+        by = self.lengths.source.origin.by or "nothing"
+        return short_repr(self, f"blankets by {by}", counted(len(self.lengths.places), "place"))
 
+
+@checked
 def read_orders(
     places: Places,
     *,

@@ -20,8 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket._geodesy import haversine_m
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
@@ -51,7 +53,12 @@ class Inference:
     """The same attacker's error without the report: from what it knew beforehand alone."""
     prior_success: float
 
+    def __repr__(self) -> str:
+        error = f"{self.error_km:.4g} km off (without the report {self.prior_error_km:.4g} km)"
+        return short_repr(self, error, f"right {self.success:.1%} of the time (without {self.prior_success:.1%})")
 
+
+@checked
 @dataclass(frozen=True, eq=False)
 class Cases:
     """The possible truths, their probabilities, and what the attacker knows of them beforehand.
@@ -78,6 +85,7 @@ class Cases:
     """The earlier places that each label stands for, shape (L, how many are known)."""
 
     @classmethod
+    @checked
     def of_rows(cls, rows: ZoneRows) -> Cases:
         """Return the rows of a zone as cases, with the prior that the mechanism was designed for; nothing is known."""
         return cls(
@@ -89,6 +97,7 @@ class Cases:
         )
 
     @classmethod
+    @checked
     def of_counts(cls, rows: ZoneRows, counts: HistoryCounts, *, known_past: int = 0) -> Cases:
         """Return the histories that were seen in a zone as cases; they are the same whatever the mechanism looks at.
 
@@ -143,7 +152,11 @@ class Cases:
             labels=np.arange(seen.shape[1])[:, None],
         )
 
+    def __repr__(self) -> str:
+        return short_repr(self, counted(len(self.row), "case"), counted(len(np.unique(self.place)), "place"))
 
+
+@checked
 def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.ArrayLike) -> Inference:
     """Return how well the best attacker does on one report.
 
@@ -182,6 +195,7 @@ def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.A
     return Inference(error_km=error, success=success, prior_error_km=prior_error, prior_success=prior_success)
 
 
+@checked
 def zone_distance_km(rows: ZoneRows) -> Floats:
     """Return the great-circle distances of a zone's places, kilometres, shape (P, P).
 

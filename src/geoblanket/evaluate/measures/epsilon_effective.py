@@ -14,7 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._repr import short_repr
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.mechanism import Mechanism
 
@@ -54,7 +56,14 @@ class WorstPair:
     output: int
     distance_km: float
 
+    def __repr__(self) -> str:
+        rows = f"rows {self.row:,} and {self.other_row:,}"
+        return short_repr(
+            self, f"ε = {self.epsilon:.6g} per km", rows, f"output {self.output:,}", f"{self.distance_km:.4g} km apart"
+        )
 
+
+@checked
 def effective_epsilon(mechanism: Mechanism) -> WorstPair:
     """Return the worst pair of a verified mechanism. Its ε is never above the promised one.
 
@@ -70,6 +79,7 @@ def effective_epsilon(mechanism: Mechanism) -> WorstPair:
     return replace(worst, epsilon=min(worst.epsilon, mechanism.epsilon), low=min(worst.low, mechanism.epsilon))
 
 
+@checked
 def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
     """Return the worst pair of any integer weights, verified or not.
 

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
 from geoblanket.mobility.histories import HistoryCounts, Steps
@@ -67,7 +69,13 @@ class ZoneReports:
         )
         return cls(states, csr_array((values, columns, offsets), shape=(len(states), len(chances))), chances, sent)
 
+    def __repr__(self) -> str:
+        rows, kinds = self.chances.shape
+        of_kinds = f"{counted(len(self.sent), 'report')} of {counted(kinds, 'kind')}"
+        return short_repr(self, of_kinds, counted(rows, "row"), counted(len(self.states), "state"))
 
+
+@checked
 def draw_reports(
     probabilities: npt.ArrayLike,
     rows: ZoneRows,
@@ -144,10 +152,12 @@ class RowSight:
     With the `motion` and `drawn` in the example of `draw_reports`:
 
     >>> from geoblanket.evaluate import RowSight
-    >>> RowSight(motion, [drawn]).outputs == drawn.chances.shape[1]
+    >>> sight = RowSight(motion, [drawn])
+    >>> sight.outputs == drawn.chances.shape[1]
     True
     """
 
+    @checked
     def __init__(self, motion: MotionModel, zones: Sequence[ZoneReports]) -> None:
         self.interval_s = motion.interval_s
         self._states, self._zones = len(motion), zones
@@ -164,6 +174,10 @@ class RowSight:
             chances = known.chances[:, reports.output[some] - self.first[zone]]
             result[np.ix_(known.states, some)] = known.rows @ chances
         return result
+
+    def __repr__(self) -> str:
+        zones, states = counted(len(self._zones), "zone"), counted(self._states, "state")
+        return short_repr(self, zones, counted(self.outputs, "output"), states, f"every {self.interval_s:g} s")
 
 
 def _drawn(probabilities: Floats, rows: npt.NDArray[np.integer], seed: int | Sequence[int]) -> Ints:

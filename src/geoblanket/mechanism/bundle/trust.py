@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from geoblanket._arguments import checked
+from geoblanket._repr import options_repr
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.header import BundleHeader
 from geoblanket.mechanism.bundle.signing import check_signature
@@ -18,6 +20,7 @@ __all__ = ["ANY_FILE", "HINT", "Trust"]
 HINT: Final = "Get it again from where it came from"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Trust:
     """Which bundles are accepted.
@@ -71,6 +74,9 @@ class Trust:
                 path=path,
                 hint=HINT,
             )
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 ANY_FILE: Final = Trust()
