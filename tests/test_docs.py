@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -77,6 +77,21 @@ def common_start(page: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
+def one_core() -> Iterator[None]:
+    """Where the system allows it: worker processes take longer to start than these small cities take to compute.
+
+    That several processes give the same is tested for each command that has them.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
     """The folder that the commands of a common start leave: several pages begin with the same city."""
 
@@ -107,6 +122,7 @@ def run_python(block: str, namespace: dict[str, object], folder: Path) -> None:
         exec(compile(block, "snippet", "exec"), namespace)  # noqa: S102
 
 
+@pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_snippets_run(page: Path, tmp_path: Path, begun: Callable[[tuple[str, ...]], Path]) -> None:
     namespace: dict[str, object] = {}
@@ -236,6 +252,7 @@ def run_examples(name: str, namespace: dict[str, Any]) -> dict[str, Any]:
     return examples.globs
 
 
+@pytest.mark.usefixtures("one_core")
 def test_examples_of_public_names(tmp_path: Path) -> None:
     made: dict[str, Any] = {}
     with contextlib.chdir(tmp_path):
