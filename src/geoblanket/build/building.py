@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import check_output, sha256_file
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import Effort, PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
@@ -19,6 +21,7 @@ from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_recor
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
 from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mobility.walks import write_walks
 
 __all__ = ["build_bundle"]
 
@@ -28,9 +31,11 @@ _SECONDS_PER_TASK = 10.0
 _PHASE = "zones and regimes"
 
 
+@checked
+@takes_frames(walks=write_walks)
 def build_bundle(
     roads: str | Path,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     out: str | Path,
     *,
     config: BuildConfig,
@@ -50,7 +55,7 @@ def build_bundle(
     roads
         A road graph, from `geoblanket roads import`.
     walks
-        Walks on these roads, from `geoblanket match`.
+        Walks on these roads, from `geoblanket match`, or `Walks` of a data frame.
     out
         The bundle to write; its record goes beside it (`record_path`).
     config

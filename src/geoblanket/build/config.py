@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
+from geoblanket._arguments import checked
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.parameters import Number, Parameters, WrongParametersError, read_toml, unknown_name
 from geoblanket.build.reach import MAX_SPEED_M_S
@@ -243,6 +244,7 @@ def _extra(field: FieldInfo, key: str) -> str:
     return str(field.json_schema_extra[key]) if isinstance(field.json_schema_extra, dict) else ""
 
 
+@checked
 def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
     """Return the parameters of a TOML file, changed by flags.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output
 from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.disclosure import Disclosure
@@ -266,6 +267,7 @@ def write_record(record: BuildRecord, bundle: str | Path) -> Path:
     return path
 
 
+@checked
 def read_record(path: str | Path) -> BuildRecord:
     """Read the record of a build.
 
