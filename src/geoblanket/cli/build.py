@@ -243,14 +243,14 @@ def _print_record(record: BuildRecord) -> None:
     if len(record.zones) <= _MAX_ZONES_SHOWN:
         print_table(
             "Zones and regimes",
-            [_zone_row(zone) for zone in record.zones],
+            [_zone_row(zone) for zone in record.zones_in_order],
             header=("zone", "regime", "places", "rows", f"loss, {unit}", "gap", "held out", "outputs"),
         )
     if (caution := about_drawn_walks(record)) is not None:
         say(caution)
-    for zone in record.zones:
+    for zone in record.zones_in_order:
         for note in zone.notes:
-            say(f"Zone {zone.number}, regime '{zone.regime}': {note}.")
+            say(f"{zone.where}: {note}.")
 
 
 def _zone_row(zone: ZoneRecord) -> tuple[str, ...]:

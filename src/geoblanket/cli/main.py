@@ -13,7 +13,7 @@ from geoblanket import __version__
 from geoblanket._extras import explain_missing
 from geoblanket.cli import blanket, evaluate, ledger, roads, traces
 from geoblanket.cli.build import ConfiguredCommand, build
-from geoblanket.cli.bundle import show, verify
+from geoblanket.cli.bundle import show
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.gateway import gateway
@@ -27,6 +27,7 @@ from geoblanket.cli.report import report
 from geoblanket.cli.sample import sample
 from geoblanket.cli.serve import serve
 from geoblanket.cli.track import track
+from geoblanket.cli.verify import verify
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from geoblanket._picture import new_figure
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 
 __all__ = ["draw_bundle"]
 
@@ -36,7 +37,7 @@ def draw_bundle(bundle: Bundle) -> Figure:
             _draw_table(panel, bundled)
         # A dollar sign would start a formula.
         used = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
-        title = f"{bundled.zone}, {bundled.regime}\n{used}"
+        title = f"{zone_in_words(bundled.zone)}, {bundled.regime}\n{used}"
         panel.tick_params(labelsize=6)
         panel.set_title(title.replace("$", r"\$"), fontsize=9)
     for panel in panels[len(shown) :]:
