@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
 
 from geoblanket._arrayfile import Arrays, read_arrays, write_arrays
+from geoblanket._file_kinds import MAGIC
 from geoblanket._files import atomic_output, open_private, private_folder
 from geoblanket.errors import GeoblanketError, MismatchError, OutputError
 
@@ -23,7 +24,7 @@ __all__ = ["Journal", "PartStore", "unfinished_path"]
 
 _ABOUT = "about.json"
 _PARTS = "[!.]*.part"
-_MAGIC = b"GBPARTS1"
+_MAGIC = MAGIC["part"]
 
 Part = TypeVar("Part")
 

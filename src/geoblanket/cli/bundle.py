@@ -63,13 +63,9 @@ def show(
 
 def is_model(file: Path) -> bool:
     """Return whether a file starts as motion models do."""
-    from geoblanket.tracking.motion_model import MAGIC
+    from geoblanket._file_kinds import kind_of_file
 
-    try:
-        with file.open("rb") as content:
-            return content.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
+    return kind_of_file(file) == "model"
 
 
 def _show_model(file: Path, picture: Path | None, *, json: bool) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
+from geoblanket._file_kinds import MAGIC
 from geoblanket.errors import InputError
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
@@ -26,7 +27,7 @@ ROAD_CLASSES = (
 LengthModel = Literal["sphere", "given"]
 """`sphere`: lengths measured by geoblanket on the sphere; `given`: taken from the source's own column."""
 
-_MAGIC = b"GBROADS1"
+_MAGIC = MAGIC["roads"]
 
 _DTYPES = {
     "node_ids": "<i8", "lat": "<f8", "lon": "<f8", "offsets": "<i8", "targets": "<i4", "length_m": "<f8",

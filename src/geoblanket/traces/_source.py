@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import polars as pl
 
+from geoblanket._column_names import missing_column
 from geoblanket.errors import InputError
 from geoblanket.traces._times import TimeUnit
 from geoblanket.traces.cleaning import Points
@@ -154,24 +155,38 @@ def check_coordinates(frame: pl.DataFrame, *, path: Path, home: Box | None = Non
 
 
 def find_columns(
-    header: list[str], names: Mapping[str, str], *, optional: set[str], path: Path, delimiter: str
+    header: list[str],
+    names: Mapping[str, str],
+    *,
+    optional: set[str],
+    path: Path,
+    delimiter: str,
+    hint: str,
+    row: int | None = 1,
 ) -> dict[str, int]:
     """Return the position of each wanted column; `names` gives its name in the header.
 
-    The header is never echoed: in a file without one it is a row of data.
+    Parameters
+    ----------
+    hint
+        What to do where one is missing.
+    row
+        Where the header stands; None: the table has names of columns besides its rows.
     """
     positions = {}
     for role, name in names.items():
         if header.count(name) > 1:
-            raise InputError(f"has more than one column '{name}'", path=path, row=1)
+            raise InputError(f"has more than one column '{name}'", path=path, row=row)
         if name in header:
             positions[role] = header.index(name)
         elif role not in optional:
-            raise InputError(f"has no column '{name}'", path=path, row=1, hint=_why_no_column(header, delimiter))
+            why = _why_no_column(header, delimiter)
+            raise missing_column(f"'{name}'", () if why else header, path=path, row=row, hint=why or hint)
     return positions
 
 
-def _why_no_column(header: list[str], delimiter: str) -> str:
+def _why_no_column(header: list[str], delimiter: str) -> str | None:
+    """Return why the first row is no header; None if it may be one."""
     if len(header) == 1:
         for candidate in ",;\t|":
             if candidate != delimiter and candidate in header[0]:
@@ -179,7 +194,7 @@ def _why_no_column(header: list[str], delimiter: str) -> str:
                 return f"The first row is a single cell that contains the delimiter {name}; give --delimiter"
     if any(_is_number(name) for name in header):
         return "The first row holds numbers, so the file seems to have no header; add one"
-    return "Columns have to be named as in the header, letter by letter"
+    return None
 
 
 def _is_number(text: str) -> bool:

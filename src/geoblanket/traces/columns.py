@@ -23,6 +23,7 @@ ROLES = ("vehicle", "trip", "time", "lat", "lon")
 _OPTIONAL = {"vehicle", "trip"}
 _LATITUDES = {"lat", "latitude", "y"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "x"}
+_TIMES = {"time", "timestamp", "ts", "datetime", "date_time", "utc"}
 _PARQUET_ROWS = 500_000
 _EXPECTED = "Check the mapping of the columns, the delimiter and the times"
 
@@ -99,7 +100,7 @@ class ParquetTable:
         check_parquet(path)
         with reading_parquet(path):
             schema = pl.read_parquet_schema(path)
-            roles = _find_roles(list(schema), reading, path)
+            roles = _find_roles(list(schema), reading, path, row=None)
             self._rows = pl.scan_parquet(path).select(**{role: pl.col(names[role]) for role in roles})
             sample = self._rows.select(pl.col("time").head(1000)).collect().to_series()
         for role in ("lat", "lon"):
@@ -132,10 +133,27 @@ class ParquetTable:
         )
 
 
-def _find_roles(header: list[str], reading: ReadingOptions, path: Path) -> dict[str, int]:
+def _find_roles(header: list[str], reading: ReadingOptions, path: Path, *, row: int | None = 1) -> dict[str, int]:
     names = check_columns(reading.columns)
-    optional = _OPTIONAL - set(reading.columns)
-    return find_columns(header, names, optional=optional, path=path, delimiter=reading.delimiter)
+    return find_columns(
+        header,
+        names,
+        optional=_OPTIONAL - set(reading.columns),
+        path=path,
+        delimiter=reading.delimiter,
+        hint=_how_to_map(header, reading.columns),
+        row=row,
+    )
+
+
+def _how_to_map(header: list[str], given: Mapping[str, str]) -> str:
+    """Return how to say which column is which, by the names that columns usually have."""
+    if "POLYLINE" in header:
+        return "Trips as those of Porto are read with --format porto"
+    usual = {"time": _TIMES, "lat": _LATITUDES, "lon": _LONGITUDES}
+    known = {role: next((name for name in header if name.lower() in names), "…") for role, names in usual.items()}
+    chosen = {role: given[role] if given.get(role) in header else name for role, name in known.items()}
+    return f"Say which is which: --columns {','.join(f'{role}={name}' for role, name in chosen.items())}"
 
 
 def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 import polars as pl
 
+from geoblanket._file_kinds import MAGIC, found_in_words, kind_of_file
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
@@ -32,6 +33,8 @@ __all__ = ["TraceFormat", "import_traces"]
 
 TraceFormat = Literal["porto", "rome", "table"]
 
+_MAPS = frozenset({"osm", "graphml"})
+_NO_POINTS = _MAPS | MAGIC.keys() | {"ledger"}
 _WORKERS = min(4, pl.thread_pool_size())  # threads
 _DELIMITERS: dict[TraceFormat, str] = {"porto": ",", "rome": ";", "table": ","}
 
@@ -162,6 +165,12 @@ def _check_files(paths: list[Path], out: Path) -> None:
     for path in paths:
         if not path.is_file():
             raise InputError("is a folder" if path.is_dir() else "no such file", path=path)
+        if (found := kind_of_file(path)) in _NO_POINTS:
+            raise InputError(
+                f"is not a table of GPS points: it is {found_in_words(str(found))}",
+                path=path,
+                hint="Maps are imported with `geoblanket roads import`" if found in _MAPS else None,
+            )
         if out.exists() and path.samefile(out):
             raise ParameterError(f"{path} is both read and written. Choose another name for the result.")
     if len({path.resolve() for path in paths}) < len(paths):

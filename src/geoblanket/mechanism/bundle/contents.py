@@ -228,16 +228,10 @@ class Bundle(ReadBundle):
         learned = [] if (caveat := self.training.caveat()) is None else [caveat]
         if self.lattice is not None:
             return [self.lattice.not_covered, *learned]
-        nowhere = [] if self.located else ["The file has no coordinates: no device accepts it."]
-        return [
-            *nowhere,
-            *self._parts_in_words(),
-            *learned,
-            self._zones_in_words(),
-            self._costs_in_words(),
-            self._snapping_in_words(),
-            *self._beyond_in_words(),
-        ]
+        if not self.located:
+            learned.insert(0, "The file has no coordinates: no device accepts it.")
+        where = [self._zones_in_words(), self._snapping_in_words()] if self.located else []
+        return [*self._parts_in_words(), *learned, self._costs_in_words(), *where, *self._beyond_in_words()]
 
     def _total(self, count: str) -> int:
         return sum(getattr(bundled.mechanism.certificate, count) for bundled in self)
