@@ -10,7 +10,8 @@ import hashlib
 import json
 import shutil
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
@@ -76,13 +77,14 @@ class PartStore(Generic[Part]):
             private_folder(path)
         except OSError as error:
             raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
-        with atomic_output(path / _ABOUT, private=True) as temporary:
+        with _naming(path), atomic_output(path / _ABOUT, private=True) as temporary:
             temporary.write_text(json.dumps(about), encoding="utf-8")
 
     def add(self, name: str, part: Part) -> None:
         """Keep a part: it survives the end of this process, however sudden."""
         fields, arrays = self._pack(part)
-        write_arrays(self._file(name), magic=_MAGIC, fields=fields, arrays=arrays, private=True)
+        with _naming(self.path):
+            write_arrays(self._file(name), magic=_MAGIC, fields=fields, arrays=arrays, private=True)
 
     def has(self, name: str) -> bool:
         """Whether a part is kept, and whole."""
@@ -114,6 +116,15 @@ class PartStore(Generic[Part]):
 
     def _read(self, name: str) -> tuple[dict[str, Any], Arrays]:
         return read_arrays(self._file(name), magic=_MAGIC, kind="a finished part", hint="Run again with --resume")
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Tell of the folder, which has a name that people know, what goes wrong with a file in it."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(f"{folder}: {f'{error}'.partition(': ')[2]}") from error
 
 
 class Journal:

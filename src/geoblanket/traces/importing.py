@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -16,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._file_kinds import MAGIC, found_in_words, kind_of_file
+from geoblanket._files import temporary_folder
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
@@ -122,7 +121,7 @@ def import_traces(
     )
     summary = ImportSummary(paths)
     with (
-        _workspace(out) as workspace,
+        temporary_folder(out) as workspace,
         ThreadPoolExecutor(_WORKERS) as pool,
         ThreadPoolExecutor(1) as writer,
     ):
@@ -146,17 +145,6 @@ def import_traces(
         finally:
             importer.stop()
     return summary
-
-
-@contextmanager
-def _workspace(out: Path) -> Iterator[Path]:
-    """Give a folder for temporary files beside the result, and remove it in the end."""
-    try:
-        folder = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial")
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written ({error.strerror or error}).") from error
-    with folder as name:
-        yield Path(name)
 
 
 def _check_files(paths: list[Path], out: Path) -> None:
