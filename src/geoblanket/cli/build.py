@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperOption
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._places import warn_of_many_places
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def build(
     from geoblanket.build.building import build_bundle
     from geoblanket.build.statement import learned_in_words, training_of_build
     from geoblanket.mechanism.meaning import odds_in_words
+    from geoblanket.mobility.walks import scan_walks
 
     say(odds_in_words(parameters.epsilon, between="history"))
     say(
@@ -149,6 +151,7 @@ def build(
         say(learned_in_words(training))
         if why is not None:
             say(why)
+        warn_of_many_places(roads, scan_walks(used)[1]["spacing_m"])
         with progress_bars() as progress:
             record = build_bundle(
                 roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
