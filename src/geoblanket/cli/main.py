@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 from geoblanket import __version__
 from geoblanket._extras import explain_missing
@@ -93,7 +93,7 @@ class _InOrder(TyperGroup):
         """Return the options, those of shell completion out of sight: most people need them once, or never."""
         params = super().get_params(ctx)
         for param in params:
-            if param.name in _COMPLETION:
+            if isinstance(param, TyperOption) and param.name in _COMPLETION:
                 param.hidden = True
         return params
 
