@@ -22,7 +22,7 @@ _PER_UNIT = {"length": 1000.0, "time": 60.0}
 
 @dataclass(frozen=True, eq=False)
 class TravelCost:
-    """Σ_task p_task |path(l, task) − path(y, task)|: the mean error of the estimated way to a task.
+    """`Σ_task p_task |path(l, task) − path(y, task)|`: the mean error of the estimated way to a task.
 
     The way leads from the vehicle to the task, along one-way roads in their direction. The loss is symmetric, zero
     where the true place is reported, and keeps the triangle inequality.
