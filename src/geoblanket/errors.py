@@ -311,7 +311,7 @@ class RefusedError(GeoblanketError):
     ...         device.report(45.001, -30.002, datetime.now(UTC) + timedelta(minutes=1))
     ...     except RefusedError as refusal:
     ...         print(refusal.reason, refusal.retry_after_s)
-    budget 3540.0
+    budget 3600.0
     """
 
     def __init__(self, message: str, reason: Literal["budget", "time"], retry_after_s: float | None = None) -> None:
