@@ -45,7 +45,7 @@ $(DOCS): $(STAMP)
 	@touch $@
 
 demo: $(DEMO)  ## the main job on the synthetic city, from raw traces to verified, perturbed reports
-	@$(BIN)/geoblanket demo --out demo
+	@$(BIN)/geoblanket demo --out demo --overwrite
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -15,8 +15,7 @@ MODULES_OF_EXTRA: Final = {
     "private": ("opendp",),
     "cluster": ("distributed",),
     "signing": ("cryptography",),
-    "geo": ("shapely",),
-    "networkx": ("networkx",),
+    "networkx": ("networkx", "shapely"),
 }
 """The modules that each extra brings, of those that are imported by name."""
 EXTRA_OF_MODULE: Final = {module: extra for extra, modules in MODULES_OF_EXTRA.items() for module in modules}

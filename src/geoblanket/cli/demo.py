@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from geoblanket._files import make_folder
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import print_table, say
 
 __all__ = ["demo"]
+
+_OUTPUTS = ("--out", "--picture", "--report")
+_RESUMABLE = ("blanket discover", "build", "evaluate")
 
 
 def demo(
     *,
     context: typer.Context,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for all files.")] = Path("demo"),
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Run the whole pipeline on a synthetic city, showing each command."""
     start = time.perf_counter()
-    out.mkdir(parents=True, exist_ok=True)
     city = out / "city"
-    steps = [
+    steps: list[tuple[str, list[str | Path]]] = [
         ("A city: streets, taxis, and the truth about how they move.",
          ["city", "--out", city, "--formats", "porto", "--picture", out / "city.png"]),
         ("Its map, as OpenStreetMap would have it.",
@@ -70,7 +77,7 @@ def demo(
          ["model", "--roads", out / "city.roads", "--out", out / "roads.model"]),
         ("Whoever receives the reports follows each taxi, at no cost in privacy. How far off is that?",
          ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "roads.model",
-          "--truth", out / "traces.parquet", "--out", out / "tracked.parquet"]),
+          "--truth", out / "traces.parquet", "--out", out / "tracked-by-map.parquet"]),
         ("The same with what walks tell about how taxis move, and as far back as the Markov blanket says.",
          ["model", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
           "--findings", out / "findings.parquet", "--out", out / "city.model"]),
@@ -81,9 +88,12 @@ def demo(
          "place cost 4 per km together.",
          ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--out", out / "anchored.bundle"]),
     ]  # fmt: skip
+    written = [path for _, words in steps for flag, path in pairwise(words) if flag in _OUTPUTS]
+    options.check_folder(out, *(str(Path(path).relative_to(out)) for path in written), overwrite=overwrite)
+    make_folder(out)
     root = context.find_root().command
     for number, (title, arguments) in enumerate(steps, 1):
-        words = [str(word) for word in arguments]
+        words = [str(word) for word in arguments] + (_again(arguments) if overwrite else [])
         say(typer.style(f"\n{number}. {title}", bold=True))
         say(typer.style(f"   $ geoblanket {shlex.join(words)}\n", fg="cyan"))
         code = root.main(words, prog_name="geoblanket", standalone_mode=False)
@@ -111,3 +121,11 @@ def demo(
     local = ["--roads", str(out / "city.roads"), "--walks", str(out / "walks-250.parquet")]
     say("\nTo look at both bundles on a map, and at trips as they are reported:\n")
     say(typer.style(f"   $ geoblanket serve {shlex.join([*bundles, *local])}\n", fg="cyan"))
+
+
+def _again(words: Sequence[str | Path]) -> list[str]:
+    """Return what lets a step run where an earlier demonstration, finished or interrupted, left its files."""
+    if words[0] == "verify":
+        return []
+    resumable = any(" ".join(map(str, words)).startswith(command) for command in _RESUMABLE)
+    return ["--overwrite", "--resume"] if resumable else ["--overwrite"]

@@ -22,6 +22,7 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.mechanism.lattice.anchor import Shift
 
@@ -34,6 +35,7 @@ _LARGEST_MICRO: Final = 10**15
 _LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
 
 
+@checked
 @dataclass(frozen=True)
 class Budget:
     """The most that may be spent in any window of time.

@@ -107,8 +107,13 @@ class Source(Protocol[Batch, Content_co]):
 
     path: Path
 
+    @property
+    def size(self) -> int:
+        """How much there is to read: bytes of a text file, or rows."""
+        ...
+
     def batches(self) -> Iterator[tuple[Batch, int]]:
-        """Yield the batches, in order, each with how many bytes of the file have been read so far."""
+        """Yield the batches, in order, each with how much has been read so far."""
         ...
 
     def parse(self, batch: Batch) -> Parsed[Content_co]:
@@ -160,19 +165,19 @@ def find_columns(
     *,
     optional: set[str],
     path: Path,
-    delimiter: str,
+    delimiter: str | None,
     hint: str,
-    row: int | None = 1,
 ) -> dict[str, int]:
     """Return the position of each wanted column; `names` gives its name in the header.
 
     Parameters
     ----------
+    delimiter
+        Between the cells of a text file; None for a table whose columns have names.
     hint
         What to do where one is missing.
-    row
-        Where the header stands; None: the table has names of columns besides its rows.
     """
+    row = None if delimiter is None else 1
     positions = {}
     for role, name in names.items():
         if header.count(name) > 1:
@@ -180,7 +185,7 @@ def find_columns(
         if name in header:
             positions[role] = header.index(name)
         elif role not in optional:
-            why = _why_no_column(header, delimiter)
+            why = None if delimiter is None else _why_no_column(header, delimiter)
             raise missing_column(f"'{name}'", () if why else header, path=path, row=row, hint=why or hint)
     return positions
 
