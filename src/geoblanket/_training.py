@@ -220,6 +220,14 @@ class Training:
             "walks": "learned without privacy for those in the traces",
         }.get(self.source, "learned from what its file does not say")
 
+    def in_few_words(self) -> str:
+        """Return the same, as short as it can be."""
+        if self.promise is not None:
+            return f"learned with ε = {self.promise.total_epsilon:.3g} for each {self.promise.unit}"
+        return {"nobody": "learned from nobody", "walks": "learned without privacy"}.get(
+            self.source, "learned from what is not said"
+        )
+
     def caveat(self) -> str | None:
         """Return what a reader must not take from it, as a sentence; None if there is nothing."""
         if self.promise is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,10 +15,15 @@ from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
 from geoblanket._file_kinds import MAGIC
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MissingExtraError
+from geoblanket.roads.credit import is_credit
 
 if TYPE_CHECKING:
     import networkx as nx
+    from matplotlib.axes import Axes
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
@@ -80,6 +85,8 @@ class RoadGraph:
     """Longitudes of the inner geometry points, degrees."""
     length_model: LengthModel
     """How `length_m` was measured."""
+    credit: str = ""
+    """Whose data it is, for the corner of a picture; not part of what the graph is (`identity`)."""
 
     @classmethod
     @checked
@@ -96,6 +103,7 @@ class RoadGraph:
         road_class: npt.ArrayLike,
         length_model: LengthModel,
         shapes: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+        credit: str = "",
     ) -> RoadGraph:
         """Sort the edges into compressed rows.
 
@@ -106,6 +114,8 @@ class RoadGraph:
         shapes
             Inner geometry points as (offsets of shape (E + 1,), latitudes, longitudes), in the order of the
             edges given here; None for straight edges.
+        credit
+            Whose data it is.
         """
         node_count = len(np.asarray(node_ids))
         source = np.asarray(sources, np.int64)
@@ -129,6 +139,7 @@ class RoadGraph:
             shape_lat=np.asarray(shapes[1], np.float64)[taken],
             shape_lon=np.asarray(shapes[2], np.float64)[taken],
             length_model=length_model,
+            credit=credit,
         )
 
     @property
@@ -186,6 +197,7 @@ class RoadGraph:
             road_class=self.road_class[edges],
             length_model=self.length_model,
             shapes=(shape_offsets, self.shape_lat[taken], self.shape_lon[taken]),
+            credit=self.credit,
         )
 
     def edge_line(self, edge: int) -> tuple[Floats, Floats]:
@@ -213,7 +225,9 @@ class RoadGraph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph to one file, wholly or not at all; the same graph gives the same bytes."""
-        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model}, arrays=self._arrays())
+        # A graph without a credit is written as before there were any, and files of that time still open.
+        credit = {"credit": self.credit} if self.credit else {}
+        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model, **credit}, arrays=self._arrays())
 
     @classmethod
     @checked
@@ -221,7 +235,7 @@ class RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
         try:
-            if set(values) != {"length_model"} or set(arrays) != set(_DTYPES):
+            if set(values) - {"credit"} != {"length_model"} or set(arrays) != set(_DTYPES):
                 raise ValueError("parts")
             parts: dict[str, Any] = {**arrays, **values}
             graph = cls(**parts)
@@ -289,7 +303,7 @@ class RoadGraph:
         return keys
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "length_model"}
+        return {name: getattr(self, name) for name in _DTYPES}
 
     def _check(self) -> None:
         """Raise ValueError unless the arrays fit together, so that no index can point outside."""
@@ -303,6 +317,8 @@ class RoadGraph:
         )
         if not sizes_fit or self.length_model not in ("sphere", "given"):
             raise ValueError("sizes")
+        if not is_credit(self.credit):
+            raise ValueError("credit")
         if not _is_partition(self.offsets, nodes, edges) or not _is_partition(self.shape_offsets, edges, inner):
             raise ValueError("offsets")
         if edges and not (self.targets.min() >= 0 and self.targets.max() < nodes):
@@ -314,6 +330,35 @@ class RoadGraph:
             raise ValueError("numbers")
         if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
             raise ValueError("lengths and speeds")
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the roads by class, with a scale bar and the credit (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on, in longitude and latitude; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.roads.picture", "RoadGraph.plot").plot_roads(self, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("nodes", f"{self.node_count:,}"),
+            ("edges, one for each direction", f"{self.edge_count:,}"),
+            ("length", f"{self.length_m.sum() / 1000:,.1f} km"),
+        ]
+        data = [("data", self.credit)] if self.credit else []
+        return card(self, rows + data, draw=lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            counted(self.node_count, "node"),
+            counted(self.edge_count, "edge"),
+            f"{self.length_m.sum() / 1000:,.1f} km",
+            self.credit,
+        )
 
 
 def whole_lines(
