@@ -143,9 +143,7 @@ def conformed(
     missing = [name for name in schema if name not in present and name not in optional]
     if missing:
         listed = listed_columns(list(present))
-        there = (
-            "Some columns are named by values, as if the first row was names" if present else "It has none"
-        )
+        there = "Some columns are named by values, as if the first row was names" if present else "It has none"
         raise InputError(
             f"has no column {', '.join(map(repr, missing))}, which {kind} have. "
             f"{there if listed is None else f'It has {listed}'}",
