@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,11 @@ from geoblanket._arrayfile import write_arrays
 from geoblanket.errors import InputError
 from geoblanket.roads.graph import RoadGraph
 from tests.roads.samples import edges_of
+
+ARRAYS = (
+    "node_ids", "lat", "lon", "offsets", "targets", "length_m", "speed_m_s", "road_class", "shape_offsets", "shape_lat",
+    "shape_lon",
+)  # fmt: skip
 
 
 def bent_triangle() -> RoadGraph:
@@ -102,13 +107,32 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
 def test_identity_sees_every_part() -> None:
     graph = bent_triangle()
     changed: dict[str, Any] = {"length_model": "sphere"}
-    for field in fields(graph):
-        if field.name != "length_model":
-            values = getattr(graph, field.name).copy()
-            values[-1] += 1
-            changed[field.name] = values
+    for name in ARRAYS:
+        values = getattr(graph, name).copy()
+        values[-1] += 1
+        changed[name] = values
     identities = {replace(graph, **{name: value}).identity for name, value in changed.items()}
-    assert len(identities | {graph.identity}) == len(fields(graph)) + 1
+    assert len(identities | {graph.identity}) == len(changed) + 1
+
+
+def test_a_credit_is_kept_and_leaves_the_identity_as_it_was(tmp_path: Path) -> None:
+    plain = bent_triangle()
+    credited = replace(plain, credit="© somebody")
+    assert credited.identity == plain.identity
+    credited.save(tmp_path / "credited.roads")
+    assert RoadGraph.load(tmp_path / "credited.roads").credit == "© somebody"
+    assert credited.keep_nodes(np.array([True, True, False])).credit == "© somebody"
+    # As all files were before there were credits.
+    plain.save(tmp_path / "plain.roads")
+    assert b"credit" not in (tmp_path / "plain.roads").read_bytes()
+    assert RoadGraph.load(tmp_path / "plain.roads").credit == ""
+
+
+@pytest.mark.parametrize("credit", ["two\nlines", "\x1b[31mred", "long" * 60, 7])
+def test_a_file_with_an_unfit_credit_is_refused(tmp_path: Path, credit: Any) -> None:
+    replace(bent_triangle(), credit=credit).save(tmp_path / "evil.roads")
+    with pytest.raises(InputError, match="do not fit together"):
+        RoadGraph.load(tmp_path / "evil.roads")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +158,7 @@ def test_a_file_whose_parts_do_not_fit_is_refused(
     tmp_path: Path, name: str, change: Callable[[Any], np.ndarray[Any, Any]]
 ) -> None:
     graph = bent_triangle()
-    arrays = {field.name: getattr(graph, field.name) for field in fields(graph) if field.name != "length_model"}
+    arrays = {name: getattr(graph, name) for name in ARRAYS}
     path = tmp_path / "evil.roads"
     for values in (arrays | {name: change(arrays[name])}, {key: arrays[key] for key in arrays if key != name}):
         write_arrays(path, magic=b"GBROADS1", fields={"length_model": "given"}, arrays=values)

@@ -44,6 +44,7 @@ def test_a_graph_saved_by_osmnx(tmp_path: Path) -> None:
     assert (graph.shape_lat.tolist(), graph.shape_lon.tolist()) == ([41.1505], [-8.6095])
     assert (summary.source, summary.length_model) == ("GraphML", "given")
     assert summary.dropped["self_loops"] == 1
+    assert graph.credit == "© OpenStreetMap contributors"
 
 
 def test_compressed(tmp_path: Path) -> None:

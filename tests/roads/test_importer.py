@@ -10,9 +10,9 @@ import pytest
 
 from geoblanket.city.maps import write_edges, write_nodes, write_osm
 from geoblanket.city.model import make_city
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.importer import import_roads
-from tests.roads.samples import PORTO_PBF, REAL_DATA, needs_real_data
+from tests.roads.samples import PORTO_PBF, REAL_DATA, needs_real_data, osm_xml
 
 
 @needs_real_data
@@ -86,6 +86,19 @@ def test_the_synthetic_city_is_read_as_it_was_made(tmp_path: Path) -> None:
         np.testing.assert_array_equal(graph.road_class, city.graph.road_class)
         np.testing.assert_allclose(graph.length_m, city.graph.length_m, atol=0.05)
         np.testing.assert_allclose(graph.speed_m_s, city.graph.speed_m_s)
+    # Nobody's data, though in OpenStreetMap's format.
+    assert import_roads([tmp_path / "roads.osm.pbf"])[0].credit == city.graph.credit == "a synthetic city"
+
+
+def test_openstreetmap_is_credited_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "some.osm"
+    path.write_text(osm_xml([([1, 2, 3], {})]))
+    graph, summary = import_roads([path])
+    assert graph.credit == summary.credit == "© OpenStreetMap contributors"
+    assert import_roads([path], credit="© the city of Nowhere")[0].credit == "© the city of Nowhere"
+    assert import_roads([path], credit="")[0].credit == ""
+    with pytest.raises(ParameterError, match="one line"):
+        import_roads([path], credit="two\nlines")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_each_road_is_drawn_once_and_large_ones_on_top(figure: Figure) -> None:
     small, large = (artist for artist in axes.collections if isinstance(artist, LineCollection))
     assert [len(small.get_segments()), len(large.get_segments())] == [1, 2]
     assert np.max(large.get_linewidth()) > np.max(small.get_linewidth())
-    assert {text.get_text() for text in axes.texts} == {"by nobody", "100 m"}
+    assert {text.get_text() for text in axes.texts} == {"by nobody · © OpenStreetMap contributors", "100 m"}
 
 
 def test_a_metre_is_as_long_northwards_as_eastwards(figure: Figure) -> None:

@@ -31,6 +31,13 @@ def test_tables_as_osmnx_writes_them(tmp_path: Path) -> None:
     assert [ROAD_CLASSES[number] for number in graph.road_class] == ["residential", "residential", "tertiary", "road"]
     assert graph.length_model == "given"
     assert summary.assumed == {"class_unknown": 1, "speed_of_class": 4}
+    assert graph.credit == "© OpenStreetMap contributors"
+
+
+def test_tables_of_somebody_else_are_nobodys_unless_told(tmp_path: Path) -> None:
+    paths = write(tmp_path, nodes=NODES.replace("osmid", "id"))
+    assert import_roads(paths)[0].credit == ""
+    assert import_roads(paths, credit="© somebody")[0].credit == "© somebody"
 
 
 def test_the_order_of_the_files_does_not_matter(tmp_path: Path) -> None:

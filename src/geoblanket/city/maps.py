@@ -15,6 +15,7 @@ from geoblanket._arrays import Ints
 from geoblanket._files import atomic_output
 from geoblanket.city.model import City
 from geoblanket.city.streets import to_degrees
+from geoblanket.roads.credit import SYNTHETIC_PROGRAM
 from geoblanket.roads.graph import ROAD_CLASSES
 
 __all__ = ["write_edges", "write_nodes", "write_osm"]
@@ -40,7 +41,9 @@ def write_osm(city: City, path: str | Path) -> None:
     ways = list(_ways(city))
     inner_ids = _inner_node_ids(city)
     with atomic_output(path) as temporary:
-        writer = osmium.SimpleWriter(str(temporary))
+        header = osmium.io.Header()
+        header.set("generator", SYNTHETIC_PROGRAM)
+        writer = osmium.SimpleWriter(str(temporary), header=header)
         try:
             for number, lat, lon in zip(graph.node_ids.tolist(), graph.lat.tolist(), graph.lon.tolist(), strict=True):
                 writer.add_node(mutable.Node(id=number, location=(lon, lat)))

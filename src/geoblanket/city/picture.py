@@ -25,7 +25,7 @@ _WALKS = ("#4059ad", "#97396b", "#2a7f62", "#6b4e9b", "#b5651d", "#1f7a8c")
 
 def draw_city(city: City, *, trips: int, seed: int) -> Figure:
     """Draw a city and the true routes of some of its trips, each in its own colour, with a dot at every tick."""
-    figure, axes = map_figure(city.graph, caption="a synthetic city", long_side_in=9.0)
+    figure, axes = map_figure(city.graph, long_side_in=9.0)
     around = np.linspace(0.0, 2 * np.pi, 361)
     for number in reversed(range(len(DISTRICTS))):
         reach = city.plan.borders_m[number] * city.plan.stretch(around)

@@ -13,6 +13,7 @@ from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket.city.pieces import Pieces, join_junctions, largest_component, make_dead_ends, merge_pieces
 from geoblanket.city.plan import Plan, place_junctions
 from geoblanket.city.roundabouts import add_roundabouts
+from geoblanket.roads.credit import SYNTHETIC
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, whole_lines
 
 __all__ = ["CENTRE_LAT", "CENTRE_LON", "Streets", "build_streets", "to_degrees"]
@@ -160,6 +161,7 @@ def _to_graph(
         road_class=pieces.road_class[piece_of],
         length_model="sphere",
         shapes=(np.concatenate([[0], np.cumsum(inner_count[piece_of])]), inner_lat[inner], inner_lon[inner]),
+        credit=SYNTHETIC,
     )
     # No two pieces join the same ends, so (source, target) orders the edges just as the graph does.
     piece_of = piece_of[np.lexsort((target, source))]

@@ -66,7 +66,11 @@ def import_(
     picture: options.Picture = None,
     credit: Annotated[
         str | None,
-        typer.Option(help="A line in the picture's corner; by default OpenStreetMap's, for files in its format."),
+        typer.Option(
+            metavar="TEXT",
+            help="Whose data it is: stands on pictures and reports. By default OpenStreetMap's contributors, for files "
+            "in its formats, GraphML, and tables with a column osmid; '' for nobody.",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -77,15 +81,13 @@ def import_(
     check_output(out)
     options.check_picture(picture)
     with progress_bars() as progress:
-        graph, summary = import_roads(files, keep_all=keep_all, progress=progress)
+        graph, summary = import_roads(files, keep_all=keep_all, credit=credit, progress=progress)
     graph.save(out)
     if picture is not None:
         from geoblanket._picture import save_figure
         from geoblanket.roads.picture import map_figure
 
-        if credit is None and summary.source == "OpenStreetMap":
-            credit = "© OpenStreetMap contributors"
-        save_figure(map_figure(graph, caption=credit)[0], picture)
+        save_figure(map_figure(graph)[0], picture)
     if json:
         print_json(summary.as_json())
     else:
@@ -101,6 +103,7 @@ def _print_summary(summary: RoadsSummary, out: Path) -> None:
     ]
     if summary.contracted_nodes:
         rows.append(("bends that became part of an edge", f"{summary.contracted_nodes:,}"))
+    rows += _credit_row(summary.credit)
     for counts in (summary.read, summary.dropped, summary.assumed):
         rows += [(_COUNTED[name], f"{count:,}") for name, count in counts.items() if count]
     print_table(f"Roads from {summary.source}", rows)
@@ -134,9 +137,14 @@ def info(file: options.RoadsArgument, *, json: JsonOption = False) -> None:
             ("latitude", f"{box['south']}° to {box['north']}°"),
             ("longitude", f"{box['west']}° to {box['east']}°"),
             ("file", f"{size / 1e6:,.2f} MB"),
+            *_credit_row(about.credit),
             ("identity", about.identity[:16]),
         ],
     )
+
+
+def _credit_row(credit: str) -> list[tuple[str, str]]:
+    return [("data", credit)] if credit else []
 
 
 @app.command()

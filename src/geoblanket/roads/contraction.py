@@ -144,6 +144,7 @@ def _merge(graph: RoadGraph, chains: _Chains, passed: Bools) -> RoadGraph:
         road_class=graph.road_class[order[starts]],
         length_model=graph.length_model,
         shapes=_merged_shapes(graph, chains),
+        credit=graph.credit,
     )
 
 

@@ -35,6 +35,8 @@ class RoadsDescription:
     """South, west, north, east, rounded outwards to 0.1°."""
     identity: str
     """SHA-256 of the whole content."""
+    credit: str
+    """Whose data it is; empty where nobody said."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""
@@ -64,6 +66,7 @@ def describe_roads(graph: RoadGraph) -> RoadsDescription:
             "east": _outwards(graph.lon.max(), np.ceil),
         },
         identity=graph.identity,
+        credit=graph.credit,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
 from geoblanket.errors import InputError
+from geoblanket.roads.credit import is_credit
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
@@ -74,6 +75,8 @@ class RoadGraph:
     """Longitudes of the inner geometry points, degrees."""
     length_model: LengthModel
     """How `length_m` was measured."""
+    credit: str = ""
+    """Whose data it is, for the corner of a picture; not part of what the graph is (`identity`)."""
 
     @classmethod
     def from_edges(
@@ -89,6 +92,7 @@ class RoadGraph:
         road_class: npt.ArrayLike,
         length_model: LengthModel,
         shapes: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+        credit: str = "",
     ) -> RoadGraph:
         """Sort the edges into compressed rows.
 
@@ -99,6 +103,8 @@ class RoadGraph:
         shapes
             Inner geometry points as (offsets of shape (E + 1,), latitudes, longitudes), in the order of the
             edges given here; None for straight edges.
+        credit
+            Whose data it is.
         """
         node_count = len(np.asarray(node_ids))
         source = np.asarray(sources, np.int64)
@@ -122,6 +128,7 @@ class RoadGraph:
             shape_lat=np.asarray(shapes[1], np.float64)[taken],
             shape_lon=np.asarray(shapes[2], np.float64)[taken],
             length_model=length_model,
+            credit=credit,
         )
 
     @property
@@ -179,6 +186,7 @@ class RoadGraph:
             road_class=self.road_class[edges],
             length_model=self.length_model,
             shapes=(shape_offsets, self.shape_lat[taken], self.shape_lon[taken]),
+            credit=self.credit,
         )
 
     def edge_line(self, edge: int) -> tuple[Floats, Floats]:
@@ -206,14 +214,16 @@ class RoadGraph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph to one file, wholly or not at all; the same graph gives the same bytes."""
-        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model}, arrays=self._arrays())
+        # A graph without a credit is written as before there were any, and files of that time still open.
+        credit = {"credit": self.credit} if self.credit else {}
+        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model, **credit}, arrays=self._arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
         try:
-            if set(values) != {"length_model"} or set(arrays) != set(_DTYPES):
+            if set(values) - {"credit"} != {"length_model"} or set(arrays) != set(_DTYPES):
                 raise ValueError("parts")
             parts: dict[str, Any] = {**arrays, **values}
             graph = cls(**parts)
@@ -227,7 +237,7 @@ class RoadGraph:
         return graph
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "length_model"}
+        return {name: getattr(self, name) for name in _DTYPES}
 
     def _check(self) -> None:
         """Raise ValueError unless the arrays fit together, so that no index can point outside."""
@@ -241,6 +251,8 @@ class RoadGraph:
         )
         if not sizes_fit or self.length_model not in ("sphere", "given"):
             raise ValueError("sizes")
+        if not is_credit(self.credit):
+            raise ValueError("credit")
         if not _is_partition(self.offsets, nodes, edges) or not _is_partition(self.shape_offsets, edges, inner):
             raise ValueError("offsets")
         if edges and not (self.targets.min() >= 0 and self.targets.max() < nodes):

@@ -14,6 +14,7 @@ import polars as pl
 
 from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads._xml import XmlReader
+from geoblanket.roads.credit import OPENSTREETMAP
 from geoblanket.roads.tables import RoadTable, graph_of_tables
 
 __all__ = ["read_graphml"]
@@ -42,7 +43,7 @@ def read_graphml(path: str | Path) -> RoadsRead:
     edges = edges.with_columns(pl.coalesce("speed", "maxspeed").alias("speed")).drop("maxspeed")
     if edges["length"].null_count() == edges.height:
         edges = edges.drop("length")
-    return graph_of_tables(RoadTable(nodes, path), RoadTable(edges, path))
+    return graph_of_tables(RoadTable(nodes, path, OPENSTREETMAP), RoadTable(edges, path))
 
 
 class _Columns:

@@ -6,7 +6,7 @@ import bz2
 import gzip
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads.components import largest_part
 from geoblanket.roads.contraction import contract
+from geoblanket.roads.credit import check_credit
 from geoblanket.roads.graph import LengthModel, RoadGraph
 
 __all__ = ["RoadsSource", "RoadsSummary", "import_roads"]
@@ -44,6 +45,8 @@ class RoadsSummary:
     """Where a default stands for what the files did not say."""
     contracted_nodes: int
     """Nodes where a road only bends: now part of an edge's shape."""
+    credit: str
+    """Whose data it is."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as plain JSON values."""
@@ -51,7 +54,7 @@ class RoadsSummary:
 
 
 def import_roads(
-    files: Sequence[str | Path], *, keep_all: bool = False, progress: Progress = silent
+    files: Sequence[str | Path], *, keep_all: bool = False, credit: str | None = None, progress: Progress = silent
 ) -> tuple[RoadGraph, RoadsSummary]:
     """Read a road network; the format is recognised by the content of the files.
 
@@ -62,6 +65,9 @@ def import_roads(
         GraphML file saved by OSMnx; XML, GraphML and CSV also compressed.
     keep_all
         Keep the whole network, not only its largest strongly connected part.
+    credit
+        Whose data it is, for the pictures and reports that show it (`RoadGraph.credit`). By default OpenStreetMap's
+        contributors, for its formats, for GraphML and for tables whose nodes are named `osmid`; else nobody.
     progress
         Called while reading.
 
@@ -80,6 +86,8 @@ def import_roads(
     (539, 1433)
     >>> graph.save("city.roads")
     """
+    if credit is not None:
+        check_credit(credit)
     source, roads = _read([Path(file) for file in files], progress)
     progress("Building the graph", 0, None)
     # Tables and GraphML come contracted, and their nodes are the ones that their users know.
@@ -105,6 +113,8 @@ def import_roads(
             path=files[0],
             hint="Give a larger network, or keep all of it (keep_all, --keep-all)",
         )
+    if credit is not None:
+        graph = replace(graph, credit=credit)
     return graph, RoadsSummary(
         source=source,
         nodes=graph.node_count,
@@ -115,6 +125,7 @@ def import_roads(
         dropped={**roads.counts.dropped, **repeated, **unconnected},
         assumed=dict(roads.counts.assumed),
         contracted_nodes=contracted,
+        credit=graph.credit,
     )
 
 

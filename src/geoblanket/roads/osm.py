@@ -22,6 +22,7 @@ from geoblanket.errors import InputError
 from geoblanket.roads._pbf import check_pbf
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
 from geoblanket.roads._xml import check_xml
+from geoblanket.roads.credit import credit_of_programs
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
@@ -104,15 +105,18 @@ def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
     index = osmium.index.create_map("flex_mem")
     locations = osmium.NodeLocationsForWays(index)
     locations.ignore_errors()
+    written_by = set()
     for done, file in enumerate(files):
         progress("Reading node locations", done, len(files))
         with _refusing_bad_data(file), file.open(NODE) as reader:
-            if reader.header().has_multiple_object_versions:
+            header = reader.header()
+            if header.has_multiple_object_versions:
                 raise InputError(
                     "holds a history of changes, not a map of one moment",
                     path=file.path,
                     hint="Extract one moment first, for example with osmium time-filter",
                 )
+            written_by.add(header.get("generator"))
             osmium.apply(reader, locations)
     progress("Reading node locations", len(files), len(files))
     ways, counts = _read_ways(files, locations, progress)
@@ -122,7 +126,8 @@ def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
             path=files[0].path,
             hint="Give an extract with ways tagged highway=residential, primary, ...",
         )
-    return RoadsRead(_graph_of_ways(ways, counts, path=files[0].path), counts)
+    credit = credit_of_programs(written_by)
+    return RoadsRead(_graph_of_ways(ways, counts, path=files[0].path, credit=credit), counts)
 
 
 def _read_ways(
@@ -180,7 +185,7 @@ def _refusing_bad_data(file: OsmFile) -> Iterator[None]:
         ) from None
 
 
-def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path) -> RoadGraph:
+def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path, credit: str) -> RoadGraph:
     """Cut the ways into their straight pieces, and make an edge of each direction that is open."""
     refs, x, y = np.asarray(ways.nodes), np.asarray(ways.x), np.asarray(ways.y)
     way = np.repeat(np.arange(len(ways.sizes)), ways.sizes)
@@ -215,6 +220,7 @@ def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path) -> RoadGraph:
         speed_m_s=np.where(np.isnan(edges.speed_kmh), class_speeds_kmh(edges.road_class), edges.speed_kmh) * KMH_TO_M_S,
         road_class=edges.road_class,
         length_model="sphere",
+        credit=credit,
     )
 
 

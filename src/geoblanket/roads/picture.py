@@ -13,7 +13,7 @@ from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket._picture import new_figure
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
-__all__ = ["draw_roads", "draw_scale_bar", "map_figure"]
+__all__ = ["draw_credit", "draw_roads", "draw_scale_bar", "map_figure"]
 
 
 class _Style(NamedTuple):
@@ -118,12 +118,12 @@ def map_figure(
     width: float = 1.0,
     long_side_in: float = 8.0,
 ) -> tuple[Figure, Axes]:
-    """Return a figure in the proportions of the network, with its roads drawn and a scale bar.
+    """Return a figure in the proportions of the network, with its roads drawn, a scale bar and the credit.
 
     Parameters
     ----------
     caption
-        A line in the lower right corner, such as the credit to the source.
+        Words in the lower right corner, before the credit.
     colour, width
         As in `draw_roads`.
     long_side_in
@@ -137,8 +137,15 @@ def map_figure(
     axes = figure.add_subplot()
     draw_roads(axes, graph, colour=colour, width=width)
     draw_scale_bar(axes)
-    if caption is not None:
-        axes.text(
-            0.995, 0.005, caption, transform=axes.transAxes, ha="right", va="bottom", fontsize=7, color=_INK, zorder=5
-        )
+    draw_credit(axes, graph, caption=caption)
     return figure, axes
+
+
+def draw_credit(axes: Axes, graph: RoadGraph, *, caption: str | None = None) -> None:
+    """Write whose data a graph is in the lower right corner, after a caption if there is one."""
+    words = " · ".join(filter(None, (caption, graph.credit)))
+    # A dollar sign would start a formula.
+    axes.text(
+        0.995, 0.005, words.replace("$", r"\$"), transform=axes.transAxes, ha="right", va="bottom", fontsize=7,
+        color=_INK, zorder=5,
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._unpacking import UNPACKED_BY_POLARS, open_unpacked
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
+from geoblanket.roads.credit import OPENSTREETMAP
 from geoblanket.roads.graph import LengthModel, RoadGraph, whole_lines
 from geoblanket.roads.tags import class_index, parse_speed
 
@@ -50,6 +51,8 @@ class RoadTable(NamedTuple):
 
     frame: pl.DataFrame
     path: Path
+    credit: str = ""
+    """Whose data it is, where its columns tell."""
 
 
 def read_tables(paths: Sequence[str | Path]) -> RoadsRead:
@@ -91,7 +94,10 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
             hint="A table of nodes has the columns osmid,y,x and a table of edges u,v,length, separated by commas",
         )
     row = pl.int_range(2, pl.len() + 2).alias("row")
-    return kind, RoadTable(frame.select(row, **{column: pl.col(name) for column, name in columns.items()}), path)
+    # So OSMnx names the nodes that it has from OpenStreetMap.
+    credit = OPENSTREETMAP if kind == "nodes" and "osmid" in by_name else ""
+    selected = frame.select(row, **{column: pl.col(name) for column, name in columns.items()})
+    return kind, RoadTable(selected, path, credit)
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -147,6 +153,7 @@ def graph_of_tables(nodes: RoadTable, edges: RoadTable) -> RoadsRead:
         road_class=road_class,
         length_model=length_model,
         shapes=shapes,
+        credit=nodes.credit,
     )
     pairs = np.unique(np.stack([sources, targets]), axis=1).shape[1]
     counts.read.update(nodes=graph.node_count, edges=graph.edge_count, parallel_edges=graph.edge_count - pairs)

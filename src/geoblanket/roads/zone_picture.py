@@ -32,7 +32,7 @@ def zones_figure(graph: RoadGraph, places: Places, zones: Zones, *, caption: str
     Parameters
     ----------
     caption
-        A line in the lower right corner.
+        Words in the lower right corner, before the credit.
     """
     figure, axes = map_figure(graph, caption=caption, colour=_ROAD_COLOUR, width=0.45)
     draw_zones(axes, graph, places, zones)

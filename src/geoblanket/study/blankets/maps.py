@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from geoblanket._arrays import Indices
 from geoblanket._picture import INK, new_figure
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.picture import draw_roads, draw_scale_bar
+from geoblanket.roads.picture import draw_credit, draw_roads, draw_scale_bar
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 
@@ -65,6 +65,7 @@ def heat_maps(
         axes.set_axis_off()
     _draw_key(panels[len(orders)], grid is not None)
     draw_scale_bar(panels[0])
+    draw_credit(panels[0], graph)
     return figure
 
 
