@@ -132,7 +132,8 @@ def _of_lattices(out: Path) -> list[_Step]:
                "--truth", out / "traces.parquet", "--out", out / "tracked.parquet"]),
         _Step("Vehicles also park. With an anchor, a secret shift that stays for an hour, all reports of an hour at "
               "one place cost 4 per km together.",
-              ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--out", out / "bundles" / "lattice-4.bundle"]),
+              ["lattice", "--roads", out / "city.roads", "--epsilon", "4",
+               "--out", out / "bundles" / "lattice-4.bundle"]),
         _Step("The same with more and with less privacy, to look at them side by side.",
               ["lattice", "--roads", out / "city.roads", "--epsilon", "{epsilon}",
                "--out", out / "bundles" / "lattice-{epsilon}.bundle"],

@@ -153,6 +153,16 @@ class Explorer:
         lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
         return float(lon), float(lat)
 
+    @property
+    def area(self) -> tuple[float, float, float, float] | None:
+        """South, west, north and east of the city, degrees: of its roads, its places, or the first lattice's frame."""
+        if self._graph is not None:
+            return _around(self._graph.lat, self._graph.lon)
+        if (first := next(iter(self.bundles.values()), None)) is not None:
+            return _around(*(first.bundle.places_e7.T * 1e-7))
+        lattice = next(iter(self.lattices.values()), None)
+        return None if lattice is None else lattice.lattice.spec.plane.corners
+
     @cached_property
     def roads(self) -> bytes | None:
         """The roads as GeoJSON."""
@@ -231,6 +241,7 @@ class Explorer:
             "places": degrees,
             "middle": self.middle,
             "roads": self._graph is not None,
+            "credit": "" if self._graph is None else self._graph.credit,
             "traffic": self.traffic is not None,
             "plan": self._plan,
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
@@ -280,6 +291,10 @@ class Explorer:
             interval_s=clock.interval_s,
             snapping_radius_m=bundle.snapping_radius_mm / 1000,
         )
+
+
+def _around(lat: Floats, lon: Floats) -> tuple[float, float, float, float]:
+    return float(lat.min()), float(lon.min()), float(lat.max()), float(lon.max())
 
 
 def _explored(served: ServedBundle) -> ExploredBundle:

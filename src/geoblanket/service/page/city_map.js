@@ -143,7 +143,7 @@ function style({ roads, places }, palette, above) {
 export class CityMap {
   /**
    * @param {string} container The id of the element to draw in.
-   * @param {{places: [number, number][], roads: boolean}} city
+   * @param {{places: [number, number][], roads: boolean, credit: string}} city
    * @param {[[number, number], [number, number]]} box What is in sight at first.
    * @param {Promise<Map<number, object>>} cells The cell of each place, a feature of GeoJSON.
    */
@@ -158,7 +158,8 @@ export class CityMap {
       style: style(city, this.palette, this.above),
       bounds: box,
       fitBoundsOptions: { padding: 70 },
-      attributionControl: false,
+      // Whose streets these are is always to be read, on a phone too.
+      attributionControl: city.credit ? { compact: false, customAttribution: city.credit } : false,
       dragRotate: false,
       pitchWithRotate: false,
       maxPitch: 0,

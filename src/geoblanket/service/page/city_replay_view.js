@@ -6,7 +6,7 @@ import { PointMarker } from "./markers.js";
 import { Player } from "./player.js";
 import * as service from "./service.js";
 import { along, circleNow, heldSoFar, replayFigures, soFar } from "./tracked.js";
-import { bundleInWords, duration, metres, modelInWords, number } from "./words.js";
+import { bundleInWords, every, metres, modelInWords, number } from "./words.js";
 
 const TAIL = 8;
 const PLAY_MS = 25_000;
@@ -149,12 +149,11 @@ export class CityReplayView {
       return `After ${many} the tracker is ${metres(this.drawn.tracked.error_m[now])} off. Its circle of ${now90} holds the vehicle nine times out of ten.`;
     }
     if (!anchored) return `Reports scatter around the car, so together they find it: after ${many} the tracker is ${bare} off.`;
-    const period = duration(this.bundle.lattice.anchor.period_s);
     const shifts = this.replay.periods[now] > 1 ? `${this.replay.periods[now]} shifted points` : "the shifted point";
     return (
       `Reports scatter around ${shifts}, not around the car: after ${many} the tracker is still ` +
       `${metres(anchored.tracked.error_m[now])} off. Without the anchor it would be ${bare}, without any report ${guess}. ` +
-      `The shift is drawn anew every ${period === "an hour" ? "hour" : period}.`
+      `The shift is drawn anew every ${every(this.bundle.lattice.anchor.period_s)}.`
     );
   }
 
