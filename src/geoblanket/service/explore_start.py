@@ -64,15 +64,15 @@ def _facts(schedule: Schedule) -> dict[str, Any]:
 
 def _in_this_city(explorer: Explorer, schedule: Schedule) -> dict[str, Any]:
     """Return the commands for this city, and the bundle that is served and comes nearest: with an anchor or without."""
-    area = explorer.area
+    lattices, area = explorer.lattices, explorer.area
     where = "--roads city.roads" if area is None else f"--area={area_in_degrees(area)}"
 
     def unlike(sha256: str) -> tuple[bool, float]:
-        lattice = explorer.lattices[sha256].lattice
+        lattice = lattices[sha256].lattice
         other_kind = (lattice.anchor is None) != (schedule.anchor_epsilon is None)
         return other_kind, abs(math.log(lattice.epsilon / schedule.epsilon))
 
     return {
         "commands": schedule_commands(schedule, where),
-        "nearest": min(explorer.lattices, key=unlike, default=None),
+        "nearest": min(lattices, key=unlike, default=None),
     }

@@ -136,7 +136,7 @@ class Explorer:
             and served.bundle.lattice.spec.plane.holds(middle[1], middle[0])
         ]
         self._lattices = {
-            served.sha256: self._lattices.get(served.sha256) or ExploredLattice(served) for served in found
+            served.sha256: self._lattices.get(served.sha256) or ExploredLattice(served, self.area) for served in found
         }
         return self._lattices
 
@@ -155,13 +155,11 @@ class Explorer:
 
     @property
     def area(self) -> tuple[float, float, float, float] | None:
-        """South, west, north and east of the city, degrees: of its roads, its places, or the first lattice's frame."""
+        """South, west, north and east of the city's roads, or else of its places, degrees; None: there are neither."""
         if self._graph is not None:
             return _around(self._graph.lat, self._graph.lon)
-        if (first := next(iter(self.bundles.values()), None)) is not None:
-            return _around(*(first.bundle.places_e7.T * 1e-7))
-        lattice = next(iter(self.lattices.values()), None)
-        return None if lattice is None else lattice.lattice.spec.plane.corners
+        first = next(iter(self.bundles.values()), None)
+        return None if first is None else _around(*(first.bundle.places_e7.T * 1e-7))
 
     @cached_property
     def roads(self) -> bytes | None:
@@ -240,6 +238,7 @@ class Explorer:
         return {
             "places": degrees,
             "middle": self.middle,
+            "area": self.area,
             "roads": self._graph is not None,
             "credit": "" if self._graph is None else self._graph.credit,
             "traffic": self.traffic is not None,

@@ -2,7 +2,7 @@
 
 import { anchorInWords, element, factor, weightsInWords } from "./words.js";
 
-const KINDS = { lattice: "Lattice: trips across the city", zones: "Zones: the best single report" };
+const KINDS = { lattice: "Lattice (trips)", zones: "Zones (one report)" };
 
 const weightKey = (bundle) => JSON.stringify(bundle.history_weights);
 const weightSize = (bundle) =>

@@ -84,8 +84,12 @@ export function figuresTable(columns, at) {
   return element("table", { class: "figures" }, ...header, element("tbody", {}, ...rows));
 }
 
+/** Of a lattice first; then in order of ε and of w. */
+const inOrder = (a, b) =>
+  Number(isZones(a)) - Number(isZones(b)) || a.epsilon - b.epsilon || pastInWords(a).localeCompare(pastInWords(b));
+
 /**
- * All mechanisms at a place, in order of ε; a click chooses one.
+ * All mechanisms at a place; a click chooses one.
  * @param {object[]} bundles
  * @param {object[]} choices What the service said of each.
  */
@@ -93,31 +97,31 @@ export function choicesTable(bundles, choices, chosen, choose) {
   const figuresOf = new Map(choices.map((choice) => [choice.bundle, choice]));
   const rows = bundles
     .filter((bundle) => figuresOf.has(bundle.sha256))
-    .sort((a, b) => a.epsilon - b.epsilon)
+    .sort(inOrder)
     .map((bundle) => {
       const figures = figuresOf.get(bundle.sha256);
       const pick = element("button", { class: "link", type: "button", onclick: () => choose(bundle.sha256) });
-      pick.textContent = `ε = ${bundle.epsilon}`;
+      pick.textContent = `ε = ${bundle.epsilon}${isLattice(bundle) ? ", lattice" : pastInWords(bundle)}`;
       pick.setAttribute("aria-label", `Show ${bundleInWords(bundle)}`);
       return element(
         "tr",
         { class: bundle.sha256 === chosen ? "chosen" : null },
         element("th", { scope: "row" }, pick),
-        element("td", {}, bundle.kind === "lattice" ? "lattice" : weightsInWords(bundle.history_weights)),
         element("td", {}, metres(figures.error_m)),
+        element("td", {}, metres(figures.unreported_error_m)),
         element("td", {}, metres(figures.recipient_error_m)),
-        element("td", {}, loss(figures)),
+        ...(bundles.some(isZones) ? [element("td", {}, loss(figures))] : []),
       );
     });
-  const titles = ["ε per km", "w", "mean error of a report", "best guess after it", "loss"];
-  const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
+  const titles = ["", "report off", "best guess before", "after it", ...(bundles.some(isZones) ? ["loss"] : [])];
+  const head = element("tr", {}, ...titles.map((title, index) => element(index ? "th" : "td", index ? { scope: "col" } : {}, title)));
   return element(
     "div",
-    { class: "scroll" },
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "All mechanisms" },
     element(
       "table",
       {},
-      element("caption", {}, "All mechanisms at this place, for one report"),
+      element("caption", {}, "All mechanisms at this place, for one report: means. A recipient of zones is one who follows the vehicle and knew more before."),
       element("thead", {}, head),
       element("tbody", {}, ...rows),
     ),

@@ -34,7 +34,7 @@ function tellLeftOut({ left_out: count }) {
     " other places, another frame, or neither, and cannot be on this map.";
 }
 
-/** Where to begin: in the middle of the city, with a mechanism of middle ε: a lattice if there is one. */
+/** Where to begin: with a mechanism of middle ε, a lattice if there is one. */
 function beginning(overview) {
   const lattices = overview.bundles.filter((bundle) => bundle.kind === "lattice");
   const zoned = overview.bundles.filter((bundle) => bundle.kind === "zones");
@@ -42,11 +42,10 @@ function beginning(overview) {
   return {
     view: null, layer: "report", prior: overview.traffic ? "traffic" : "equal", draws: 0, output: null, anchored: true,
     drawn: "anchored", rings: "report", advice: null, a: first.sha256, b: contrast(overview.bundles, first).sha256,
-    point: overview.middle, ...(zoned.length ? inMiddleOf(overview, lattices.length ? zoned[0] : first) : NOWHERE),
+    ...somewhere(overview, first.kind === "zones" ? first : zoned[0]),
   }; // prettier-ignore
 }
 
-const NOWHERE = { place: null, previous: null, regime: null };
 const looksBack = ({ history_weights: weights }) => weights.some((weight) => weight !== 0);
 const byEpsilon = (bundles) => [...bundles].sort((a, b) => a.epsilon - b.epsilon);
 
@@ -65,11 +64,20 @@ function contrast(bundles, first) {
   return alike.sort((a, b) => apart(b) - apart(a))[0] ?? others[0] ?? first;
 }
 
-/** A place in the middle of a bundle's zones, and one beside it to come from. */
-function inMiddleOf({ places }, { zone, regimes }) {
+/** How far the vehicle is from the city's corner in the south-west at first, in sides. */
+const [EASTWARD, NORTHWARD] = [0.35, 0.62];
+
+/**
+ * Where the vehicle is at first, and a place beside it to come from. Not in the middle of the city: that is a good guess
+ * without any report, so that a vehicle there would seem easy to find.
+ */
+function somewhere({ area, middle, places }, zoned) {
+  const [south, west, north, east] = area ?? [];
+  const point = area ? [west + EASTWARD * (east - west), south + NORTHWARD * (north - south)] : middle;
+  if (!zoned) return { place: null, previous: null, regime: null, point };
+  const { zone, regimes } = zoned;
   const inside = zone.flatMap((number, place) => (number < 0 ? [] : [place]));
-  const middle = [0, 1].map((axis) => inside.reduce((sum, place) => sum + places[place][axis], 0) / inside.length);
-  const place = nearestPlace(places, inside, middle);
+  const place = nearestPlace(places, inside, point);
   const others = inside.filter((other) => other !== place && zone[other] === zone[place]);
   const previous = nearestPlace(places, others.length ? others : inside, places[place]);
   return { place, previous, regime: regimes[0], point: places[place] };
