@@ -51,7 +51,9 @@ class WholeCity:
         """Return how far off the best guess is without any report, on average."""
         return float(self._between.mean(axis=0).min())
 
-    def reported_km(self, per_km2: Callable[[Floats], Floats], draw: Callable[[np.random.Generator, int], Floats]) -> float:
+    def reported_km(
+        self, per_km2: Callable[[Floats], Floats], draw: Callable[[np.random.Generator, int], Floats]
+    ) -> float:
         """Return how far off the best guess is after one report, on average.
 
         Parameters

@@ -15,11 +15,13 @@ from geoblanket.planning.by_distance import found_parked_km, schedule_by_distanc
 from geoblanket.planning.schedules import Schedule
 from geoblanket.planning.words import area_in_degrees, schedule_commands
 from geoblanket.service.explorer import Explorer
-from geoblanket.service.refusals import Refusal, Refused
+from geoblanket.service.refusals import NOT_FOUND, Refusal, Refused
 
 __all__ = ["TOO_NEAR", "add_start_route"]
 
-TOO_NEAR: Final = Refusal(422, "too_near", "Reports that near need a larger ε than devices accept: ask for more metres.")
+TOO_NEAR: Final = Refusal(
+    422, "too_near", "Reports that near need a larger ε than devices accept: ask for more metres."
+)
 
 
 class Wish(BaseModel):
@@ -65,7 +67,10 @@ def _facts(schedule: Schedule) -> dict[str, Any]:
 def _in_this_city(explorer: Explorer, schedule: Schedule) -> dict[str, Any]:
     """Return the commands for this city, and the bundle that is served and comes nearest: with an anchor or without."""
     lattices, area = explorer.lattices, explorer.area
-    where = "--roads city.roads" if area is None else f"--area={area_in_degrees(area)}"
+    if area is None:
+        if not lattices:
+            raise Refused(NOT_FOUND)
+        area = next(iter(lattices.values())).lattice.spec.plane.corners
 
     def unlike(sha256: str) -> tuple[bool, float]:
         lattice = lattices[sha256].lattice
@@ -73,6 +78,6 @@ def _in_this_city(explorer: Explorer, schedule: Schedule) -> dict[str, Any]:
         return other_kind, abs(math.log(lattice.epsilon / schedule.epsilon))
 
     return {
-        "commands": schedule_commands(schedule, where),
+        "commands": schedule_commands(schedule, f"--area={area_in_degrees(area)}"),
         "nearest": min(lattices, key=unlike, default=None),
     }

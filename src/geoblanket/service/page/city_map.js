@@ -142,7 +142,7 @@ function style({ roads, places }, palette, above) {
 
 export class CityMap {
   /**
-   * @param {string} container The id of the element to draw in.
+   * @param {"map-a"|"map-b"} container The id of the element to draw in.
    * @param {{places: [number, number][], roads: boolean, credit: string}} city
    * @param {[[number, number], [number, number]]} box What is in sight at first.
    * @param {Promise<Map<number, object>>} cells The cell of each place, a feature of GeoJSON.
@@ -164,7 +164,7 @@ export class CityMap {
       pitchWithRotate: false,
       maxPitch: 0,
       fadeDuration: 0,
-      locale: { "Map.Title": "Map of the city. Arrow keys move it, plus and minus zoom." },
+      locale: { "Map.Title": `Map ${container.at(-1).toUpperCase()} of the city. Arrow keys move it, plus and minus zoom.` },
     });
     this.map.touchZoomRotate.disableRotation();
     this.map.keyboard.disableRotation();

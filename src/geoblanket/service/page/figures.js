@@ -115,15 +115,15 @@ export function choicesTable(bundles, choices, chosen, choose) {
     });
   const titles = ["", "report off", "best guess before", "after it", ...(bundles.some(isZones) ? ["loss"] : [])];
   const head = element("tr", {}, ...titles.map((title, index) => element(index ? "th" : "td", index ? { scope: "col" } : {}, title)));
-  return element(
-    "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "All mechanisms" },
+  const words =
+    "All mechanisms at this place: means for one report." +
+    (bundles.some(isZones) ? " The recipient of zones follows the vehicle, and knew more before it." : "");
+  return [
+    element("p", { class: "hint", id: "choices-words" }, words),
     element(
-      "table",
-      {},
-      element("caption", {}, "All mechanisms at this place, for one report: means. A recipient of zones is one who follows the vehicle and knew more before."),
-      element("thead", {}, head),
-      element("tbody", {}, ...rows),
+      "div",
+      { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "choices-words" },
+      element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)),
     ),
-  );
+  ];
 }

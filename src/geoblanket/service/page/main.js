@@ -56,12 +56,14 @@ function middleOf(bundles, isUsual) {
   return sorted[Math.floor((sorted.length - 1) / 2)];
 }
 
-/** What to compare a bundle with: of its kind, the one whose ε differs most; else any other. */
+/** What to compare a bundle with: of its kind, the one whose ε differs most and little else; or else any other. */
 function contrast(bundles, first) {
-  const apart = (bundle) => Math.abs(Math.log(bundle.epsilon / first.epsilon));
+  const apart = ({ epsilon }) => Math.abs(Math.log(epsilon / first.epsilon));
+  const past = ({ history_weights: weights, lattice }) => JSON.stringify([weights, lattice?.anchor != null]);
+  const differs = (bundle) => Number(past(bundle) !== past(first));
   const others = byEpsilon(bundles).reverse().filter((bundle) => bundle !== first); // prettier-ignore
   const alike = others.filter((bundle) => bundle.kind === first.kind && bundle.epsilon !== first.epsilon);
-  return alike.sort((a, b) => apart(b) - apart(a))[0] ?? others[0] ?? first;
+  return alike.sort((a, b) => apart(b) - apart(a) || differs(a) - differs(b))[0] ?? others[0] ?? first;
 }
 
 /** How far the vehicle is from the city's corner in the south-west at first, in sides. */
@@ -116,6 +118,12 @@ function followAddress(state, overview) {
   };
   window.addEventListener("hashchange", go);
   go();
+}
+
+/** The address stands for the view, so the link to the content must not change it. */
+function skipTo(event) {
+  event.preventDefault();
+  [...document.querySelectorAll("#settings, .on-start, .on-promise")].find((part) => part.offsetParent !== null).focus();
 }
 
 async function start() {
@@ -173,6 +181,7 @@ async function start() {
     if (bundle("a").kind !== kind) requestAnimationFrame(() => showAgain(maps, state, overview));
     kind = bundle("a").kind;
   });
+  byId("skip").addEventListener("click", skipTo);
   followTheme(byId("theme"), paint);
   first.showBorders(bundle("a")).catch(report);
   followAddress(state, overview);

@@ -205,7 +205,7 @@ export class PlacesView {
     );
     await this.loadChoices(({ choices }) => {
       byId("choices-table").replaceChildren(
-        choicesTable([...bundles], [...choices, ...lattices], this.state.values.a, choose),
+        ...choicesTable([...bundles], [...choices, ...lattices], this.state.values.a, choose),
       );
     }).catch(this.report);
   }

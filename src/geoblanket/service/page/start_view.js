@@ -89,18 +89,21 @@ export class StartView {
 }
 
 function ofReport({ median_m: median, most_m: most }) {
-  const hint = `19 of 20 are within ${metres(most)}. Noise is no wall: now and then a report is right on the spot.`;
+  const hint = `19 of 20 are within ${metres(most)}. Now and then one is right on the spot.`;
   return ["Half of all single reports", hint, `within ${metres(median)}`];
 }
 
 /** A parked vehicle's reports are all of one place. */
 function atRest({ anchor_epsilon: anchor, parked_hour_m: hour, parked_night_m: night, night_cost: cost }) {
-  const why = anchor
-    ? "The secret shift stays for an hour and does not average out; a night has eight. Streets and habits help a " +
-      "recipient, and so does a drive in the same hour."
-    : "Noise that is drawn anew for each report averages out, so a parked vehicle is found. Do not report while parked.";
+  const [ofHour, ofNight] = anchor
+    ? [
+        "A secret shift stays for an hour and does not average out. Streets, habits and a drive in the same hour help a recipient.",
+        "Eight shifts, which do average out.",
+      ]
+    : ["Noise that is drawn anew for each report averages out.", "Nothing hides it: do not report while parked."];
   return [
-    ["Parked for an hour; for a night of 8", why, `${metres(hour)}; ${metres(night)} off`],
+    ["Parked for an hour", ofHour, `${metres(hour)} off`],
+    ["Parked for a night of 8 hours", ofNight, `${metres(night)} off`],
     [
       "Odds between two homes 100 m apart",
       `A whole night shifts them by this factor at most, but for rounding. It costs ${number(cost)} per km.`,
