@@ -14,7 +14,7 @@ def test_loops_are_typed_as_a_shell_takes_them_and_run_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = tmp_path / "{budget}.ledger"
-    create = ["ledger", "create", ledger, "--budget", "{budget}", "--window", "3600"]
+    create: list[str | Path] = ["ledger", "create", ledger, "--budget", "{budget}", "--window", "3600"]
     loop = demo._Step("Two.", create, each={"budget": ("20", "40")})
     shown = demo._Step("One, as JSON.", ["ledger", "show", tmp_path / "40.ledger", "--json"], to=tmp_path / "40.json")
     assert loop.typed() == (

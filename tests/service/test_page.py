@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -413,7 +414,10 @@ def test_a_newcomer_starts_with_metres(open_page: Open, city: Live) -> None:
     page = open_page("", url=city.url)
     expect(page.locator("nav a[aria-current]")).to_have_text("Start")
     row = page.locator("#start-figures tr")
-    value = lambda words: row.filter(has_text=words).locator("td")  # noqa: E731
+
+    def value(words: str) -> Locator:
+        return row.filter(has_text=words).locator("td")
+
     expect(value("Half of all single reports")).to_have_text("within 500 m")
     expect(page.locator(".ring-label").first).to_have_text("half of all reports: 500 m")
     # ε = 5.2 every 60 s: between the plan's 2 and 8 by logarithms, 100 m · 60 / 5.2. The anchor adds to that.
@@ -450,7 +454,8 @@ def test_nothing_keeps_anybody_out(browser: Browser, small_town: SmallTown, tmp_
         page.add_script_tag(path=str(AXE))
         page.wait_for_selector("body[data-ready=true]", state="attached")
         wrong = []
-        screens = list(itertools.product((1360, 390), ("light", "dark")))
+        schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+        screens = list(itertools.product((1360, 390), schemes))
         for kind, views, shown in (
             ("lattice", (*VIEWS, "try"), screens),
             ("zones", ("explore", "replay", "promise"), [screens[0], screens[-1]]),  # the same colours

@@ -41,7 +41,7 @@ class _Step:
         (words,) = _Step("", self.arguments, {name: [f"${name}"] for name in self.each}).commands()
         line = " ".join(["geoblanket", *(f'"{word}"' if "$" in word else shlex.quote(word) for word in words)])
         line += "" if self.to is None else f" > {shlex.quote(str(self.to))}"
-        for name, values in reversed(self.each.items()):
+        for name, values in reversed(list(self.each.items())):
             line = f"for {name} in {' '.join(values)}; do {line}; done"
         return line
 

@@ -1,4 +1,4 @@
-"""What one report tells somebody who knows the city's extent and nothing else: the best guess, and how far off it is."""
+"""What one report tells somebody who knows where the city ends, and nothing else."""
 
 from __future__ import annotations
 
