@@ -76,10 +76,13 @@ export class StartView {
       ];
     }
     const found = onTheRoad(plan, epsilon, interval);
-    const shift = anchor === null ? "" : " That is without the secret shift, which adds to it.";
+    // The plan's table is without an anchor, which only adds noise: what bounds the error from above says nothing then.
+    if (found === null || (anchor !== null && found.bound === "less than ")) {
+      return [title, "The plan that is served says nothing of this.", "not known"];
+    }
+    const shift = anchor === null ? "" : " The secret shift adds to it.";
     const hint = `Their best guess on the road, on average, estimated on trips.${shift} Without any report: ${metres(plan.without_m)}.`;
-    if (found === null) return [title, "The plan that is served says nothing of this.", "not known"];
-    return [title, hint, `${found.bound}${metres(found.error_m)} off`];
+    return [title, hint, `${anchor === null ? found.bound : "at least "}${metres(found.error_m)} off`];
   }
 
   showIn(view) {
