@@ -1,8 +1,9 @@
-"""Renew docs/results.md and docs/results-tables.md: `.venv/bin/python docs/make_results.py FOLDER`.
+"""Renew docs/results-tracked.md and docs/results-tables.md: `.venv/bin/python docs/make_results.py FOLDER`.
 
 FOLDER holds the results of `geoblanket evaluate paper --data ../shared/data --out FOLDER`; without results there, that
 command is run first, and goes on where it was interrupted. With results of the experiment `tracked` alone, only the
-short page is renewed. Only figures and numbers about groups of vehicles come into the documentation, no traces.
+page of tracked vehicles is renewed. docs/results.md is written by hand from both. Only figures and numbers about groups
+of vehicles come into the documentation, no traces.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class Results:
         """Whether the paper's experiments were run, and not only the one of tracked vehicles."""
         return "paper" in self.about["experiments"]
 
-    def short(self) -> Iterator[str]:
-        """Yield the parts of the short page in their order."""
+    def tracked(self) -> Iterator[str]:
+        """Yield the parts of the page of tracked vehicles in their order."""
         yield "## Which mechanism should I use?\n"
         for panel in self.story.main:
             sentences = which_answers(panel, self.story.equal_cost(panel.city))
@@ -104,7 +105,7 @@ class Results:
             yield f"Notes on single methods:\n\n{bullets(self.about['notes'])}"
 
     def tables(self) -> Iterator[str]:
-        """Yield the parts of the page of all tables in their order."""
+        """Yield the parts of the page of single reports in their order."""
         if self.missing:
             zones = self.about["experiments"]["paper"]["zones"]
             yield (
@@ -193,7 +194,7 @@ def main(folder: Path) -> None:
         resume = ["--resume"] if (folder / "unfinished").exists() else []
         subprocess.run([str(word) for word in (geoblanket, *words, *resume)], check=True)
     results = Results(folder)
-    renew("results.md", results.short())
+    renew("results-tracked.md", results.tracked())
     if results.has_tables:
         renew("results-tables.md", results.tables())
 

@@ -41,11 +41,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+ABSOLUTE = re.compile(
+    rf"(?:{REPOSITORY}/(?:blob|tree)|{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')})/main/(.+)"
+)
+"""Files of the repository in links of the README, which the package index shows too."""
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def run_console(block: str, folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+def run_console(block: str, folder: Path, *, programs: Path = Path(sys.executable).parent) -> None:
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         done = subprocess.run(  # noqa: S602
@@ -76,7 +81,7 @@ def test_snippets_run(page: Path, tmp_path: Path) -> None:
                 command, *words = line.split("#")[0].split()
                 if command == "pip":
                     assert words[0] == "install"
-                    assert set(re.findall(r"[a-z]+", words[1])) <= EXTRAS
+                    assert set(re.findall(r"[a-z]+", words[1])) <= EXTRAS | {"geoblanket"}
                 else:
                     assert command == "make"
                     assert words[0] in targets
@@ -91,10 +96,19 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
-        if not target.startswith(("http", "mailto:")):
-            linked = page.parent / target if target else page
+        if (in_repository := ABSOLUTE.match(target)) or not target.startswith(("http", "mailto:")):
+            linked = ROOT / in_repository[1] if in_repository else page.parent / target if target else page
             assert linked.exists(), target
             assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+def test_the_readme_is_whole_wherever_it_is_shown_and_short() -> None:
+    text = (ROOT / "README.md").read_text()
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert targets
+    assert [target for target in targets if not ABSOLUTE.match(target)] == []
+    assert len(text.split()) <= 900
+    assert len((ROOT / "docs/results.md").read_text().split()) <= 2500
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.release.worlds import save_certain
+from tests.test_docs import BLOCK, run_console
 
 pytestmark = pytest.mark.slow
 
@@ -90,10 +91,11 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source distribution, as whoever gets that would build it."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(pip, check=True)
+    subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
+    assert list(folder.glob("*.tar.gz"))
     return built
 
 
@@ -158,7 +160,7 @@ def test_extra_alone_is_enough_for_its_commands(environment: Environment, reques
     if extra in CODE:
         environment.python(CODE[extra])
     if extra == "service":
-        check_service(environment)
+        check_service(environment, "serve", "zones.bundle", "--roads", "city.roads")
     if extra == "gateway" and " gateway " in environment.run("--help"):
         environment.run("gateway", "--help")
         environment.python(ALL_MODULES.format("gateway"))
@@ -168,6 +170,21 @@ def test_extra_alone_is_enough_for_its_commands(environment: Environment, reques
 def test_environment_of_the_demonstration_is_not_too_large(environment: Environment) -> None:
     size = megabytes(environment.packages.parents[2])
     assert size <= LARGEST_DEMO_MB, f"{size:.0f} MB"
+
+
+@pytest.mark.parametrize("environment", ["city,service"], indirect=True)
+def test_the_readme_alone_leads_to_a_report_a_plan_a_mechanism_and_the_page(
+    environment: Environment, tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    environment.work = tmp_path / "own"
+    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+    assert ("sh", "pip install 'geoblanket[city,service]'\n") in blocks
+    for language, block in blocks:
+        if language == "console":
+            run_console(block, environment.work, programs=environment.bin)
+    (served,) = (block for language, block in blocks if language == "text")
+    check_service(environment, *served.split()[1:])
 
 
 ALL_MODULES = """
@@ -213,10 +230,10 @@ assert len(to_networkx(RoadGraph.load("city.roads"))) > 100
 }  # fmt: skip
 
 
-def check_service(environment: Environment) -> None:
+def check_service(environment: Environment, *words: str) -> None:
     """A service that shows a city answers, and stops."""
     with subprocess.Popen(
-        [environment.bin / "geoblanket", "serve", "zones.bundle", "--roads", "city.roads", "--port", "0"],
+        [environment.bin / "geoblanket", *words, "--port", "0"],
         cwd=environment.work,
         env=environment.variables,
         stderr=subprocess.PIPE,

@@ -134,7 +134,7 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Budget": "geoblanket.release.budget",

@@ -8,20 +8,12 @@ from typing import Any
 
 from geoblanket.mechanism.meaning import odds
 from geoblanket.planning.at_rest import RestErrors
+from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.on_the_road import RoadErrors
 from geoblanket.planning.schedules import DAY_S, HOUR_S, Schedule
 from geoblanket.planning.search import Plan, Rated
 
-__all__ = [
-    "area_in_degrees",
-    "commands",
-    "every",
-    "in_words",
-    "plan_facts",
-    "radius_in_words",
-    "schedule_commands",
-    "stays",
-]
+__all__ = ["commands", "every", "in_words", "plan_facts", "radius_in_words", "stays"]
 
 _FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
 
@@ -88,20 +80,6 @@ def commands(plan: Plan, *, roads: str | None) -> list[str]:
     """
     where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
     return schedule_commands(plan.recommended.schedule, where)
-
-
-def schedule_commands(schedule: Schedule, where: str) -> list[str]:
-    """Return the commands that make the bundle and a ledger for a schedule; the option `where` tells the area."""
-    anchor = "--no-anchor"
-    ledger = f"--budget {schedule.hour:.6g} --window {HOUR_S}"
-    if schedule.anchor_epsilon is not None:
-        anchor = f"--anchor-epsilon {schedule.anchor_epsilon:g} --anchor-period {schedule.anchor_period_s}"
-        ledger += f" --anchor-budget {schedule.anchors_of_hour:.6g}"
-    return [
-        f"geoblanket lattice {where} --epsilon {schedule.epsilon:g} --interval {schedule.interval_s:g} {anchor} "
-        "--out city.bundle",
-        f"geoblanket ledger create car.ledger {ledger}",
-    ]
 
 
 def plan_facts(plan: Plan, *, roads: str | None) -> dict[str, Any]:
@@ -187,10 +165,3 @@ def _metres(metres: float) -> str:
 
 def _times(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"
-
-
-def area_in_degrees(area: tuple[float, float, float, float]) -> str:
-    """Return south, west, north and east as an option takes them, rounded outwards to some ten metres."""
-    south, west, north, east = area
-    outwards = (math.floor(south * 1e4), math.floor(west * 1e4), math.ceil(north * 1e4), math.ceil(east * 1e4))
-    return ",".join(f"{value / 1e4:.4f}" for value in outwards)

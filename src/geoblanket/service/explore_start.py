@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.meaning import laplace_errors
 from geoblanket.planning.by_distance import found_parked_km, schedule_by_distance
+from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.schedules import Schedule
-from geoblanket.planning.words import area_in_degrees, schedule_commands
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.refusals import NOT_FOUND, Refusal, Refused
 
