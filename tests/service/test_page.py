@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from geoblanket._arrays import Indices
 from geoblanket.mechanism import load_bundle
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from tests.service.city_lattices import save_city
@@ -358,15 +360,17 @@ def test_light_and_dark(open_page: Open) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def test_names_of_files_are_never_markup(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
-    odd = tmp_path / "<img src=x onerror=alert(1)>.bundle"
+def test_names_and_credits_of_files_are_never_markup(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
+    odd, roads = tmp_path / "<img src=x onerror=alert(1)>.bundle", tmp_path / "odd.roads"
     shutil.copy(small_town.bundles[0], odd)
+    replace(RoadGraph.load(small_town.roads), credit="<img src=y>").save(roads)
     store = BundleStore([odd])
-    with live(store, explorer=Explorer(store)) as plain:  # no record, no roads, no walks
+    with live(store, explorer=Explorer(store, roads=roads)) as plain:  # no record, no walks
         page = open_page("promise", url=plain.url)
         expect(page.locator("#promise-words")).to_contain_text("<img src=x")
         assert page.locator("#promise-words img").count() == 0
         page.goto(f"{plain.url}/#explore")
+        expect(page.locator(".maplibregl-ctrl-attrib")).to_have_text("<img src=y>")
         expect(page.locator("#figures tr", has_text="Expected loss").locator("td")).to_have_text("–")
         expect(page.locator("nav a[href='#replay']")).to_be_hidden()
         expect(page.locator("#epsilon-a")).to_be_disabled()

@@ -1,6 +1,6 @@
 """A schedule for somebody who knows how far off reports should be, and no ε: what to do, and what it means in metres.
 
-All figures are closed forms of planar Laplace noise. What somebody learns who follows a trip has none: a plan
+All figures follow from planar Laplace noise. What somebody learns who follows a trip does not: a plan
 (`geoblanket.planning.search`) estimates it.
 """
 

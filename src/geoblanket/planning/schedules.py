@@ -130,10 +130,8 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Seq
             limits.append(budgets.hour / alone.hour)
         if budgets.night is not None:
             for period_s in periods_s:
-                epsilon, anchor_epsilon = (
-                    round_down(min(limits)),
-                    round_down(budgets.night / periods_of_night(period_s)),
-                )
+                epsilon = round_down(min(limits))
+                anchor_epsilon = round_down(budgets.night / periods_of_night(period_s))
                 if min(epsilon, anchor_epsilon) >= _LEAST_EPSILON:
                     yield Schedule(epsilon, interval_s, anchor_epsilon, period_s)
             limits.append(budgets.night / alone.night)

@@ -18,6 +18,7 @@ _ACROSS: Final = 31
 _REPORTS: Final = 300
 """Drawn for an average; its standard error is a few percent."""
 _SEED: Final = 0
+_LEAST_KM2: Final = 1e-4
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class WholeCity:
 
     @property
     def area_km2(self) -> float:
-        """Of the rectangle."""
-        return self.size_km[0] * self.size_km[1]
+        """Of the rectangle; places along one street have some, too."""
+        return max(self.size_km[0] * self.size_km[1], _LEAST_KM2)
 
     def unreported_km(self) -> float:
         """Return how far off the best guess is without any report, on average."""

@@ -3,6 +3,7 @@
 /* global maplibregl */
 import { borders, latestOnly, mapUrl } from "./service.js";
 import { colours, HECTARE_STEPS, STEPS } from "./theme.js";
+import { element } from "./words.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -24,6 +25,9 @@ const point = (coordinates, properties = {}) => ({
   properties,
   geometry: { type: "Point", coordinates },
 });
+
+/** MapLibre reads a credit as markup; the credit of roads is text. */
+const asText = (text) => element("span", {}, text).innerHTML;
 
 /** Cells of a lattice that are so much less probable than the most probable one are left out. */
 const LEAST_SHARE = 0.002;
@@ -159,7 +163,7 @@ export class CityMap {
       bounds: box,
       fitBoundsOptions: { padding: 70 },
       // Whose streets these are is always to be read, on a phone too.
-      attributionControl: city.credit ? { compact: false, customAttribution: city.credit } : false,
+      attributionControl: city.credit !== "" && { compact: false, customAttribution: asText(city.credit) },
       dragRotate: false,
       pitchWithRotate: false,
       maxPitch: 0,

@@ -19,9 +19,11 @@ const nightHint = (bundle) =>
 const pastInWords = ({ history_weights: weights }) => (weights.length ? `, w = ${weightsInWords(weights)}` : "");
 const isLattice = ({ kind }) => kind === "lattice";
 const isZones = ({ kind }) => kind === "zones";
-/** A recipient of zones is one who follows the vehicle: most of what it knows, it knew before the report. */
-const knows = (bundle, { previous }) =>
-  isLattice(bundle) ? "to whom all of the city is alike" : previous === null ? "who knows the zone" : "who knows the previous place";
+/** A recipient of zones may follow the vehicle: most of what they know, they knew before the report. */
+function knows(bundle, { previous, prior }) {
+  if (isLattice(bundle)) return "to whom all of the city is alike";
+  return previous === null || prior === "equal" ? "who knows the places of the city" : "who knows the previous place";
+}
 
 /** What is in a row: its title, a hint, its value, and for which bundles it says something. */
 const ROWS = [
@@ -62,7 +64,7 @@ const ROWS = [
 /**
  * The figures of a place, a column for each mechanism.
  * @param {{bundle: object, figures: object}[]} columns
- * @param {{previous: number|null}} at Where the vehicle came from.
+ * @param {{previous: number|null, prior: string}} at Where the vehicle came from, and what a recipient knows of it.
  */
 export function figuresTable(columns, at) {
   const head = columns.map(({ bundle }, index) => {
