@@ -49,14 +49,15 @@ def add_start_route(routes: APIRouter, explorer: Explorer) -> None:
 
 
 def _facts(schedule: Schedule) -> dict[str, Any]:
-    report = laplace_errors(schedule.epsilon, schedule.anchor_epsilon)
+    # An anchor has the report's ε here, and twice the ε half the noise: nothing is computed anew for each wish.
+    report = laplace_errors(1.0, None if schedule.anchor_epsilon is None else 1.0)
     hour_km, night_km = found_parked_km(schedule)
     return {
         "epsilon": schedule.epsilon,
         "anchor_epsilon": schedule.anchor_epsilon,
         "interval_s": schedule.interval_s,
-        "median_m": 1000 * report.median_km,
-        "most_m": 1000 * report.most_km,
+        "median_m": 1000 * report.median_km / schedule.epsilon,
+        "most_m": 1000 * report.most_km / schedule.epsilon,
         "parked_hour_m": 1000 * hour_km,
         "parked_night_m": 1000 * night_km,
         "hour_cost": schedule.hour,
