@@ -7,8 +7,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.installed-demo
 BENCH  := $(VENV)/.installed-bench
+DOCS   := $(VENV)/.installed-docs
 
-.PHONY: help setup demo test test-all lint bench fuzz clean
+.PHONY: help setup demo test test-all lint bench docs fuzz clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1:/p' $(MAKEFILE_LIST) | column -t -s:
@@ -39,8 +40,12 @@ $(BENCH): $(STAMP)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --group bench
 	@touch $@
 
+$(DOCS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --group docs
+	@touch $@
+
 demo: $(DEMO)  ## the main job on the synthetic city, from raw traces to verified, perturbed reports
-	@$(BIN)/geoblanket demo --out demo
+	@$(BIN)/geoblanket demo --out demo --overwrite
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -51,12 +56,16 @@ test: lint  ## lint, types and the default tests
 	@command -v node >/dev/null || echo "Node is not installed: the JavaScript client (clients/javascript) is NOT tested." >&2
 	$(BIN)/pytest -n 2 --dist loadfile
 
-test-all: lint  ## the default tests and the slow ones
+test-all: lint $(DOCS)  ## the default tests and the slow ones
 	@command -v node >/dev/null || echo "Node is not installed: the JavaScript client (clients/javascript) is NOT tested." >&2
 	$(BIN)/pytest -n 2 --dist loadfile -m "slow or not slow" --hypothesis-profile=search
 
 bench: $(BENCH)  ## every benchmark, each against its peer in the same run
 	$(BIN)/python -m benchmarks
+
+docs: $(DOCS)  ## the documentation as a site that needs no internet, in build/docs
+	$(BIN)/sphinx-build -W --keep-going -j auto -q -d build/doctrees docs build/docs
+	@echo "Open build/docs/index.html in a browser."
 
 fuzz: $(STAMP)  ## every reader of files against changed files, for hours; finds go to fuzz-finds (FUZZ="--seconds 60")
 	$(BIN)/python -m tests.fuzz $(FUZZ)

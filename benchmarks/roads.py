@@ -84,10 +84,9 @@ def write_graphml(roads: Path, path: Path) -> None:
     """Write a saved graph as GraphML in the way of OSMnx."""
     import osmnx
 
-    from geoblanket.roads.export import to_networkx
     from geoblanket.roads.graph import RoadGraph
 
-    osmnx.save_graphml(to_networkx(RoadGraph.load(roads)), path)
+    osmnx.save_graphml(RoadGraph.load(roads).to_networkx(), path)
 
 
 def write_tables(roads: Path, folder: Path) -> list[Path]:

@@ -41,7 +41,7 @@ SAMPLES = {
 
 def geoblanket(*words: object) -> str:
     """Run a command; return what it prints."""
-    command = [str(Path(sys.executable).with_name("geoblanket")), *map(str, words)]
+    command = [str(Path(sys.executable).with_name("geoblanket")), *map(str, words), "--overwrite"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -50,12 +50,11 @@ def fastest_way(graph: RoadGraph, start: tuple[float, float], end: tuple[float, 
     """Return where a car is every second on the fastest way between the junctions nearest to two points."""
     source, target = (int(np.argmin(haversine_m(graph.lat, graph.lon, *point))) for point in (start, end))
     seconds = graph.length_m / np.minimum(graph.speed_m_s, 11.0)
-    shape = (graph.node_count, graph.node_count)
-    _, before = dijkstra(csr_array((seconds, (graph.sources, graph.targets)), shape), indices=source,
-                         return_predecessors=True)  # fmt: skip
+    roads = csr_array((seconds, (graph.sources, graph.targets)), shape=(graph.node_count, graph.node_count))
+    _, before = dijkstra(roads, indices=[source], return_predecessors=True)
     nodes = [target]
     while nodes[-1] != source:
-        nodes.append(int(before[nodes[-1]]))
+        nodes.append(int(before[0, nodes[-1]]))
     lat, lon, time = [graph.lat[[source]]], [graph.lon[[source]]], [np.zeros(1)]
     offsets, line_lat, line_lon = graph.lines()
     for first, second in zip(nodes[::-1], nodes[-2::-1], strict=False):

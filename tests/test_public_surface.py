@@ -69,6 +69,7 @@ def test_public_surface_is_locked() -> None:
         "TrainingBudget",
         "TrainingLedger",
         "Trust",
+        "Walks",
         "Zones",
         "__version__",
         "build_bundle",

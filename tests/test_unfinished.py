@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket._unfinished import PartStore
+from geoblanket._unfinished import Effort, PartStore
 from geoblanket.errors import MismatchError, OutputError
 
 
@@ -59,3 +59,24 @@ def test_where_no_folder_can_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be made"):
         open_store(tmp_path / "file" / "folder", {}, resume=True)
+
+
+def test_all_legs_of_a_run_count(tmp_path: Path) -> None:
+    def leg(seconds: float, memory_mb: float) -> PartStore[dict[str, object]]:
+        return PartStore(
+            tmp_path / "unfinished",
+            {"gap": 0.1},
+            resume=True,
+            pack=lambda part: (part, {}),
+            unpack=lambda part, _: part,
+            effort=lambda: Effort(seconds, memory_mb),
+        )
+
+    first = leg(40.0, 300.0)
+    first.add("one", {})  # and then it is killed
+    second = leg(7.5, 900.0)
+    assert second.effort() == Effort(47.5, 900.0)
+    second.close()
+    assert leg(2.0, 100.0).effort() == Effort(49.5, 900.0)
+    (tmp_path / "unfinished" / "effort.json").write_text("{")
+    assert leg(2.0, 100.0).effort() == Effort(2.0, 100.0)

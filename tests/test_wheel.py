@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 LARGEST_LIGHT_MB = 100
 LARGEST_DEMO_MB = 700
-EXTRAS = ("city", "service", "gateway", "private", "cluster", "signing", "geo", "networkx")
+EXTRAS = ("city", "service", "gateway", "private", "cluster", "signing", "networkx")
 COMMANDS = {
     "city": """
         roads import city/roads.osm.pbf --out own.roads
@@ -42,9 +42,9 @@ COMMANDS = {
         track own.lattice trips.parquet --model own.model --truth own.traces --out tracked.parquet
         sample --model own.model --roads own.roads --out drawn.parquet --trips 200
         plan --roads own.roads --night 20 --hour 300
+        roads export own.roads --to roads.parquet
     """,
     "private": "learn --walks walks.parquet --roads city.roads --epsilon-train 2 --out private.model",
-    "geo": "roads export city.roads --to roads.parquet",
 }
 """What each extra is for, with files of a small city at hand."""
 
@@ -224,8 +224,7 @@ assert load_bundle("zones.bundle", trust=Trust(public_key="a.pem")).signed
 """,
     "networkx": """
 from geoblanket import RoadGraph
-from geoblanket.roads.export import to_networkx
-assert len(to_networkx(RoadGraph.load("city.roads"))) > 100
+assert len(RoadGraph.load("city.roads").to_networkx()) > 100
 """,
 }  # fmt: skip
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from geoblanket.mechanism.verifier import Certificate, verify
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
-    from geoblanket.mobility.walks import scan_walks
+    from geoblanket.mobility.walks import Walks, scan_walks
     from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import perturb_traces, perturb_walks
     from geoblanket.release.device import Device, Report
@@ -104,6 +104,7 @@ __all__ = [
     "TrainingBudget",
     "TrainingLedger",
     "Trust",
+    "Walks",
     "Zones",
     "__version__",
     "build_bundle",
@@ -162,6 +163,7 @@ _HOME = {
     "TrainingBudget": "geoblanket.learning.noise",
     "TrainingLedger": "geoblanket.learning.spending",
     "Trust": "geoblanket.mechanism.bundle.trust",
+    "Walks": "geoblanket.mobility.walks",
     "Zones": "geoblanket.roads.zones",
     "build_bundle": "geoblanket.build.building",
     "choose_places": "geoblanket.roads.places",

@@ -15,8 +15,7 @@ _OF_EXTRA: Final = {
     "private": ("opendp",),
     "cluster": ("distributed",),
     "signing": ("cryptography",),
-    "geo": ("shapely",),
-    "networkx": ("networkx",),
+    "networkx": ("networkx", "shapely"),
 }
 EXTRA_OF_MODULE: Final = {module: extra for extra, modules in _OF_EXTRA.items() for module in modules}
 """The extra to install for each module that a device does without."""

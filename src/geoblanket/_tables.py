@@ -17,6 +17,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from geoblanket._files import atomic_output
+from geoblanket._geoparquet import GEOMETRY, geo_metadata, with_points
 from geoblanket._parquet import check_parquet
 from geoblanket._strict_json import read_object
 from geoblanket._training import training_of
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _KEY = "geoblanket"
+_DAMAGED = "cannot be read as Parquet: it is damaged"
 _DAMAGE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, MemoryError)
 """What Polars raises at a damaged file; a panic is no `Exception`, and would end a program that catches those."""
 
@@ -46,6 +48,7 @@ def write_table(
     kind: str,
     about: Mapping[str, Any],
     private: bool = True,
+    points: bool = False,
 ) -> None:
     """Write a table as Parquet, streaming, wholly or not at all.
 
@@ -57,11 +60,16 @@ def write_table(
         How it was made: JSON values, kept in the file.
     private
         Nobody but the user may read it: it holds true locations, or what was found in them.
+    points
+        Write GeoParquet: `lat` and `lon` of each row as a geometry, too.
     """
+    if points:
+        frame = with_points(frame.lazy())
     text = json.dumps({"kind": kind, "version": 1, **about}, allow_nan=False, sort_keys=True)
     with atomic_output(path, private=private) as temporary:
         # Level 2 takes a third less time than the default and makes traces only 5 % larger.
-        frame.lazy().sink_parquet(temporary, compression_level=2, metadata={_KEY: text}, engine="streaming")
+        metadata = {_KEY: text} | (geo_metadata("Point") if points else {})
+        frame.lazy().sink_parquet(temporary, compression_level=2, metadata=metadata, engine="streaming")
 
 
 def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
@@ -75,7 +83,7 @@ def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.Dat
 
 
 @contextmanager
-def reading_parquet(path: str | Path, problem: str = "cannot be read as Parquet: it is damaged") -> Iterator[None]:
+def reading_parquet(path: str | Path, problem: str = _DAMAGED) -> Iterator[None]:
     """Raise InputError for whatever Polars raises within the block: the Parquet file at `path` is damaged."""
     try:
         yield
@@ -85,7 +93,7 @@ def reading_parquet(path: str | Path, problem: str = "cannot be read as Parquet:
 
 
 def table_batches(
-    frame: pl.LazyFrame, *, path: str | Path, rows: int, streaming: bool = False
+    frame: pl.LazyFrame, *, path: str | Path, rows: int, streaming: bool = False, problem: str = _DAMAGED
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a table in order, at most `rows` at a time.
 
@@ -93,11 +101,13 @@ def table_batches(
     ----------
     path
         The file they come from: it is named if it turns out to be damaged.
+    problem
+        What is said of it then.
     """
-    with reading_parquet(path):
+    with reading_parquet(path, problem):
         batches = frame.collect_batches(chunk_size=rows, lazy=streaming, engine="streaming" if streaming else "auto")
     while True:
-        with reading_parquet(path):
+        with reading_parquet(path, problem):
             batch = next(batches, None)
         if batch is None:
             return
@@ -122,10 +132,13 @@ def scan_table(
     check_parquet(path, no_table)
     with reading_parquet(path, no_table):
         text = pl.read_parquet_metadata(path).get(_KEY)
-        written_schema = pl.read_parquet_schema(path)
+        written_schema = dict(pl.read_parquet_schema(path))
         frame = pl.scan_parquet(path)
+    if written_schema.get(GEOMETRY) == pl.Binary:  # for other readers: it says what lat and lon say
+        del written_schema[GEOMETRY]
+        frame = frame.drop(GEOMETRY)
     about = _described(text)
-    if about.get("kind") != kind or about.get("version") != 1 or dict(written_schema) != dict(schema):
+    if about.get("kind") != kind or about.get("version") != 1 or written_schema != dict(schema):
         raise InputError(
             f"is a Parquet file, but not a table of {kind} written by this version of geoblanket",
             path=path,

@@ -11,6 +11,7 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
@@ -19,9 +20,10 @@ from geoblanket._arrayfile import Arrays, read_arrays, write_arrays
 from geoblanket._files import atomic_output, open_private, private_folder
 from geoblanket.errors import GeoblanketError, MismatchError, OutputError
 
-__all__ = ["Journal", "PartStore", "unfinished_path"]
+__all__ = ["Effort", "Journal", "PartStore", "unfinished_path"]
 
 _ABOUT = "about.json"
+_EFFORT = "effort.json"
 _PARTS = "[!.]*.part"
 _MAGIC = b"GBPARTS1"
 
@@ -32,6 +34,20 @@ def unfinished_path(out: str | Path) -> Path:
     """Return where a run keeps what it has finished: beside its result."""
     out = Path(out)
     return out.with_name(f"{out.name}.unfinished")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a run took; of an interrupted run, what its legs took together."""
+
+    seconds: float = 0.0
+    """Wall-clock time, without the pauses between legs."""
+    peak_memory_mb: float = 0.0
+    """Largest resident size of the main process in any leg, megabytes."""
+
+    def followed_by(self, leg: Effort) -> Effort:
+        """Return the effort of these legs and one more."""
+        return Effort(self.seconds + leg.seconds, max(self.peak_memory_mb, leg.peak_memory_mb))
 
 
 class PartStore(Generic[Part]):
@@ -49,6 +65,9 @@ class PartStore(Generic[Part]):
         Returns a part as JSON values and arrays.
     unpack
         Returns the part again.
+    effort
+        Returns what this leg of the run took so far. It is kept with each part and at the end of the leg: a leg that is
+        killed counts up to its last part.
 
     Raises
     ------
@@ -66,10 +85,13 @@ class PartStore(Generic[Part]):
         resume: bool,
         pack: Callable[[Part], tuple[dict[str, Any], Arrays]],
         unpack: Callable[[dict[str, Any], Arrays], Part],
+        effort: Callable[[], Effort] = Effort,
     ) -> None:
         self.path, self._pack, self._unpack = path, pack, unpack
+        self._earlier, self._this_leg = Effort(), effort
         if not self._is_empty():
             _check_resumed(path, about, _read_about(path), resume=resume)
+            self._earlier = _read_effort(path)
             return
         try:
             private_folder(path)
@@ -82,6 +104,11 @@ class PartStore(Generic[Part]):
         """Keep a part: it survives the end of this process, however sudden."""
         fields, arrays = self._pack(part)
         write_arrays(self._file(name), magic=_MAGIC, fields=fields, arrays=arrays, private=True)
+        self._keep_effort()
+
+    def effort(self) -> Effort:
+        """Return what all legs of the run took, up to now."""
+        return self._earlier.followed_by(self._this_leg())
 
     def has(self, name: str) -> bool:
         """Whether a part is kept, and whole."""
@@ -96,13 +123,21 @@ class PartStore(Generic[Part]):
         return self._unpack(*self._read(name))
 
     def close(self) -> None:
-        """Remove the folder if nothing was finished."""
+        """End the leg; remove the folder if nothing was finished."""
         if self._is_empty():
             self.remove()
+        else:
+            self._keep_effort()
 
     def remove(self) -> None:
         """Remove the folder, once the result is written."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _keep_effort(self) -> None:
+        effort = self.effort()
+        if effort != Effort():  # not every run measures it
+            with atomic_output(self.path / _EFFORT, private=True) as temporary:
+                temporary.write_text(json.dumps(asdict(effort)), encoding="utf-8")
 
     def _is_empty(self) -> bool:
         return next(self.path.glob(_PARTS), None) is None
@@ -212,6 +247,14 @@ def _check_resumed(path: Path, about: Mapping[str, Any], earlier: Mapping[str, A
             f"{path}: the interrupted run had another {', another '.join(different)}. Resume with what it was started "
             "with, or remove it to begin anew."
         )
+
+
+def _read_effort(folder: Path) -> Effort:
+    """Return what the earlier legs took; nothing where that was not kept."""
+    try:
+        return Effort(**json.loads((folder / _EFFORT).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return Effort()
 
 
 def _read_about(folder: Path) -> dict[str, Any]:

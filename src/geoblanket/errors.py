@@ -11,6 +11,7 @@
     ├── PolicyError       a bundle keeps its promise, and promises less than the device accepts
     ├── OutputError       a result cannot be written
     ├── MechanismError    weights and distances that cannot be a mechanism
+    │   ├── LatticeViolation    the numbers of a lattice do not keep its promise
     │   └── GuaranteeViolation  a mechanism does not keep its promise: says which rows and output, and by how much
     ├── WorkerError       processes that did some of the work died: says which work
     ├── RandomnessError   the operating system gives no randomness, so nothing is drawn

@@ -154,8 +154,13 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
         )
     # What is not whole is built again.
     kept[0].write_bytes(kept[0].read_bytes()[:-1])
+    effort = unfinished_path(out) / "effort.json"
+    assert json.loads(effort.read_text())["seconds"] > 0
+    effort.write_text(json.dumps({"seconds": 10_000, "peak_memory_mb": 1e6}))
     record = build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert len(asked) == 3 + len(record.zones) - 1
+    assert 10_000 < record.seconds < 11_000
+    assert record.peak_memory_mb == 1e6
     assert out.read_bytes() == built[0].read_bytes()
     assert not unfinished_path(out).exists()
 
@@ -198,7 +203,8 @@ def test_a_full_disk_leaves_no_part_of_a_bundle(
 
     def full(path: Path) -> None:
         synced.append(path)
-        # Each file is synced, and then its folder: there is room for what the folder is about and for two zones.
+        # Each file is synced, and then its folder: there is room for what the folder is about, for a zone, and for
+        # what it took.
         if len(synced) > 6:
             raise OSError(28, "No space left on device")
 
@@ -209,7 +215,7 @@ def test_a_full_disk_leaves_no_part_of_a_bundle(
             build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
     assert not out.exists()
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sorted(path.suffix for path in left) == [".json", ".part", ".part"]
+    assert sorted(path.suffix for path in left) == [".json", ".json", ".part"]
     build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1, resume=True)
     assert out.read_bytes() == built[0].read_bytes()
 

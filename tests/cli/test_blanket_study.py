@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.errors import InputError, ParameterError
+from geoblanket.errors import InputError, OutputError, ParameterError
 from tests.blanket.quick_test import use_quick_test
 from tests.blanket.worlds import square, wandering, write_world
 
@@ -30,6 +30,10 @@ def test_a_study_from_the_command_line(files: list[str], tmp_path: Path) -> None
     assert (tmp_path / "study" / "report.html").is_file()
     assert "Report written to" in result.stderr
     assert "correlation with speed" in {claim["topic"] for claim in summary["claims"]}
+    (tmp_path / "study" / "report.html").unlink()  # as if it had been interrupted
+    error = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--alpha", "0.01"]).exception
+    assert isinstance(error, OutputError)
+    assert f"{tmp_path / 'study'}: has findings of another study" in str(error)
 
 
 def test_wrong_files_and_cities_are_errors(files: list[str], tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 from geoblanket.build.config import BuildConfig, read_config
 from geoblanket.cli.main import app
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism import load_bundle
 from tests.blanket.worlds import square, wandering, write_world
+from tests.mechanism.bundles import save_located
 
 WALKS, ROADS = 0, 1
 
@@ -78,15 +80,17 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
 
 
 def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
+    out = save_located(tmp_path / "a.bundle", version=3)
     code, result, talk, _ = run(
-        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--order", 1,
+        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", out, "--order", 1,
         "--epsilon", 2, "--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--compare",
-        "--workers", 1,
+        "--workers", 1, "--overwrite",
     )  # fmt: skip
     assert code == 0, talk
     for words in ("expected loss", "without context", "context gains", "Zones and regimes", "all day"):
         assert words in result
-    assert "its record to" in talk
+    assert f"Bundle written to {out}, version 4, its record to" in talk
+    assert load_bundle(out).version == 4
     assert "7.4 times for 1 km" in talk
     assert "discloses the zone" in talk
     assert "are promised nothing: the mechanisms were learned without privacy for those in the traces." in talk
@@ -119,3 +123,7 @@ def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Pa
         assert isinstance(error, ParameterError)
         assert words in str(error)
     assert list(tmp_path.iterdir()) == []
+    save_located(tmp_path / "a.bundle", version=3)
+    *_, error = run(*given, "--epsilon", 2, "--overwrite", "--bundle-version", 3)
+    assert isinstance(error, ParameterError)
+    assert "must be greater than 3" in str(error)

@@ -21,8 +21,9 @@ def test_loops_are_typed_as_a_shell_takes_them_and_run_silently(
         f'for budget in 20 40; do geoblanket ledger create "{tmp_path}/$budget.ledger" --budget "$budget" '
         "--window 3600; done"
     )
+    assert [path.name for path in shown.written()] == ["40.json"]
     monkeypatch.setattr(demo, "_steps", lambda _: [loop, shown])
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert (tmp_path / "20.ledger").exists()
     assert json.loads((tmp_path / "40.json").read_text())["budget"] == 40
     assert done.output.strip().splitlines()[-1].startswith("   $ geoblanket ledger show")

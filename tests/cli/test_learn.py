@@ -45,9 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def learn(*options: object, epsilon: float = 1) -> tuple[int, str, str, BaseException | None]:
-    return run(
-        "learn", "--walks", "walks.parquet", "--roads", "city.roads", "--epsilon-train", epsilon, "--out", "m", *options
-    )
+    given = ("--walks", "walks.parquet", "--roads", "city.roads", "--epsilon-train", epsilon)
+    return run("learn", *given, "--out", "m", "--overwrite", *options)
 
 
 def account(walks: str = "walks.parquet") -> TrainingAccount:
@@ -332,7 +331,7 @@ def test_step_is_the_interval_of_the_reports(reports: Path) -> None:
     code, _, talk, error = run("learn", *given, "--roads", "city.roads")
     assert code == 0, (talk, error)
     assert MotionModel.load("m").interval_s == 60
-    code, _, _, error = run("learn", *given, "--start", "start.model")
+    code, _, _, error = run("learn", *given, "--start", "start.model", "--overwrite")
     assert code == 1
     assert "whose step is the interval of the reports" in str(error)
 

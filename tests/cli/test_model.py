@@ -56,7 +56,7 @@ def test_from_walks_it_says_that_nobody_is_protected(folder: Path) -> None:
     assert "learned without privacy for those in the traces" in talk
     assert "that know 2 place(s)" in text
     first = (folder / "m").read_bytes()
-    assert run("model", *options)[0] == 0
+    assert run("model", *options, "--overwrite")[0] == 0
     assert (folder / "m").read_bytes() == first
     code, shown, _, _ = run("show", folder / "m", "--json")
     facts = json.loads(shown)

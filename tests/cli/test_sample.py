@@ -10,11 +10,13 @@ import pytest
 
 from geoblanket._training import PrivatePart, Training, TrainingPromise, epsilon_of
 from geoblanket.build import building
+from geoblanket.build.record import read_record, record_path
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.tracking.motion_model import MotionModel
 from tests.cli.test_lattice import run
+from tests.mechanism.bundles import save_located
 from tests.roads.graphs import grid_graph
 
 BUILD = ("--epsilon", 4, "--order", 1, "--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight",
@@ -41,7 +43,8 @@ def test_walks_and_what_is_said_of_them(city: Path, tmp_path: Path) -> None:
     assert "nobody drove" in text
     assert "learned from the road network alone" in talk
     first = out.read_bytes()
-    code, text, _, _ = run("sample", *given(city), "--trips", 400, "--vehicles", 10, "--out", out, "--json")
+    again = ("--overwrite", "--json")
+    code, text, _, _ = run("sample", *given(city), "--trips", 400, "--vehicles", 10, "--out", out, *again)
     facts = json.loads(text)
     assert (facts["trips"], facts["vehicles"], facts["interval_s"], facts["spacing_m"]) == (400, 10, 30.0, 0.0)
     assert out.read_bytes() == first
@@ -103,11 +106,12 @@ def test_a_promise_goes_from_the_model_into_the_bundle(city: Path, tmp_path: Pat
 
 
 def test_an_interrupted_build_from_a_model_goes_on(city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "a.bundle"
+    out = save_located(tmp_path / "a.bundle", version=3)
     with monkeypatch.context() as patch:
         patch.setattr(building, "save_bundle", lambda *_, **__: (_ for _ in ()).throw(InputError("stopped")))
-        code, _, talk, _ = run("build", *given(city), *BUILD, "--out", out)
+        code, _, talk, _ = run("build", *given(city), *BUILD, "--out", out, "--overwrite")
     assert code == 1
+    assert load_bundle(out).version == 3
     assert "continue with --resume" in talk
     kept = {path.name for path in (tmp_path / "a.bundle.unfinished").iterdir()}
     assert {"about.json", "walks.parquet"} < kept
@@ -116,6 +120,7 @@ def test_an_interrupted_build_from_a_model_goes_on(city: Path, tmp_path: Path, m
     assert run("build", *given(city), *BUILD, "--out", out, "--resume")[0] == 0
     assert not solved
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["a.bundle", "a.bundle.build.json"]
+    assert load_bundle(out).version == read_record(record_path(out)).config["bundle"]["version"] == 4
 
 
 def test_nothing_is_left_where_a_build_does_not_begin(city: Path, tmp_path: Path) -> None:

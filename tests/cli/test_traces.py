@@ -48,7 +48,7 @@ def test_options_reach_the_rules(tmp_path: Path) -> None:
     rows = [row.replace(",", "\t") for row in [*steady(4), *steady(2), *steady(3, start_s=1_372_700_000)]]
     path = table_file(tmp_path / "p.tsv", rows, header=header)
     command = ["traces", "import", "--format", "table", str(path), "--out", str(tmp_path / "t.parquet"), "--json"]
-    command += ["--columns", "vehicle=cab, time=t,lat=y,lon=x", "--delimiter", "\\t", "--time-unit", "s"]
+    command += ["--columns", "vehicle=cab, time=t,lat=y,lon=x", "--delimiter", "\\t", "--time-unit", "s", "--overwrite"]
     plain = json.loads(run.invoke(app, command).stdout)
     assert (plain["trips"], plain["points"], plain["dropped"]["duplicate"]) == (2, 7, 2)
     options = ["--keep-duplicates", "--max-gap", "0", "--min-points", "9"]

@@ -39,8 +39,8 @@ def test_a_table(folder: Path, tmp_path: Path) -> None:
     facts = json.loads(text)
     assert (facts["reports"], facts["vehicles"], facts["smoothed"]) == (20, 1, True)
     assert "They cost no privacy" in talk
-    assert pl.read_parquet(tmp_path / "t.parquet").columns[-3:] == ["lat", "lon", "radius_m"]
-    code, text, talk, _ = run("track", *given, "--out", tmp_path / "t.parquet", "--ahead", 60)
+    assert pl.read_parquet(tmp_path / "t.parquet").columns[-4:] == ["lat", "lon", "radius_m", "geometry"]
+    code, text, talk, _ = run("track", *given, "--out", tmp_path / "later.parquet", "--ahead", 60)
     assert code == 0, talk
     assert "60 s" in text
     assert "from distances between places alone" in talk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from inspect import unwrap
 from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,7 +94,7 @@ def learn_from(trips: Sequence[Trip], start: MotionModel, table: Floats, *, roun
         patch.setattr(from_released, "ReleasedTable", lambda *_: Reported(trips))
         patch.setattr(BeliefFilter, "of", lambda _, model: BeliefFilter(model, TableSight(table)))
         patch.setattr(from_released._Prior, "updated", noted)
-        learned = learn_from_released("none", bundle, start, rounds=rounds, workers=1)  # type: ignore[arg-type]
+        learned = unwrap(learn_from_released)("none", bundle, start, rounds=rounds, workers=1)
     assert (learned.chances == models[-1].chances).all()
     return models
 

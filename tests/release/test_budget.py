@@ -99,9 +99,9 @@ def test_stored_answers_are_found_by_slot_and_by_request_as_long_as_they_are_in_
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, 1e16, True, "1", None])
 def test_budgets_are_checked(value: Any) -> None:
-    with pytest.raises(ParameterError, match="epsilon must be"):
+    with pytest.raises(ParameterError, match=r"epsilon.* must be"):
         Budget(value, 60.0)
-    with pytest.raises(ParameterError, match="window_s must be"):
+    with pytest.raises(ParameterError, match=r"window_s.* must be"):
         Budget(1.0, value)
 
 

@@ -75,7 +75,7 @@ def test_what_is_public_stays_and_what_is_measured_on_the_true_way_goes(
     perturb_walks(walks, roads, tmp_path / "out.parquet", bundle=bundle)
     before, after = pl.read_parquet(walks), pl.read_parquet(tmp_path / "out.parquet")
     public = ["walk", "vehicle", "trip", "step", "time"]
-    assert after.columns == [*public, "place", "lat", "lon"]
+    assert after.columns == [*public, "place", "lat", "lon", "geometry"]
     assert after.select(public).equals(before.select(public))
 
 

@@ -207,7 +207,7 @@ def test_memory_is_bounded(lattice_bundle: Bundle, monkeypatch: pytest.MonkeyPat
 
 def test_the_command_needs_no_roads_and_says_what_it_costs(lattice_path: Path, tmp_path: Path) -> None:
     traces = save_traces(tmp_path / "t.parquet", vehicle=["a"] * 300, trip=[0] * 300, time=10.0 * np.arange(300))
-    command = ["perturb", str(lattice_path), "--out", str(tmp_path / "out.parquet")]
+    command = ["perturb", str(lattice_path), "--out", str(tmp_path / "out.parquet"), "--overwrite"]
     done = CliRunner().invoke(app, [*command, "--traces", str(traces)])
     assert done.exit_code == 0, done.output
     told = " ".join(done.stderr.split())

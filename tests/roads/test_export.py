@@ -11,7 +11,7 @@ import pytest
 import shapely
 
 from geoblanket.errors import MissingExtraError
-from geoblanket.roads.export import to_geojson, to_geoparquet, to_networkx
+from geoblanket.roads.export import to_geojson, to_geoparquet
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.graphml import read_graphml
 from geoblanket.roads.importer import import_roads
@@ -27,7 +27,7 @@ def graph(tmp_path: Path) -> RoadGraph:
 
 
 def test_networkx_has_osmnx_conventions(graph: RoadGraph) -> None:
-    exported = to_networkx(graph)
+    exported = graph.to_networkx()
     assert isinstance(exported, nx.MultiDiGraph)
     assert exported.graph["crs"] == "epsg:4326"
     assert (exported.number_of_nodes(), exported.number_of_edges()) == (graph.node_count, graph.edge_count)
@@ -52,7 +52,7 @@ def test_networkx_has_osmnx_conventions(graph: RoadGraph) -> None:
 
 
 def test_what_networkx_saves_as_graphml_is_read_again(graph: RoadGraph, tmp_path: Path) -> None:
-    exported = to_networkx(graph)
+    exported = graph.to_networkx()
     for *_, data in exported.edges(data=True):
         data.update({name: str(value) for name, value in data.items()})
     nx.write_graphml(exported, tmp_path / "again.graphml")
@@ -93,12 +93,27 @@ def test_geoparquet(graph: RoadGraph, tmp_path: Path, part: str, kind: str) -> N
     assert len(geometries) == (graph.edge_count if part == "edges" else graph.node_count)
 
 
-def test_missing_extras_are_named(graph: RoadGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "shapely", None)
-    with pytest.raises(MissingExtraError, match=r"geoblanket\[geo\]"):
-        to_geoparquet(graph, tmp_path / "some.parquet")
-    assert not list(tmp_path.glob("*.parquet"))
-    assert not any("geometry" in data for *_, data in to_networkx(graph).edges(data=True))
-    monkeypatch.setitem(sys.modules, "networkx", None)
+@pytest.mark.parametrize("package", ["networkx", "shapely"])
+def test_a_missing_extra_is_named(graph: RoadGraph, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"geoblanket\[networkx\]"):
-        to_networkx(graph)
+        graph.to_networkx()
+
+
+def test_geoparquet_needs_no_extra(graph: RoadGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shapely", None)
+    to_geoparquet(graph, tmp_path / "some.parquet")
+    assert (tmp_path / "some.parquet").exists()
+
+
+def test_osmnx_works_with_it(graph: RoadGraph) -> None:
+    osmnx = pytest.importorskip("osmnx", reason="of the group bench")
+    exported = graph.to_networkx()
+    osmnx.convert.validate_graph(exported)
+    nodes, edges = osmnx.graph_to_gdfs(exported)
+    assert edges.crs == nodes.crs == "epsg:4326"
+    assert len(edges) == graph.edge_count
+    again = osmnx.graph_from_gdfs(nodes, edges)
+    assert sorted(again.edges(keys=True)) == sorted(exported.edges(keys=True))
+    lat, lon = graph.lat.tolist(), graph.lon.tolist()
+    assert osmnx.nearest_nodes(exported, lon[0], lat[0]) == graph.node_ids[0]

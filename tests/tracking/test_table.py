@@ -39,7 +39,7 @@ def test_estimates_are_those_of_a_tracker_and_everything_else_stays(city: Bundle
     path = save_cells(tmp_path / "released.parquet", city, rows)
     summary = track_table(path, tmp_path / "tracked.parquet", bundle=city, model=near_model())
     before, after = pl.read_parquet(path), pl.read_parquet(tmp_path / "tracked.parquet")
-    assert dict(after.schema) == TRACKED_CELLS_SCHEMA
+    assert dict(after.schema) == TRACKED_CELLS_SCHEMA | {"geometry": pl.Binary()}
     kept = [name for name in RELEASED_CELLS_SCHEMA if name not in ("lat", "lon")]
     assert after.select(kept).equals(before.select(kept))
     assert after["reported_lat"].equals(before["lat"], check_names=False)
@@ -98,7 +98,7 @@ def test_zones_keep_their_columns(tmp_path: Path) -> None:
     perturb_walks(walks, tmp_path / "town.roads", tmp_path / "released.parquet", bundle=bundle)
     track_table(tmp_path / "released.parquet", tmp_path / "tracked.parquet", bundle=bundle)
     tracked = pl.read_parquet(tmp_path / "tracked.parquet")
-    assert dict(tracked.schema) == TRACKED_SCHEMA
+    assert dict(tracked.schema) == TRACKED_SCHEMA | {"geometry": pl.Binary()}
     assert tracked.height == 12
 
 
@@ -156,7 +156,7 @@ def test_parts_hold_whole_vehicles_and_do_not_change_the_result(
     monkeypatch.setattr(table_module, "_ROWS_AT_A_TIME", 7)
     track_table(path, tmp_path / "parts.parquet", bundle=city, model=near_model())
     whole, in_parts = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("whole", "parts"))
-    same = [name for name in whole.columns if name not in ("lat", "lon", "radius_m")]
+    same = [name for name in whole.columns if name not in ("lat", "lon", "radius_m", "geometry")]
     assert in_parts.select(same).equals(whole.select(same))
     assert in_parts["lat"].to_numpy() == pytest.approx(whole["lat"].to_numpy(), abs=1e-6)
     assert in_parts["radius_m"].to_numpy() == pytest.approx(whole["radius_m"].to_numpy(), abs=20)

@@ -18,8 +18,10 @@ import polars as pl
 from scipy.stats import false_discovery_control
 
 from geoblanket import __version__
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import Journal, unfinished_path
 from geoblanket._workers import count_workers, open_workers, run_in_any_order
@@ -30,6 +32,7 @@ from geoblanket.blanket.independence import find_test
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.blanket.place_regions import find_regions
+from geoblanket.mobility.walks import write_walks
 
 __all__ = ["Discovery", "discover"]
 
@@ -97,8 +100,10 @@ def _count(groups: pl.DataFrame) -> dict[str, Any]:
     }
 
 
+@checked
+@takes_frames(walks=write_walks)
 def discover(
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     roads: str | Path,
     options: DiscoveryOptions | None = None,
     *,
@@ -118,7 +123,7 @@ def discover(
     Parameters
     ----------
     walks
-        A table written by `geoblanket match`.
+        A table written by `geoblanket match`, or `Walks` of a data frame.
     roads
         The road graph it was matched to.
     options

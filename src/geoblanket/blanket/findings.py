@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._tables import is_number, is_text, reading_parquet, scan_table, write_table
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.errors import InputError
@@ -68,6 +69,7 @@ def write_findings(findings: pl.DataFrame, path: str | Path, *, about: Mapping[s
     write_table(findings, path, kind="findings", about=about)
 
 
+@checked
 def scan_findings(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
     """Open a table written by `geoblanket blanket discover` lazily, and return it with how it was made.
 

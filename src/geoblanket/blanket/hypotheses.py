@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 
 __all__ = ["lagged"]
 
 
+@checked
 def lagged(window: Floats, m: int, *, block: bool = False) -> tuple[Floats, Floats, Floats]:
     """Return x, y and z of the hypothesis X_t ⟂ X_{t-m-1} | X_{t-1}, …, X_{t-m}.
 

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError, UntestableError
 
@@ -67,6 +68,7 @@ class IndependenceTest(Protocol):
         """
 
 
+@checked
 def find_test(name: str) -> IndependenceTest:
     """Return the test called `name`: one of `TESTS`."""
     if name not in TESTS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from geoblanket._arguments import checked
 from geoblanket.blanket.groups import Feature, check_features
 from geoblanket.blanket.independence import find_test
 from geoblanket.blanket.place_regions import Regions
@@ -17,6 +18,7 @@ __all__ = ["DiscoveryOptions"]
 _MOST_ORDERS = 20  # Γ at most
 
 
+@checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DiscoveryOptions:
     """Options of `discover`.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Octets
 from geoblanket._training import WALKS, Training
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
@@ -84,6 +85,7 @@ class Predictor:
     True
     """
 
+    @checked
     def __init__(self, encoding: Encoding, network: Network, origin: Origin, *, table: Octets | None = None) -> None:
         self.encoding = encoding
         self.network = network

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._arrays import Octets
 from geoblanket._training import WALKS, training_of
@@ -45,6 +46,7 @@ _DTYPES = {
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
+@checked
 def save_predictor(predictor: Predictor, path: str | Path) -> None:
     """Write a predictor, wholly or not at all; the same predictor always gives the same bytes."""
     encoding, network = predictor.encoding, predictor.network
@@ -59,6 +61,7 @@ def save_predictor(predictor: Predictor, path: str | Path) -> None:
     write_arrays(path, magic=_MAGIC, fields=header, arrays=arrays)
 
 
+@checked
 def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> Predictor:
     """Read a predictor written by `save_predictor`. Needs only NumPy.
 

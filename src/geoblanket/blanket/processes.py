@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 
@@ -39,6 +40,7 @@ _DEGREES_OF_FREEDOM = 3.0  # of Student's t: heavy tails, and a variance still
 BURN_IN = 8  # steps before the first location that is returned
 
 
+@checked
 def simulate_windows(
     order: int,
     samples: int,

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.stats import chi2
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_squared
 from geoblanket.blanket.smoother import median_distance
@@ -42,6 +43,7 @@ class ScetbonStatistic:
     p_value: float
 
 
+@checked
 def scetbon_statistic(
     x: Floats,
     y: Floats,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket._progress import Progress, silent
 from geoblanket._training import training_of
@@ -76,6 +77,7 @@ class TrainResult:
         return next(evaluation for evaluation in of_model if evaluation.trained_on == trained_on)
 
 
+@checked
 def train(
     findings: str | Path | pl.DataFrame,
     *,

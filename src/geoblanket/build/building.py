@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import check_output, sha256_file
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
-from geoblanket._unfinished import PartStore, unfinished_path
+from geoblanket._unfinished import Effort, PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
@@ -18,6 +20,8 @@ from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.storage import save_bundle
+from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mobility.walks import write_walks
 
 __all__ = ["build_bundle"]
 
@@ -27,9 +31,11 @@ _SECONDS_PER_TASK = 10.0
 _PHASE = "zones and regimes"
 
 
+@checked
+@takes_frames(walks=write_walks)
 def build_bundle(
     roads: str | Path,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     out: str | Path,
     *,
     config: BuildConfig,
@@ -41,14 +47,15 @@ def build_bundle(
     """Build the mechanisms of all zones and regimes, verify them, and write them to one bundle.
 
     The same inputs and parameters give the same bytes for any number of workers, unless a search hits its time limit.
-    Finished parts are kept in a folder beside the bundle until the build ends.
+    Finished parts are kept in a folder beside the bundle until the build ends. A bundle that exists is replaced by one
+    of the next version, unless `config` gives a greater one.
 
     Parameters
     ----------
     roads
         A road graph, from `geoblanket roads import`.
     walks
-        Walks on these roads, from `geoblanket match`.
+        Walks on these roads, from `geoblanket match`, or `Walks` of a data frame.
     out
         The bundle to write; its record goes beside it (`record_path`).
     config
@@ -67,7 +74,7 @@ def build_bundle(
     InputError, MismatchError
         If files cannot be used or do not belong together, or the interrupted build was a different one.
     ParameterError
-        If a parameter is out of range.
+        If a parameter is out of range, or the version not greater than that of the bundle that is replaced.
     WorkerError
         If processes died during some tasks; finished tasks are kept.
     OutputError
@@ -83,11 +90,19 @@ def build_bundle(
     """
     started = time.perf_counter()
     check_output(out)
-    inputs = load_inputs(roads, walks, config, progress=progress)
+    version = next_version(out, config.version)
+    inputs = load_inputs(roads, walks, config.model_copy(update={"version": version}), progress=progress)
     software = software_versions()
     tasks = {task.name: task for task in inputs.tasks()}
     about = _flat(config, inputs.identities, software)
-    store = PartStore(unfinished_path(out), about, resume=resume, pack=pack_result, unpack=unpack_result)
+    store = PartStore(
+        unfinished_path(out),
+        about,
+        resume=resume,
+        pack=pack_result,
+        unpack=unpack_result,
+        effort=lambda: Effort(time.perf_counter() - started, peak_memory_mb()),
+    )
     try:
         _run(tasks, store, workers=workers, cluster=cluster, progress=progress)
     finally:
@@ -97,13 +112,13 @@ def build_bundle(
     save_bundle(
         out,
         [result.bundled for result in results],
-        version=config.version,
+        version=version,
         snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
         places_e7=inputs.places.coordinates_e7,
         clock=inputs.clock,
         training=inputs.training,
     )
-    record = _record(out, inputs, software, results, seconds=time.perf_counter() - started)
+    record = _record(out, inputs, software, results, store.effort())
     write_record(record, out)
     store.remove()
     return record
@@ -137,7 +152,7 @@ def _run(
 
 
 def _record(
-    out: str | Path, inputs: Inputs, software: dict[str, str], results: Sequence[ZoneResult], *, seconds: float
+    out: str | Path, inputs: Inputs, software: dict[str, str], results: Sequence[ZoneResult], effort: Effort
 ) -> BuildRecord:
     return BuildRecord(
         bundle=Path(out).name,
@@ -154,8 +169,8 @@ def _record(
         places=len(inputs.places),
         zones=tuple(result.record for result in results),
         totals=_totals(results, compare=inputs.config.compare),
-        seconds=seconds,
-        peak_memory_mb=peak_memory_mb(),
+        seconds=effort.seconds,
+        peak_memory_mb=effort.peak_memory_mb,
         training=inputs.training.as_json(),
     )
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
+from geoblanket._arguments import checked
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.parameters import Number, Parameters, WrongParametersError, read_toml, unknown_name
 from geoblanket.build.reach import MAX_SPEED_M_S
@@ -158,7 +159,14 @@ class BuildConfig(Parameters):
         most=1e9,
     )
     compare: bool = _search("Also find the best mechanisms without context, to show what context gains.", False)
-    version: int = _bundle("A number that grows with every published bundle.", 1, least=0, most=2**53)
+    version: int | None = _bundle(
+        "A number that grows with every published bundle (1, or one more than that of the bundle that is replaced, if "
+        "none is given).",
+        None,
+        "2",
+        least=0,
+        most=2**53,
+    )
 
     @property
     def largest(self) -> int:
@@ -236,6 +244,7 @@ def _extra(field: FieldInfo, key: str) -> str:
     return str(field.json_schema_extra[key]) if isinstance(field.json_schema_extra, dict) else ""
 
 
+@checked
 def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
     """Return the parameters of a TOML file, changed by flags.
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.build.rows import ZoneRows
 from geoblanket.loss.place_loss import PlaceLoss
@@ -21,6 +22,7 @@ def row_loss(rows: ZoneRows, loss: PlaceLoss) -> Floats:
     return np.asarray(rows.next_place[:, used] @ values)
 
 
+@checked
 def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: float = math.inf) -> Problem:
     """Return the problem of a zone; its outputs are the places of the zone, in order.
 

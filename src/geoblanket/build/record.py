@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output
 from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.disclosure import Disclosure
@@ -204,9 +205,9 @@ class BuildRecord:
     """In order of zones' names and regimes, as in the bundle."""
     totals: Totals
     seconds: float
-    """Wall-clock time of this run, without what an interrupted one had finished."""
+    """Wall-clock time; if the build was interrupted and resumed, of all its legs together."""
     peak_memory_mb: float
-    """Largest resident size of the main process, megabytes."""
+    """Largest resident size of the main process, in any leg, megabytes."""
     training: dict[str, Any]
     """What the mechanisms were learned from, as the bundle says it."""
 
@@ -266,6 +267,7 @@ def write_record(record: BuildRecord, bundle: str | Path) -> Path:
     return path
 
 
+@checked
 def read_record(path: str | Path) -> BuildRecord:
     """Read the record of a build.
 

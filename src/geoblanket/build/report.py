@@ -224,7 +224,7 @@ def _add_making(page: Page, record: BuildRecord) -> None:
         [
             ("size of the bundle", f"{record.bundle_bytes:,} bytes"),
             ("SHA-256 of the bundle", record.bundle_sha256),
-            ("time of this run", f"{record.seconds:,.0f} s"),
+            ("time of the build", f"{record.seconds:,.0f} s"),
             ("time of all zones together", f"{sum(zone.seconds for zone in record.zones):,.0f} s"),
             ("memory of a process, at most", f"{memory:,.0f} MB"),
             ("time between the places of a history", f"{record.interval_s:g} s"),

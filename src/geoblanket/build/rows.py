@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
@@ -81,6 +82,7 @@ class RowsReport:
         return self.histories_reachable * (self.histories_reachable - 1) * self.places
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ZoneRows:
     """The rows of a zone and regime; made by `make_rows`.
@@ -129,6 +131,7 @@ class ZoneRows:
         return self.table.row_of(histories)
 
 
+@checked
 def make_rows(
     places: Places,
     zone: npt.ArrayLike,

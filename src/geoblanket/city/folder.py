@@ -25,10 +25,15 @@ from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON
 from geoblanket.city.truth import districts_frame, edges_frame, orders_frame, walks_frame
 from geoblanket.errors import OutputError, ParameterError
 
-__all__ = ["FORMATS", "check_formats", "write_city"]
+__all__ = ["CITY_FILES", "FORMATS", "check_formats", "write_city"]
 
 FORMATS = {"porto": "porto.csv", "rome": "rome.txt", "table": "points.csv", "parquet": "points.parquet"}
 """Formats of traces, and the file of each."""
+CITY_FILES = (
+    "city.json", "faults.json", "roads.osm.pbf", "nodes.csv", "edges.csv", "districts.csv", "orders.csv",
+    "true_walks.parquet", "true_edges.parquet", *FORMATS.values(),
+)  # fmt: skip
+"""All files that the folder of a city may have."""
 
 _NEVER_S = 1 << 40  # later than any trip
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Indices, Octets
 from geoblanket._progress import Progress, silent
 from geoblanket.city.moves import Moves, build_moves
@@ -19,6 +20,7 @@ __all__ = ["City", "make_city"]
 _STAND_SHARES = (0.4, 0.35, 0.25)  # of the taxi stands, by district
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class City:
     """A synthetic city: roads, districts, and how its taxis move. Made by `make_city`.
@@ -47,6 +49,7 @@ class City:
         return self.streets.graph
 
 
+@checked
 def make_city(size: str = "medium", *, seed: int = 0, progress: Progress = silent) -> City:
     """Make a city: the same for the same size and seed.
 

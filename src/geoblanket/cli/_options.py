@@ -9,12 +9,14 @@ from typing import Annotated
 
 import typer
 
+from geoblanket._files import check_output
 from geoblanket.cli._output import say
+from geoblanket.errors import OutputError
 
 __all__ = [
-    "Alpha", "Cluster", "LargestBlanket", "LargestSample", "MaybeFile", "MaybeRoads", "MaybeWalks", "Picture",
-    "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup", "Spacing", "Test", "TimeZone", "Walks",
-    "Workers", "check_picture", "offer_resume", "require",
+    "Alpha", "Cluster", "LargestBlanket", "LargestSample", "MaybeFile", "MaybeRoads", "MaybeWalks", "Overwrite",
+    "Picture", "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup", "Spacing", "Test", "TimeZone",
+    "Walks", "Workers", "check_folder", "check_outputs", "offer_resume", "require",
 ]  # fmt: skip
 
 _ROADS = typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)
@@ -29,6 +31,7 @@ RoadsArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Roads, from
 Picture = Annotated[
     Path | None, typer.Option("--picture", metavar="FILE", help="Also draw a picture (.png, .svg or .pdf).")
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace results that exist.")]
 Spacing = Annotated[float, typer.Option(help="Least distance between places, metres; 0 takes every road node.")]
 TimeZone = Annotated[
     str, typer.Option(metavar="NAME", help="IANA name of the time zone of the hours, such as Europe/Lisbon.")
@@ -67,12 +70,24 @@ def require(**options: Path | None) -> tuple[Path, ...]:
     return tuple(value for value in options.values() if value is not None)
 
 
-def check_picture(path: Path | None) -> None:
-    """Refuse a picture that could not be written, before the work begins."""
-    if path is not None:
-        from geoblanket import _picture
+def check_outputs(*files: Path | None, picture: Path | None = None, overwrite: bool) -> None:
+    """Refuse files that could not be written, or that exist and may not be replaced, before the work begins."""
+    for file in filter(None, files):
+        check_output(file)
+    if picture is not None:
+        from geoblanket._picture import check_picture
 
-        _picture.check_picture(path)
+        check_picture(picture)
+    for file in filter(None, (*files, picture)):
+        if file.exists() and not overwrite:
+            raise OutputError(f"{file}: exists. Give another name, or add --overwrite to replace it.")
+
+
+def check_folder(folder: Path | None, *results: str, overwrite: bool) -> None:
+    """Refuse a folder that has one of these results, which may not be replaced, before the work begins."""
+    found = next((name for name in results if folder is not None and (folder / name).exists()), None)
+    if found is not None and not overwrite:
+        raise OutputError(f"{folder}: has results ({found}). Give another folder, or add --overwrite to replace it.")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, messages and progress bars on stderr."""
+"""What commands print: results on stdout, messages and progress on stderr."""
 
 from __future__ import annotations
 
@@ -55,8 +55,17 @@ def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[st
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Draw the phases of long work as bars on stderr, if that is a terminal."""
+    """Draw the phases of long work as bars on stderr; if that is no terminal, say now and then how far it is."""
     from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        from geoblanket.cli._progress_lines import ProgressLines, in_background
+
+        lines = ProgressLines()
+        with in_background(lines, say):
+            yield lines
+        return
     from rich.progress import (
         BarColumn,
         Progress,
@@ -66,7 +75,6 @@ def progress_bars() -> Iterator[Progress]:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
     bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -75,7 +83,6 @@ def progress_bars() -> Iterator[Progress]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     tasks: dict[str, TaskID] = {}
 

@@ -47,6 +47,7 @@ def discover(
     workers: options.Workers = None,
     cluster: options.Cluster = None,
     resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Find the Markov blanket of each group: how many past places the next one depends on.
@@ -60,7 +61,9 @@ def discover(
     from geoblanket.blanket.discovery import discover as discover_blankets
     from geoblanket.blanket.options import DiscoveryOptions
 
-    with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
+    unfinished = unfinished_path(out)
+    options.check_outputs(out, overwrite=overwrite or (resume and unfinished.exists()))
+    with options.offer_resume(unfinished), progress_bars() as progress:
         discovery = discover_blankets(
             walks,
             roads,

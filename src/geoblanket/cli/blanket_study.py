@@ -42,6 +42,7 @@ def study(
     seed: options.Seed = 0,
     workers: options.Workers = None,
     cluster: options.Cluster = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Study how blankets depend on speed, place and hour: figures, tables and a report.
@@ -57,6 +58,7 @@ def study(
 
     if paper is not None and paper not in PAPER:
         raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")
+    options.check_folder(out, "report.html", overwrite=overwrite)
     with progress_bars() as progress:
         result = run_study(
             walks,
@@ -76,6 +78,7 @@ def study(
             permutations=permutations,
             workers=workers,
             cluster=cluster,
+            overwrite=overwrite,
             progress=progress,
         )
         summary = write_report(

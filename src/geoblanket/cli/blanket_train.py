@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -55,17 +56,17 @@ def train(
     ] = 50,
     most_epochs: Annotated[int, typer.Option(min=1, help="The most epochs.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split of the groups.")] = 0,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Train the predictor of blankets, and compare it with baselines on held-out groups.
 
     Of the groups of the findings, 60 % are for training, 20 % for early stopping and 20 % for testing.
     """
-    from geoblanket._files import check_output
     from geoblanket.blanket.predictor_file import save_predictor
     from geoblanket.blanket.training import train as train_predictor
 
-    check_output(out)
+    options.check_outputs(out, overwrite=overwrite)
     with progress_bars() as progress:
         result = train_predictor(
             findings,
@@ -103,11 +104,13 @@ def predict(
     table: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the lengths for the whole grid instead (CSV).")
     ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Predict the length of the blanket from hour, speed and region, or write the whole table."""
     from geoblanket.blanket.predictor_file import load_predictor
 
+    options.check_outputs(table, overwrite=overwrite)
     predictor = load_predictor(model)
     if table is not None:
         _write_grid(predictor, table)

@@ -84,12 +84,14 @@ def build(
     ] = None,
     time_zone: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     compare: Annotated[bool | None, typer.Option("--compare")] = None,
+    version: Annotated[int | None, typer.Option("--bundle-version")] = None,
     workers: options.Workers = None,
     cluster: options.Cluster = None,
     resume: options.Resume = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write a report: a page with figures, and the record.")
     ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Build the mechanisms of all zones: rows, optimum with a proven gap, exact repair and verification, one bundle.
@@ -101,6 +103,7 @@ def build(
     if init is not None:
         from geoblanket._files import atomic_output
 
+        options.check_outputs(init, overwrite=overwrite)
         with atomic_output(init) as temporary:
             temporary.write_text(example_config(), encoding="utf-8")
         say(f"Written to {init}.")
@@ -130,19 +133,27 @@ def build(
         hours=None if regimes is None else _hours(regimes),
         time_zone=time_zone,
         compare=compare,
+        version=version,
     )
     from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
+    from geoblanket.build.record import record_path
     from geoblanket.build.statement import learned_in_words, training_of_build
+    from geoblanket.mechanism.bundle.version import next_version
     from geoblanket.mechanism.meaning import odds_in_words
 
+    unfinished = unfinished_path(out)
+    replace = overwrite or (resume and unfinished.exists())
+    options.check_outputs(out, record_path(out), overwrite=replace)
+    options.check_folder(report, "report.html", overwrite=replace)
+    next_version(out, parameters.version)  # a wrong one is refused before the work begins
     say(odds_in_words(parameters.epsilon, between="history"))
     say(
         "Every report also discloses the zone that the vehicle is in. For a whole city with no zone disclosed, see "
         "`geoblanket lattice`."
     )
     with (
-        options.offer_resume(unfinished_path(out)),
+        options.offer_resume(unfinished),
         nullcontext(walks) if walks is not None else _drawn_walks(str(model), roads, out) as used,
     ):
         training, why = training_of_build(used, parameters)
@@ -157,7 +168,7 @@ def build(
         print_json(record.as_dict())
     else:
         _print_record(record)
-    say(f"Bundle written to {out}, its record to {out}.build.json.")
+    say(f"Bundle written to {out}, version {record.config['bundle']['version']}, its record to {out}.build.json.")
     if report is not None:
         from geoblanket.build.report import write_build_report
 
@@ -169,13 +180,12 @@ def _drawn_walks(model: str, roads: Path, out: Path) -> Iterator[Path]:
     """Draw walks from a motion model into the folder of the unfinished build, where they stay as long as it does."""
     import shutil
 
-    from geoblanket._files import check_output, make_folder
+    from geoblanket._files import make_folder
     from geoblanket._unfinished import unfinished_path
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.tracking.drawn_walks import draw_walks, places_of_model
     from geoblanket.tracking.motion_model import MotionModel
 
-    check_output(out)
     learned = MotionModel.load(model)
     places = places_of_model(learned, RoadGraph.load(roads))
     folder = make_folder(unfinished_path(out))

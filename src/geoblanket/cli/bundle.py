@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
 from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.lattice import lattice_facts, lattice_rows
@@ -83,6 +84,7 @@ def show(
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also draw how often outputs are given (.png, .svg or .pdf).")
     ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Show what is in a bundle: its zones, regimes, rows, outputs, ε and η, or its lattice; it is verified first.
@@ -94,10 +96,7 @@ def show(
         return
     from geoblanket.mechanism.bundle.storage import load_bundle
 
-    if picture is not None:
-        from geoblanket._picture import check_picture
-
-        check_picture(picture)
+    options.check_outputs(picture=picture, overwrite=overwrite)
     bundle = load_bundle(file)
     if json:
         print_json(_facts(bundle, file))

@@ -39,6 +39,7 @@ def city(
         ),
     ] = None,
     picture: options.Picture = None,
+    overwrite: options.Overwrite = False,
     json_: JsonOption = False,
 ) -> None:
     """Make a synthetic city: roads, traces, and the truth about them.
@@ -47,10 +48,11 @@ def city(
     or three nodes, by district and speed: `orders.csv` says how many, as ground truth for methods that estimate it.
     """
     from geoblanket._picture import save_figure
-    from geoblanket.city.folder import FORMATS, check_formats, write_city
+    from geoblanket.city.folder import CITY_FILES, FORMATS, check_formats, write_city
     from geoblanket.city.model import make_city
 
-    options.check_picture(picture)
+    options.check_outputs(picture=picture, overwrite=overwrite)
+    options.check_folder(out, *CITY_FILES, overwrite=overwrite)
     large = size == "large"
     chosen = (
         (["porto"] if large else list(FORMATS)) if formats is None else [name.strip() for name in formats.split(",")]

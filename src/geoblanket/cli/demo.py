@@ -8,15 +8,20 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from geoblanket._files import make_folder
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import print_table, say
 
 __all__ = ["demo"]
+
+_OUTPUTS = ("--out", "--picture", "--report")
+_RESUMABLE = ("blanket discover", "build", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,17 @@ class _Step:
     def commands(self) -> Iterator[list[str]]:
         """Yield the arguments with each combination of values."""
         for values in itertools.product(*self.each.values()):
-            named = dict(zip(self.each, values, strict=True))
-            yield [str(word).format(**named) for word in self.arguments]
+            words = [str(word) for word in self.arguments]
+            for name, value in zip(self.each, values, strict=True):
+                words = [word.replace(f"{{{name}}}", value) for word in words]
+            yield words
+
+    def written(self) -> Iterator[Path]:
+        """Yield the files and folders that it writes."""
+        for words in self.commands():
+            yield from (Path(path) for flag, path in itertools.pairwise(words) if flag in _OUTPUTS)
+        if self.to is not None:
+            yield self.to
 
     def typed(self) -> str:
         """Return what somebody would type into a shell."""
@@ -50,11 +64,16 @@ def demo(
     *,
     context: typer.Context,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for all files.")] = Path("demo"),
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Run the whole pipeline on a synthetic city, showing each command."""
     start = time.perf_counter()
-    (out / "bundles").mkdir(parents=True, exist_ok=True)
-    for number, step in enumerate(_steps(out), 1):
+    steps = _steps(out)
+    options.check_folder(
+        out, *(str(path.relative_to(out)) for step in steps for path in step.written()), overwrite=overwrite
+    )
+    make_folder(out / "bundles")
+    for number, step in enumerate(map(_again, steps) if overwrite else steps, 1):
         say(typer.style(f"\n{number}. {step.title}", bold=True))
         say(typer.style(f"   $ {step.typed()}\n", fg="cyan"))
         _run(context, step)
@@ -78,9 +97,9 @@ def demo(
         ],
     )
     city = {"--roads": "city.roads", "--walks": "walks-250.parquet", "--plan": "plan.json"}
-    options = " ".join(f"{option} {shlex.quote(str(out / name))}" for option, name in city.items())
+    given = " ".join(f"{option} {shlex.quote(str(out / name))}" for option, name in city.items())
     say("\nTo choose what suits you, and to see on a map what it does:\n")
-    say(typer.style(f"   $ geoblanket serve {shlex.quote(str(out))}/bundles/*.bundle {options}\n", fg="cyan"))
+    say(typer.style(f"   $ geoblanket serve {shlex.quote(str(out))}/bundles/*.bundle {given}\n", fg="cyan"))
 
 
 def _run(context: typer.Context, step: _Step) -> None:
@@ -97,6 +116,15 @@ def _run(context: typer.Context, step: _Step) -> None:
             step.to.write_text(printed.getvalue(), encoding="utf-8")
         if isinstance(code, int) and code:
             raise typer.Exit(code)
+
+
+def _again(step: _Step) -> _Step:
+    """Return a step that can run where an earlier demonstration, finished or interrupted, left its files."""
+    words = [str(word) for word in step.arguments]
+    if words[0] == "verify":
+        return step
+    resumable = " ".join(words).startswith(_RESUMABLE)
+    return replace(step, arguments=[*step.arguments, "--overwrite", *(["--resume"] if resumable else [])])
 
 
 def _steps(out: Path) -> list[_Step]:
@@ -129,7 +157,7 @@ def _of_lattices(out: Path) -> list[_Step]:
               ["model", "--roads", out / "city.roads", "--out", out / "roads.model"]),
         _Step("Whoever receives the reports follows each taxi, at no cost in privacy. How far off is that?",
               ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "roads.model",
-               "--truth", out / "traces.parquet", "--out", out / "tracked.parquet"]),
+               "--truth", out / "traces.parquet", "--out", out / "tracked-by-map.parquet"]),
         _Step("Vehicles also park. With an anchor, a secret shift that stays for an hour, all reports of an hour at "
               "one place cost 4 per km together.",
               ["lattice", "--roads", out / "city.roads", "--epsilon", "4",

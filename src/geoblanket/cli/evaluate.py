@@ -73,6 +73,7 @@ def evaluate(
     workers: options.Workers = None,
     resume: options.Resume = False,
     report: _ReportOption = True,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Compare mechanisms in a city, each verified exactly: loss on held-out walks, leakage, attacks, time and size.
@@ -89,6 +90,7 @@ def evaluate(
         print_table("Experiments", list(shipped_experiments().items()))
         return
     roads, walks, out = options.require(roads=roads, walks=walks, out=out)
+    _check_folder(out, resume=resume, overwrite=overwrite)
     files = CityFiles(
         name=city,
         roads=roads,
@@ -118,6 +120,7 @@ def paper(
     workers: options.Workers = None,
     resume: options.Resume = False,
     report: _ReportOption = True,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Run the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
@@ -128,6 +131,7 @@ def paper(
     from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
     from geoblanket.study.evaluation.cities import PAPER_CITIES, prepare_city
 
+    _check_folder(out, resume=resume, overwrite=overwrite)
     names = list(PAPER_CITIES) if city == "both" else [city]
     with progress_bars() as progress:
         cities = [
@@ -167,6 +171,14 @@ def _write_report(folder: Path, *, title: str = _TITLE) -> None:
     say(f"\nReport written to {page}.")
 
 
+def _check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to replace results, unless they are those of the interrupted run, which writes some before its end."""
+    from geoblanket.evaluate.running import unfinished_folder
+
+    replace = overwrite or (resume and unfinished_folder(out).exists())
+    options.check_folder(out, "results.parquet", "results.csv", "report/report.html", overwrite=replace)
+
+
 def _run(
     cities: Sequence[CityFiles],
     experiments: Sequence[Experiment],
@@ -177,10 +189,9 @@ def _run(
     report: bool,
     json: bool,
 ) -> None:
-    from geoblanket._unfinished import unfinished_path
-    from geoblanket.evaluate.running import evaluate_cities
+    from geoblanket.evaluate.running import evaluate_cities, unfinished_folder
 
-    with options.offer_resume(unfinished_path(out)), progress_bars() as progress:
+    with options.offer_resume(unfinished_folder(out)), progress_bars() as progress:
         evaluation = evaluate_cities(cities, experiments, out, workers=workers, resume=resume, progress=progress)
     if json:
         violations = [violation.as_dict() for violation in evaluation.violations]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -40,8 +41,15 @@ def lattice(
         float | None, typer.Option("--cell-m", help="Metres from edge to edge of a cell.", show_default="200/ε")
     ] = None,
     version: Annotated[
-        int, typer.Option("--bundle-version", min=0, help="The publisher's number, which only grows.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--bundle-version",
+            min=0,
+            help="The publisher's number, which only grows.",
+            show_default="1, or one more than that of the bundle that it replaces",
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Make a mechanism for a whole city, from a map alone: planar Laplace noise, exact, between any two coordinates.
@@ -50,11 +58,14 @@ def lattice(
     """
     from geoblanket.errors import ParameterError
     from geoblanket.mechanism.bundle.storage import save_lattice
+    from geoblanket.mechanism.bundle.version import next_version
     from geoblanket.mechanism.lattice.anchor import make_anchor
     from geoblanket.mechanism.lattice.making import spec_over
 
     if not anchor and anchor_epsilon is not None:
         raise ParameterError("--no-anchor and --anchor-epsilon contradict each other.")
+    options.check_outputs(out, overwrite=overwrite)
+    version = next_version(out, version)
     where = _area(roads, area, center, radius_km)
     with progress_bars() as progress:
         spec = spec_over(where, epsilon=epsilon, cell_m=cell_m, progress=progress)
@@ -70,7 +81,7 @@ def lattice(
         print_table("Lattice", lattice_rows(facts))
         for sentence in facts["meaning"]:
             say(sentence)
-    say(f"Bundle written to {out}.")
+    say(f"Bundle written to {out}, version {version}.")
 
 
 def _area(roads: Path | None, area: str | None, center: str | None, radius_km: float) -> Area:

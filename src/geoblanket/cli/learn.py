@@ -92,6 +92,7 @@ def learn(
         int | None, typer.Option(min=1, max=3, help="How many of the last places matter.", show_default=str(_ORDER))
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the trips driven over the roads; noise has no seed.")] = 0,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Learn how vehicles move, with differential privacy for those who drove (extra `private`).
@@ -101,7 +102,6 @@ def learn(
 
     From released reports: no true place is seen, and nothing more is spent.
     """
-    from geoblanket._files import check_output
     from geoblanket.errors import ParameterError
 
     for_walks = {
@@ -112,7 +112,7 @@ def learn(
     if (walks is None) == (released is None):
         raise ParameterError("Give either --walks or --released.")
     _refuse(for_walks if walks is None else for_released, "--walks" if walks is None else "--released")
-    check_output(out)
+    options.check_outputs(out, overwrite=overwrite)
     if walks is not None:
         if roads is None or epsilon_train is None:
             raise ParameterError("Learning from walks needs --roads and --epsilon-train.")

@@ -30,13 +30,14 @@ def match(
     max_gap: Annotated[float, typer.Option(help="Seconds without a matched point that end a walk.")] = 180.0,
     workers: options.Workers = None,
     picture: options.Picture = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Match traces to roads: a place at every tick of a fixed clock."""
     from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.mobility.matching import match_traces
 
-    options.check_picture(picture)
+    options.check_outputs(out, picture=picture, overwrite=overwrite)
     with progress_bars() as progress:
         summary = match_traces(
             traces,

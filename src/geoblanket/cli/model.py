@@ -58,13 +58,13 @@ def model(
         ),
     ] = None,
     seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Learn how vehicles move from a map, and from walks if there are any: what `geoblanket track` can make use of.
 
     The model is public knowledge: an attacker can make the same. It changes nothing about what reports give away.
     """
-    from geoblanket._files import check_output
     from geoblanket.errors import ParameterError
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
@@ -74,7 +74,7 @@ def model(
         raise ParameterError("--order, --findings and --predictor contradict each other. Give one of them.")
     if interval is not None and not 1 <= interval <= 3600:
         raise ParameterError(f"--interval must be 1 to 3,600 seconds. Got {interval:g} instead.")
-    check_output(out)
+    options.check_outputs(out, overwrite=overwrite)
     about = _about(walks)
     graph = RoadGraph.load(roads)
     places = choose_places(graph, spacing_m=_spacing_m(spacing, about))

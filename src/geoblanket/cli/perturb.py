@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
@@ -70,6 +71,7 @@ def perturb(
     key: KeyOption = None,
     counter: CounterOption = None,
     policy: PolicyOption = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Perturb walks or traces in bulk, or locations as they come: a report for each. Every report spends budget."""
@@ -94,10 +96,9 @@ def perturb(
         return
     if out is None:
         raise ParameterError("Walks and traces need --out; with zones they need --roads and --out.")
-    from geoblanket._files import check_output
     from geoblanket.mechanism.bundle.storage import load_bundle
 
-    check_output(out)
+    options.check_outputs(out, overwrite=overwrite)
     bundle, least = load_bundle(file), read_policy(policy)
     if bundle.lattice is not None:
         _tell_lattice(_by_lattice(bundle, walks, traces, roads, out, policy=least), out, json=json)

@@ -50,6 +50,7 @@ def plan(
     seed: options.Seed = 0,
     workers: options.Workers = None,
     picture: options.Picture = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Choose how a vehicle should report: which anchor, which ε, and how often.
@@ -64,7 +65,7 @@ def plan(
     from geoblanket.planning.words import commands, in_words, plan_facts
 
     budgets = Budgets(night=night, hour=hour, report=report)
-    options.check_picture(picture)
+    options.check_outputs(picture=picture, overwrite=overwrite)
     if (roads is None) == (model is None):
         raise ParameterError("Give either --roads or --model.")
     if model is not None and (walks is not None or spacing is not None):

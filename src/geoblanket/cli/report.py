@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import say
 
 __all__ = ["report"]
@@ -18,12 +19,14 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to.", show_default=False)],
     roads: Annotated[Path | None, typer.Option(help="The roads that it was built with; a lattice needs none.")] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.", show_default="the bundle's name")] = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way."""
     from geoblanket.build.lattice_report import write_lattice_report
     from geoblanket.build.report import write_build_report
     from geoblanket.mechanism.bundle.storage import load_bundle
 
+    options.check_folder(out, "report.html", overwrite=overwrite)
     if roads is not None:
         say(f"Report written to {write_build_report(file, roads, out, title=title)}.")
         return

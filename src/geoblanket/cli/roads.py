@@ -72,14 +72,13 @@ def import_(
             "in its formats, GraphML, and tables with a column osmid; '' for nobody.",
         ),
     ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Read a road network and write it as one file that loads quickly."""
-    from geoblanket._files import check_output
     from geoblanket.roads.importer import import_roads
 
-    check_output(out)
-    options.check_picture(picture)
+    options.check_outputs(out, picture=picture, overwrite=overwrite)
     with progress_bars() as progress:
         graph, summary = import_roads(files, keep_all=keep_all, credit=credit, progress=progress)
     graph.save(out)
@@ -153,6 +152,7 @@ def export(
     to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write: .geojson or .parquet (GeoParquet).")],
     *,
     part: Annotated[Literal["edges", "nodes"], typer.Option(help="What to write.")] = "edges",
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write a road graph for other tools, as GeoJSON or GeoParquet."""
     from geoblanket.errors import ParameterError
@@ -163,6 +163,7 @@ def export(
     writer = writers.get(to.suffix.lower())
     if writer is None:
         raise ParameterError(f"The file to write must end in .geojson or .parquet. Got '{to.suffix}' instead.")
+    options.check_outputs(to, overwrite=overwrite)
     graph = RoadGraph.load(file)
     writer(graph, to, part=part)
     say(f"Written to {to}.")

@@ -24,6 +24,7 @@ def sample(
     ] = None,
     vehicles: Annotated[int, typer.Option(min=1, help="By how many vehicles; each makes as many trips.")] = 200,
     seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Draw walks that nobody drove from a motion model, for `build`, `plan`, `evaluate` and `blanket discover`.
@@ -34,6 +35,7 @@ def sample(
     from geoblanket.tracking.drawn_walks import draw_walks, places_of_model
     from geoblanket.tracking.motion_model import MotionModel
 
+    options.check_outputs(out, overwrite=overwrite)
     learned = MotionModel.load(model)
     places = places_of_model(learned, RoadGraph.load(roads))
     with progress_bars() as progress:

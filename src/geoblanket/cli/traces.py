@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars
 from geoblanket.errors import ParameterError
 
@@ -74,6 +75,7 @@ def import_(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first row that cannot be read, instead of counting them.")
     ] = False,
+    overwrite: options.Overwrite = False,
     json_: JsonOption = False,
 ) -> None:
     """Import GPS traces of any source into one clean table: vehicle, trip, time (UTC), lat, lon.
@@ -83,6 +85,7 @@ def import_(
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces
 
+    options.check_outputs(out, overwrite=overwrite)
     with progress_bars() as progress:
         summary = import_traces(
             files,

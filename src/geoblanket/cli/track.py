@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def track(
             metavar="TRACES", help="With a table: true locations, to say how far off reports and estimates are."
         ),
     ] = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Estimate where vehicles are from what they released, each with a circle that holds it at 90 %.
@@ -79,10 +81,7 @@ def track(
         raise ParameterError("--out, --smooth and --truth are for tables. Leave them out with --stream.")
     if not stream and out is None:
         raise ParameterError("A table needs --out.")
-    if out is not None:
-        from geoblanket._files import check_output
-
-        check_output(out)
+    options.check_outputs(out, overwrite=overwrite)
     bundle, learned = load_bundle(file), _model(model)
     if released is not None and out is not None:
         from geoblanket.tracking.table import track_table

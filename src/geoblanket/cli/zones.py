@@ -27,17 +27,15 @@ def zones(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The table of zones to write (.parquet).")
     ] = None,
     picture: options.Picture = None,
+    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Choose places on the roads and cut them into connected zones of about equal size."""
-    from geoblanket._files import check_output
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
     from geoblanket.roads.zones import partition_zones, write_zones
 
-    if out is not None:
-        check_output(out)
-    options.check_picture(picture)
+    options.check_outputs(out, picture=picture, overwrite=overwrite)
     graph = RoadGraph.load(file)
     places = choose_places(graph, spacing_m=spacing)
     partition = partition_zones(graph, places, max_places=max_places)

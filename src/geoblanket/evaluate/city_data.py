@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
 from geoblanket._progress import Progress, silent
 from geoblanket.build.blanket_lengths import (
@@ -58,6 +59,7 @@ _MOST_PLACES_TRACKED = 2000
 """Of more places, the table of what it costs to take any for any other takes too long."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class CityFiles:
     """The files of a city.

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
+from geoblanket._arguments import checked
 from geoblanket.build.parameters import Number, Parameters, WrongParametersError, read_toml
 from geoblanket.build.typed_values import as_json
 from geoblanket.errors import InputError
@@ -121,6 +122,7 @@ def shipped_experiments() -> dict[str, str]:
     return {file.name.removesuffix(".toml"): tomllib.loads(file.read_text("utf-8"))["title"] for file in shipped}
 
 
+@checked
 def read_experiment(name: str, *, quick: bool = False) -> Experiment:
     """Return an experiment by its name or from a TOML file.
 

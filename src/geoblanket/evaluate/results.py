@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output
 from geoblanket._tables import reading_parquet, scan_table, write_table
 
@@ -62,6 +63,7 @@ def write_results(frame: pl.DataFrame, folder: str | Path, *, about: Mapping[str
     return folder / _TABLE
 
 
+@checked
 def read_results(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Read the results in a folder, and how they were made."""
     path = Path(folder) / _TABLE

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._files import make_folder, sha256_file
 from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import PartStore
@@ -61,6 +62,7 @@ def unfinished_folder(out: str | Path) -> Path:
     return Path(out) / "unfinished"
 
 
+@checked
 def evaluate_cities(
     cities: Sequence[CityFiles],
     experiments: Sequence[Experiment],

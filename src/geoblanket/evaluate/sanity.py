@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
@@ -55,6 +56,7 @@ class Violation:
         return asdict(self)
 
 
+@checked
 def check_results(results: pl.DataFrame) -> tuple[Violation, ...]:
     """Return every violated check of the results, in order.
 

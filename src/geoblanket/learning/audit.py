@@ -23,7 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._training import PrivatePart
@@ -37,7 +39,7 @@ from geoblanket.learning.private import with_noise
 from geoblanket.learning.unit_counts import UnitWalks, counted
 from geoblanket.learning.units import count_units
 from geoblanket.mobility.histories import check_walks
-from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
+from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.learning import learn_motion
@@ -82,10 +84,12 @@ class Audit:
         return all(found.mu <= self.mu and found.epsilon <= self.epsilon for found in attacks)
 
 
+@checked
+@takes_frames(walks=write_walks)
 def audit_learning(
     graph: RoadGraph,
     places: Places,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     *,
     vehicle: str,
     budget: TrainingBudget,
@@ -316,8 +320,10 @@ class VehicleTrips:
         return result
 
 
+@checked
+@takes_frames(walks=write_walks)
 def write_canary(
-    walks: str | Path, out: str | Path, road: MotionModel, *, vehicle: str = "canary", trips: int = 20
+    walks: str | Path | AnyFrame, out: str | Path, road: MotionModel, *, vehicle: str = "canary", trips: int = 20
 ) -> None:
     """Write walks with one more vehicle, which drives where others hardly do: who is found most easily.
 
@@ -327,7 +333,7 @@ def write_canary(
     Parameters
     ----------
     walks
-        A table written by `geoblanket match`.
+        A table written by `geoblanket match`, or `Walks` of a data frame.
     out
         The table to write.
     road

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions, Singles
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import MismatchError, ParameterError
@@ -41,8 +43,10 @@ _S_PER_MOVE: Final = 2e-9
 _TINY: Final = 1e-30
 
 
+@checked
+@takes_frames(reports=None)
 def learn_from_released(
-    reports: str | Path,
+    reports: str | Path | AnyFrame,
     bundle: Bundle,
     start: MotionModel,
     *,
@@ -55,7 +59,8 @@ def learn_from_released(
     Parameters
     ----------
     reports
-        A table written by `geoblanket perturb`.
+        A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not say which bundle
+        made it: its reports must lie at the places, or the cells, of the one given.
     bundle
         What the reports were made by.
     start

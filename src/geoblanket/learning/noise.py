@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._training import PrivatePart
@@ -46,6 +47,7 @@ def require_opendp() -> ModuleType:
     return dp
 
 
+@checked
 @dataclass(frozen=True)
 class TrainingBudget:
     """What learning may cost each unit. Make it with `TrainingBudget.of`.
@@ -63,6 +65,7 @@ class TrainingBudget:
     """The largest cost, as zero-concentrated differential privacy, that stays within ε for δ."""
 
     @classmethod
+    @checked
     def of(cls, epsilon: float, delta: float) -> Self:
         """Return the budget of an ε and a δ.
 
@@ -96,6 +99,7 @@ class TrainingBudget:
         return cls(float(epsilon), float(delta), rho)
 
 
+@checked
 def noisy(
     sums: Ints, *, name: str, rho: float, bound: int = BOUND, progress: Progress = silent
 ) -> tuple[Ints, PrivatePart]:

@@ -18,7 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
+from geoblanket._frames import AnyFrame, is_path, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._training import PrivatePart, TrainingPromise, Unit
 from geoblanket.errors import ParameterError
@@ -30,7 +32,7 @@ from geoblanket.learning.spending import TrainingLedger
 from geoblanket.learning.unit_counts import UnitWalks, counted
 from geoblanket.learning.units import count_units
 from geoblanket.mobility.histories import check_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.learning import learn_motion
@@ -46,10 +48,12 @@ _RULES: Final = {
 """How many past places matter, by order: rules that do not look at walks."""
 
 
+@checked
+@takes_frames(walks=None)
 def learn_privately(
     graph: RoadGraph,
     places: Places,
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     *,
     budget: TrainingBudget,
     unit: Unit = "vehicle",
@@ -65,7 +69,7 @@ def learn_privately(
     graph, places
         The roads, and the places between which vehicles move.
     walks
-        A table written by `geoblanket match`.
+        A table written by `geoblanket match`, or `Walks` of a data frame.
     budget
         ε and δ of the promise to each unit.
     unit
@@ -73,7 +77,8 @@ def learn_privately(
     order
         How many of the last places matter, 1 to 3, everywhere: a rule that does not look at walks.
     ledger
-        Where the cost is written before anything is drawn; None: in the one beside the walks.
+        Where the cost is written before anything is drawn; None: in the one beside the walks. A data frame has none
+        beside it: name one.
     seed
         Of the trips driven over the roads. The noise has none.
 
@@ -99,6 +104,31 @@ def learn_privately(
     """
     if not 1 <= order <= LONGEST_MEMORY:
         raise ParameterError(f"The order of a motion model is 1 to {LONGEST_MEMORY}. Got {order} instead.")
+    if ledger is None:
+        if not is_path(walks):
+            raise ParameterError(
+                "Walks in a data frame have no ledger beside them that counts what was learned from them before. Give "
+                "ledger=TrainingLedger(path), the same one each time."
+            )
+        ledger = TrainingLedger.beside(walks)
+    return _learned(
+        graph, places, walks, budget=budget, unit=unit, order=order, ledger=ledger, seed=seed, progress=progress
+    )
+
+
+@takes_frames(walks=write_walks)
+def _learned(
+    graph: RoadGraph,
+    places: Places,
+    walks: str | Path | AnyFrame,
+    *,
+    budget: TrainingBudget,
+    unit: Unit,
+    order: int,
+    ledger: TrainingLedger,
+    seed: int,
+    progress: Progress,
+) -> MotionModel:
     frame, about = scan_walks(walks)
     check_walks(walks, about, places)
     units = count_units(walks, unit=unit)
@@ -110,7 +140,6 @@ def learn_privately(
     shares = split_budget(budget.rho, units.count, kinds)
     kinds = {name: kind for name, kind in kinds.items() if name in shares}
     sums = counted(frame, whose, cells, kinds, path=walks, progress=progress)
-    ledger = TrainingLedger.beside(walks) if ledger is None else ledger
     spent = ledger.spend(walks, budget, unit=units.unit, purpose=f"a motion model of order {order}")
     counts, parts = with_noise(sums, shares, progress=progress)
     promise = TrainingPromise(

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output, check_output, sha256_file
 from geoblanket._strict_json import read_object
 from geoblanket._training import Unit, epsilon_of
@@ -174,6 +175,7 @@ class TrainingLedger:
     (1.0, 1.679)
     """
 
+    @checked
     def __init__(self, path: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> None:
         if total_epsilon is not None and not 0 < total_epsilon <= _LARGEST_NUMBER:
             raise ParameterError(f"The total ε of learnings must be more than 0. Got {total_epsilon:g} instead.")
@@ -182,6 +184,7 @@ class TrainingLedger:
         self._raise_total = raise_total
 
     @classmethod
+    @checked
     def beside(cls, walks: str | Path, *, total_epsilon: float | None = None, raise_total: bool = False) -> Self:
         """Return the ledger beside a file of walks: `walks.parquet.spent.json` for `walks.parquet`."""
         walks = Path(walks).resolve()

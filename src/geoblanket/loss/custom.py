@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
@@ -15,6 +16,7 @@ from geoblanket.loss.place_loss import LossTable, check_places
 __all__ = ["FunctionLoss", "TableLoss"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TableLoss:
     """A table with a loss for each true place (row) and reported place (column).
@@ -46,6 +48,7 @@ class TableLoss:
         return LossTable(self.values[np.ix_(rows, columns)])
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class FunctionLoss:
     """A function that gives the loss of each reported place for each true one.

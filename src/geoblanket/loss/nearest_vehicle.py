@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
@@ -38,6 +39,7 @@ _DECIMALS = 6
 rounding must not decide which of them is shorter."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class NearestVehicle:
     """The probability that the service is mistaken about whether this vehicle is the nearest to a task.

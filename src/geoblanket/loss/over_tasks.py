@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
 from geoblanket._workers import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
@@ -34,6 +35,7 @@ _PART_BYTES = 16 << 20
 """Of the table that a thread adds to at once."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     """How much work and memory a mean over tasks may take.

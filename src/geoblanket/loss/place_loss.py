@@ -12,12 +12,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
 from geoblanket.errors import ParameterError
 
 __all__ = ["LossTable", "PlaceLoss", "check_places"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class LossTable:
     """What each reported place costs for each true one. The arrays are read-only.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._geodesy import haversine_m
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.roads.places import Places
@@ -13,6 +14,7 @@ from geoblanket.roads.places import Places
 __all__ = ["StraightLine"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class StraightLine:
     """The great-circle distance between the true and the reported place, kilometres.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import check_places
@@ -22,6 +23,7 @@ _SUM_TOLERANCE = 1e-9
 _LARGEST_NODE = 2**31 - 1  # what 32 bits hold
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TaskPrior:
     """How probable a task is at each node of the roads.
@@ -60,11 +62,13 @@ class TaskPrior:
         return len(self.nodes)
 
     @classmethod
+    @checked
     def uniform(cls, graph: RoadGraph) -> TaskPrior:
         """Take every node of the roads as equally probable."""
         return cls.from_counts(np.arange(graph.node_count), np.ones(graph.node_count))
 
     @classmethod
+    @checked
     def from_counts(cls, nodes: npt.ArrayLike, counts: npt.ArrayLike) -> TaskPrior:
         """Make each node as probable as it is frequent.
 
@@ -82,6 +86,7 @@ class TaskPrior:
         return cls(where, often / total)
 
     @classmethod
+    @checked
     def from_pick_ups(cls, walks: pl.LazyFrame, places: Places) -> TaskPrior:
         """Take tasks to be where trips began.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
@@ -20,9 +21,10 @@ __all__ = ["TravelCost"]
 _PER_UNIT = {"length": 1000.0, "time": 60.0}
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TravelCost:
-    """Σ_task p_task |path(l, task) − path(y, task)|: the mean error of the estimated way to a task.
+    """`Σ_task p_task |path(l, task) − path(y, task)|`: the mean error of the estimated way to a task.
 
     The way leads from the vehicle to the task, along one-way roads in their direction. The loss is symmetric, zero
     where the true place is reported, and keeps the triangle inequality.

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
@@ -55,6 +56,7 @@ class Mechanism:
         raise TypeError("A Mechanism is made by Mechanism.verified or Mechanism.from_probabilities.")
 
     @classmethod
+    @checked
     def verified(cls, weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Mechanism:
         """Verify integer weights exactly and return them as a mechanism; see `verify` for the parameters and errors."""
         weights, distance_mm = _frozen(weights), _frozen(distance_mm)
@@ -71,6 +73,7 @@ class Mechanism:
         return mechanism
 
     @classmethod
+    @checked
     def from_probabilities(cls, probabilities: npt.ArrayLike, problem: Problem) -> Mechanism:
         """Repair a table of numbers, shape (S, K), to a mechanism of `problem`, and verify it."""
         from geoblanket.mechanism.repairer import repair  # devices never need it, and start sooner without
@@ -78,6 +81,7 @@ class Mechanism:
         return cls.from_weights(repair(probabilities, problem).weights, problem)
 
     @classmethod
+    @checked
     def from_weights(cls, weights: Ints, promise: Problem | Mechanism) -> Mechanism:
         """Verify integer weights, shape (S, K), with the distances, ε and η of a problem or another mechanism."""
         return cls.verified(

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
@@ -36,6 +37,7 @@ _PRIOR_TOLERANCE = 1e-9
 _MM_PER_KM = 10**6
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What a mechanism is asked for: to keep a promise between rows, at the least expected loss.
@@ -97,6 +99,7 @@ class Problem:
         object.__setattr__(self, "eta_km", float(self.eta_km))
 
     @classmethod
+    @checked
     def in_millimetres(
         cls, *, loss: Floats, prior: Floats, distance_mm: Ints, epsilon: float, eta_km: float = math.inf
     ) -> Problem:

@@ -37,6 +37,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import bounds_for
@@ -91,6 +92,7 @@ class Repaired:
         return self.loss_after / self.loss_before - 1
 
 
+@checked
 def repair(probabilities: npt.ArrayLike, problem: Problem) -> Repaired:
     """Return integer weights near `probabilities` that keep the promise of `problem`, whatever the input.
 

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
@@ -91,6 +92,7 @@ class Certificate:
         return 2 * self.pairs * self.outputs
 
 
+@checked
 def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Certificate:
     """Verify a mechanism in exact arithmetic.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
@@ -113,6 +114,7 @@ class MapMatcher:
     10
     """
 
+    @checked
     def __init__(self, graph: RoadGraph, options: MatchOptions | None = None) -> None:
         self.graph = graph
         self.options = options or MatchOptions()

@@ -11,8 +11,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._files import check_output
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._workers import count_workers, run_tasks
@@ -25,7 +27,7 @@ from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distanc
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
-from geoblanket.traces.table import check_points, scan_traces
+from geoblanket.traces.table import check_points, scan_traces, write_traces
 
 __all__ = ["Method", "match_traces"]
 
@@ -39,8 +41,10 @@ _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
 _SNAP_M = 200.0  # metres, beside the spacing of the places
 
 
+@checked
+@takes_frames(traces=write_traces)
 def match_traces(
-    traces: str | Path,
+    traces: str | Path | AnyFrame,
     roads: str | Path,
     out: str | Path,
     *,
@@ -60,7 +64,7 @@ def match_traces(
     Parameters
     ----------
     traces
-        A table written by `geoblanket traces import`.
+        A table written by `geoblanket traces import`, or a data frame with its columns (`TRACES_SCHEMA`).
     roads
         A road graph written by `geoblanket roads import`.
     out

@@ -177,6 +177,7 @@ class _Search:
         seconds = _S_PER_CELL * cells * len(trips.place)
         workers = count_workers(self._workers, tasks=len(tasks), seconds=seconds)
         done: dict[tuple[int, int], TickErrors] = {}
+        self._progress("following trips", 0, len(tasks))
         for key, errors in run_tasks(_ticks_of, tasks, workers=workers):
             done[key] = errors
             self._progress("following trips", len(done), len(tasks))

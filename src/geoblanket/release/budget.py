@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.mechanism.lattice.anchor import Shift
 
@@ -32,6 +33,7 @@ _LARGEST_MICRO: Final = 10**15
 _LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
 
 
+@checked
 @dataclass(frozen=True)
 class Budget:
     """The most that may be spent in any window of time.

@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
 from geoblanket._files import check_output
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, reading_parquet, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
@@ -27,11 +29,12 @@ from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.release._opening import check_policy
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
+from geoblanket.traces.table import write_traces
 
 __all__ = ["RELEASED_SCHEMA", "PerturbSummary", "perturb_traces", "perturb_walks"]
 
@@ -46,7 +49,8 @@ RELEASED_SCHEMA: dict[str, pl.DataType] = {
     "lon": pl.Float64(),
 }
 """One row per report, in the order of the walks. `place`, `lat` and `lon` are the reported location; everything else is
-as in the walks and not protected. Speeds are left out: they are measured on the true path."""
+as in the walks and not protected. Speeds are left out: they are measured on the true path. The file also has `lat` and
+`lon` as `geometry` (GeoParquet), which is not read again."""
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -84,8 +88,10 @@ class PerturbSummary:
         return asdict(self)
 
 
+@checked
+@takes_frames(walks=write_walks)
 def perturb_walks(
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     roads: str | Path,
     out: str | Path,
     *,
@@ -100,7 +106,7 @@ def perturb_walks(
     Parameters
     ----------
     walks
-        A table written by `geoblanket match`.
+        A table written by `geoblanket match`, or `Walks` of a data frame.
     roads
         The roads that it was matched to.
     out
@@ -146,7 +152,9 @@ def perturb_walks(
     # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
     with ThreadPoolExecutor(1) as writer:
         reports = lazy_batches(run.reports(), schema=RELEASED_SCHEMA)
-        written = writer.submit(write_table, reports, out, kind="released locations", about=described, private=False)
+        written = writer.submit(
+            write_table, reports, out, kind="released locations", about=described, private=False, points=True
+        )
         try:
             written.result()
         finally:
@@ -154,8 +162,10 @@ def perturb_walks(
     return run.summary()
 
 
+@checked
+@takes_frames(traces=write_traces)
 def perturb_traces(
-    traces: str | Path,
+    traces: str | Path | AnyFrame,
     roads: str | Path,
     out: str | Path,
     *,
@@ -171,7 +181,7 @@ def perturb_traces(
     Parameters
     ----------
     traces
-        A table written by `geoblanket traces import`.
+        A table written by `geoblanket traces import`, or a data frame with its columns (`TRACES_SCHEMA`).
     spacing_m
         The spacing of the bundle's places, metres.
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from geoblanket._arguments import checked
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -122,6 +123,7 @@ class Device:
     398.0
     """
 
+    @checked
     def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
         checked_clock(tables, ledger.budget)
         self._tables, self._ledger = tables, ledger
@@ -131,6 +133,7 @@ class Device:
         self._process = os.getpid()
 
     @classmethod
+    @checked
     def open(
         cls,
         bundle: str | Path | Bundle,

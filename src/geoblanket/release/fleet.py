@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -92,6 +93,7 @@ class Fleet:
     [False, False]
     """
 
+    @checked
     def __init__(
         self,
         tables: ReleaseTables,
@@ -113,6 +115,7 @@ class Fleet:
         self._process = os.getpid()
 
     @classmethod
+    @checked
     def open(
         cls,
         bundle: str | Path | Bundle,

@@ -18,8 +18,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Ints
 from geoblanket._files import check_output
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
@@ -29,13 +31,13 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.anchor import Shift
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mobility.walk_batches import walk_batches
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.release._opening import check_policy
 from geoblanket.release.anchoring import Anchoring
 from geoblanket.release.lattice_source import cell_centers_e7
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
-from geoblanket.traces.table import check_points, scan_traces
+from geoblanket.traces.table import check_points, scan_traces, write_traces
 
 __all__ = ["RELEASED_CELLS_SCHEMA", "LatticeSummary", "perturb_points", "perturb_walk_points"]
 
@@ -50,7 +52,7 @@ RELEASED_CELLS_SCHEMA: dict[str, pl.DataType] = {
 }
 """One row per report, in the order of the traces. `slot` numbers the intervals of the bundle's clock since 1970, and
 `time` is the start of the slot; `cell` is the reported one, `lat` and `lon` its centre. Vehicles, trips and slots are
-not protected."""
+not protected. The file also has `lat` and `lon` as `geometry` (GeoParquet), which is not read again."""
 
 _ROWS_AT_A_TIME: Final = 500_000
 _MICRO: Final = 10**6
@@ -93,8 +95,10 @@ class LatticeSummary:
         return asdict(self)
 
 
+@checked
+@takes_frames(traces=write_traces)
 def perturb_points(
-    traces: str | Path,
+    traces: str | Path | AnyFrame,
     out: str | Path,
     *,
     bundle: Bundle,
@@ -106,7 +110,7 @@ def perturb_points(
     Parameters
     ----------
     traces
-        A table written by `geoblanket traces import`.
+        A table written by `geoblanket traces import`, or a data frame with its columns (`TRACES_SCHEMA`).
     out
         The table to write (`RELEASED_CELLS_SCHEMA`).
     bundle
@@ -134,8 +138,10 @@ def perturb_points(
     return _perturbed(frame, points, Path(traces), Path(out), bundle=bundle, policy=policy, progress=progress)
 
 
+@checked
+@takes_frames(walks=write_walks)
 def perturb_walk_points(
-    walks: str | Path,
+    walks: str | Path | AnyFrame,
     roads: str | Path,
     out: str | Path,
     *,
@@ -148,7 +154,7 @@ def perturb_walk_points(
     Parameters
     ----------
     walks
-        A table written by `geoblanket match`.
+        A table written by `geoblanket match`, or `Walks` of a data frame.
     roads
         The roads that it was matched to, which say where places are.
     """
@@ -202,7 +208,9 @@ def _perturbed(
     # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
     with ThreadPoolExecutor(1) as writer:
         reports = lazy_batches(run.reports(points()), schema=RELEASED_CELLS_SCHEMA)
-        written = writer.submit(write_table, reports, out, kind="released cells", about=described, private=False)
+        written = writer.submit(
+            write_table, reports, out, kind="released cells", about=described, private=False, points=True
+        )
         try:
             written.result()
         finally:

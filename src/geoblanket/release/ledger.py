@@ -29,6 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from geoblanket._arguments import checked
 from geoblanket.errors import LedgerError, MismatchError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
@@ -116,6 +117,7 @@ class Ledger(MemoryLedger):
     >>> ledger.close()
     """
 
+    @checked
     def __init__(
         self, path: Path, connection: sqlite3.Connection, device_key: bytes | None, counter: Path, replay: bool | None
     ) -> None:
@@ -182,6 +184,7 @@ class Ledger(MemoryLedger):
         Counter.create(count, row.id).close()
 
     @classmethod
+    @checked
     def open(
         cls,
         path: str | Path,

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
@@ -41,6 +42,7 @@ class ReleaseRule:
     True
     """
 
+    @checked
     def __init__(self, bundle: Bundle | ReleaseTables) -> None:
         if not len(bundle.places_e7):
             raise MismatchError("The bundle has no places, so it does not say which row a history uses.")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
 from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import InputError, ParameterError
@@ -45,6 +46,7 @@ _SECONDS_PER_EDGE = 8e-8
 """What SciPy's search takes per edge of the graph (measured on Rome), to judge whether more processes pay."""
 
 
+@checked
 def road_distances(
     graph: RoadGraph,
     sources: npt.ArrayLike,

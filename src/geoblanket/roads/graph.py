@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, MissingExtraError
 from geoblanket.roads.credit import is_credit
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
@@ -35,6 +39,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class RoadGraph:
     """A directed road graph. Edges are sorted by source node, then target, then length.
@@ -79,6 +84,7 @@ class RoadGraph:
     """Whose data it is, for the corner of a picture; not part of what the graph is (`identity`)."""
 
     @classmethod
+    @checked
     def from_edges(
         cls,
         *,
@@ -219,6 +225,7 @@ class RoadGraph:
         write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model, **credit}, arrays=self._arrays())
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
@@ -235,6 +242,60 @@ class RoadGraph:
                 hint="Import the roads again",
             ) from error
         return graph
+
+    def to_networkx(self) -> nx.MultiDiGraph:
+        """Return the graph as a NetworkX MultiDiGraph in the conventions of OSMnx (extra `networkx`).
+
+        Nodes are named by their OpenStreetMap ids and have `x`, `y` (degrees) and `street_count`. Edges have `osmid`,
+        `highway`, `length` (m), `speed_kph`, `travel_time` (s), `oneway`, `reversed`, and, where the road bends,
+        `geometry` (of Shapely). The ids of ways are not kept, so `osmid` is the number of the edge.
+
+        Raises
+        ------
+        MissingExtraError
+            If NetworkX or Shapely is not installed.
+        """
+        try:
+            import networkx as nx
+            import shapely
+        except ImportError as error:
+            raise MissingExtraError("to_networkx", "networkx") from error
+        result = nx.MultiDiGraph(crs="epsg:4326", simplified=True)
+        ids = self.node_ids.tolist()
+        nodes = zip(ids, self.lon.tolist(), self.lat.tolist(), self._street_counts().tolist(), strict=True)
+        result.add_nodes_from((node, {"x": x, "y": y, "street_count": streets}) for node, x, y, streets in nodes)
+        columns: dict[str, list[Any]] = {
+            "osmid": list(range(self.edge_count)),
+            "highway": [ROAD_CLASSES[number] for number in self.road_class],
+            "length": self.length_m.tolist(),
+            "speed_kph": (self.speed_m_s * 3.6).tolist(),
+            "travel_time": self.time_s.tolist(),
+            "oneway": self.is_one_way.tolist(),
+            "reversed": (~self.is_one_way & (self.sources > self.targets)).tolist(),
+        }
+        ends = [(ids[source], ids[target]) for source, target in zip(self.sources, self.targets, strict=True)]
+        keys = self._keys_of_parallel_edges().tolist()
+        for edge, values in enumerate(zip(*columns.values(), strict=True)):
+            result.add_edge(*ends[edge], key=keys[edge], **dict(zip(columns, values, strict=True)))
+        offsets, lat, lon = self.lines()
+        points = np.column_stack([lon, lat])
+        for edge in np.flatnonzero(np.diff(offsets) > 2).tolist():
+            line = shapely.LineString(points[offsets[edge] : offsets[edge + 1]])
+            result.edges[*ends[edge], keys[edge]]["geometry"] = line
+        return result
+
+    def _street_counts(self) -> Ints:
+        """Return how many streets meet at each node: both directions of a road are one street."""
+        roads = self.one_of_each_road()
+        return np.bincount(np.append(self.sources[roads], self.targets[roads]), minlength=self.node_count)
+
+    def _keys_of_parallel_edges(self) -> Ints:
+        """Count the edges between the same two nodes from 0; they are neighbours in the graph."""
+        starts_pair = np.ones(self.edge_count, bool)
+        starts_pair[1:] = (np.diff(self.sources) != 0) | (np.diff(self.targets) != 0)
+        edges = np.arange(self.edge_count)
+        keys: Ints = edges - edges[starts_pair][np.cumsum(starts_pair) - 1]
+        return keys
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {name: getattr(self, name) for name in _DTYPES}

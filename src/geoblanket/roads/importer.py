@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
@@ -53,16 +54,21 @@ class RoadsSummary:
         return asdict(self)
 
 
+@checked
 def import_roads(
-    files: Sequence[str | Path], *, keep_all: bool = False, credit: str | None = None, progress: Progress = silent
+    files: str | Path | Sequence[str | Path],
+    *,
+    keep_all: bool = False,
+    credit: str | None = None,
+    progress: Progress = silent,
 ) -> tuple[RoadGraph, RoadsSummary]:
     """Read a road network; the format is recognised by the content of the files.
 
     Parameters
     ----------
     files
-        OpenStreetMap PBF or XML (one or several extracts), or a table of nodes and a table of edges (CSV), or one
-        GraphML file saved by OSMnx; XML, GraphML and CSV also compressed.
+        A file or a list of files: OpenStreetMap PBF or XML (one or several extracts), or a table of nodes and a table
+        of edges (CSV), or one GraphML file saved by OSMnx; XML, GraphML and CSV also compressed.
     keep_all
         Keep the whole network, not only its largest strongly connected part.
     credit
@@ -88,7 +94,8 @@ def import_roads(
     """
     if credit is not None:
         check_credit(credit)
-    source, roads = _read([Path(file) for file in files], progress)
+    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    source, roads = _read(paths, progress)
     progress("Building the graph", 0, None)
     # Tables and GraphML come contracted, and their nodes are the ones that their users know.
     simplify = contract if source == "OpenStreetMap" else _as_it_is
@@ -110,7 +117,7 @@ def import_roads(
     if not graph.edge_count:
         raise InputError(
             "has no two places connected in both directions",
-            path=files[0],
+            path=paths[0],
             hint="Give a larger network, or keep all of it (keep_all, --keep-all)",
         )
     if credit is not None:

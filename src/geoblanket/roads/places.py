@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
@@ -25,6 +26,7 @@ _POINTS_AT_A_TIME = 1 << 16
 _RADIUS_PRECISION_M = 0.1
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Places:
     """Some nodes of a road graph, with search for the nearest one. Made by `choose_places`.
@@ -148,6 +150,7 @@ class Places:
             raise MismatchError("The places belong to another road graph. Choose them on this one.")
 
 
+@checked
 def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:
     """Choose the places of a road graph.
 

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse.csgraph import dijkstra
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Ints, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
@@ -46,6 +47,7 @@ _CHECKS = {
 }
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Zones:
     """A partition of places into zones. Made by `partition_zones`.
@@ -101,6 +103,7 @@ class Zones:
         return order, np.concatenate([[0], np.cumsum(self.sizes)])
 
 
+@checked
 def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zones:
     """Partition the places into connected, compact zones of similar size, each with at most `max_places`.
 

@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import polars as pl
 
+from geoblanket._frames import names_of_columns
 from geoblanket.errors import InputError
 from geoblanket.traces._times import TimeUnit
 from geoblanket.traces.cleaning import Points
@@ -106,8 +107,13 @@ class Source(Protocol[Batch, Content_co]):
 
     path: Path
 
+    @property
+    def size(self) -> int:
+        """How much there is to read: bytes of a text file, or rows."""
+        ...
+
     def batches(self) -> Iterator[tuple[Batch, int]]:
-        """Yield the batches, in order, each with how many bytes of the file have been read so far."""
+        """Yield the batches, in order, each with how much has been read so far."""
         ...
 
     def parse(self, batch: Batch) -> Parsed[Content_co]:
@@ -154,20 +160,27 @@ def check_coordinates(frame: pl.DataFrame, *, path: Path, home: Box | None = Non
 
 
 def find_columns(
-    header: list[str], names: Mapping[str, str], *, optional: set[str], path: Path, delimiter: str
+    header: list[str], names: Mapping[str, str], *, optional: set[str], path: Path, delimiter: str | None
 ) -> dict[str, int]:
     """Return the position of each wanted column; `names` gives its name in the header.
 
-    The header is never echoed: in a file without one it is a row of data.
+    The header of a text file is never echoed: in a file without one it is a row of data.
+
+    Parameters
+    ----------
+    delimiter
+        Between the cells of a text file; None for a table whose columns have names.
     """
+    row = None if delimiter is None else 1
     positions = {}
     for role, name in names.items():
         if header.count(name) > 1:
-            raise InputError(f"has more than one column '{name}'", path=path, row=1)
+            raise InputError(f"has more than one column '{name}'", path=path, row=row)
         if name in header:
             positions[role] = header.index(name)
         elif role not in optional:
-            raise InputError(f"has no column '{name}'", path=path, row=1, hint=_why_no_column(header, delimiter))
+            why = names_of_columns(header) if delimiter is None else _why_no_column(header, delimiter)
+            raise InputError(f"has no column '{name}'", path=path, row=row, hint=why)
     return positions
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.traces._jumps import find_jumps
@@ -17,6 +18,7 @@ from geoblanket.traces.summary import Tally
 __all__ = ["Cleaning", "Points", "clean"]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
     """The cleaning rules. They apply in this order; each can be switched off.

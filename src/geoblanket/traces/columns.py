@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from geoblanket._frames import AnyFrame, to_polars
 from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, ParameterError
@@ -15,7 +16,7 @@ from geoblanket.traces._source import Parsed, ReadingOptions, find_columns
 from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
 from geoblanket.traces._times import find_time_format, in_utc, naive_times
 
-__all__ = ["ROLES", "CsvTable", "ParquetTable", "check_columns", "open_table"]
+__all__ = ["ROLES", "CsvTable", "FrameTable", "ParquetTable", "check_columns", "open_table"]
 
 ROLES = ("vehicle", "trip", "time", "lat", "lon")
 """What a column can be. Vehicle and trip may be absent."""
@@ -23,7 +24,7 @@ ROLES = ("vehicle", "trip", "time", "lat", "lon")
 _OPTIONAL = {"vehicle", "trip"}
 _LATITUDES = {"lat", "latitude", "y"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "x"}
-_PARQUET_ROWS = 500_000
+_ROWS_AT_A_TIME = 500_000
 _EXPECTED = "Check the mapping of the columns, the delimiter and the times"
 
 
@@ -57,6 +58,7 @@ class CsvTable:
 
     def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
+        self.size = path.stat().st_size
         self._file = file
         self._delimiter = reading.delimiter
         header = read_header(path, delimiter=reading.delimiter)
@@ -89,32 +91,37 @@ class CsvTable:
         return cells.frame, cells.malformed
 
 
-class ParquetTable:
-    """A Parquet file; its rows are numbered from 1."""
+class _TypedTable:
+    """Rows whose columns have types, numbered from 1."""
 
-    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
+    def __init__(self, rows: pl.LazyFrame, path: Path, file: int, reading: ReadingOptions, *, problem: str) -> None:
         self.path = path
-        self._file = file
+        self._file, self._problem = file, problem
         names = check_columns(reading.columns)
-        check_parquet(path)
-        with reading_parquet(path):
-            schema = pl.read_parquet_schema(path)
-            roles = _find_roles(list(schema), reading, path)
-            self._rows = pl.scan_parquet(path).select(**{role: pl.col(names[role]) for role in roles})
+        with reading_parquet(path, problem):
+            schema = rows.collect_schema()
+            roles = _find_roles(list(schema), reading, path, named=True)
+            self._rows = rows.select(**{role: pl.col(names[role]) for role in roles})
             sample = self._rows.select(pl.col("time").head(1000)).collect().to_series()
         for role in ("lat", "lon"):
             if not (schema[names[role]].is_numeric() or schema[names[role]] == pl.String):
                 raise InputError(f"column '{names[role]}' must hold numbers", path=path)
         self._time = _time_of(sample, reading, path)
+        with reading_parquet(path, problem):
+            self._total = int(self._rows.select(pl.len()).collect().item())
+
+    @property
+    def size(self) -> int:
+        """Its rows."""
+        return self._total
 
     def batches(self) -> Iterator[tuple[tuple[pl.DataFrame, int], int]]:
         """Yield batches of rows, each with the number of its first row."""
-        size = self.path.stat().st_size
         first_row = 1
-        with reading_parquet(self.path):
-            total = max(1, self._rows.select(pl.len()).collect().item())
-        for frame in table_batches(self._rows, path=self.path, rows=_PARQUET_ROWS, streaming=True):
-            yield (frame, first_row), round(size * (first_row - 1 + frame.height) / total)
+        for frame in table_batches(
+            self._rows, path=self.path, rows=_ROWS_AT_A_TIME, streaming=True, problem=self._problem
+        ):
+            yield (frame, first_row), first_row - 1 + frame.height
             first_row += frame.height
 
     def parse(self, batch: tuple[pl.DataFrame, int]) -> Parsed[pl.DataFrame]:
@@ -132,10 +139,30 @@ class ParquetTable:
         )
 
 
-def _find_roles(header: list[str], reading: ReadingOptions, path: Path) -> dict[str, int]:
+class ParquetTable(_TypedTable):
+    """A Parquet file."""
+
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
+        check_parquet(path)
+        damaged = "cannot be read as Parquet: it is damaged"
+        with reading_parquet(path, damaged):
+            rows = pl.scan_parquet(path)
+        super().__init__(rows, path, file, reading, problem=damaged)
+
+
+class FrameTable(_TypedTable):
+    """A data frame; `name` stands for it in messages."""
+
+    def __init__(self, frame: AnyFrame, name: Path, file: int, reading: ReadingOptions) -> None:
+        rows = to_polars(frame, set(check_columns(reading.columns).values()))
+        super().__init__(rows, name, file, reading, problem="cannot be computed")
+
+
+def _find_roles(header: list[str], reading: ReadingOptions, path: Path, *, named: bool = False) -> dict[str, int]:
     names = check_columns(reading.columns)
     optional = _OPTIONAL - set(reading.columns)
-    return find_columns(header, names, optional=optional, path=path, delimiter=reading.delimiter)
+    delimiter = None if named else reading.delimiter
+    return find_columns(header, names, optional=optional, path=path, delimiter=delimiter)
 
 
 def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -148,7 +175,7 @@ def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def _time_of(sample: pl.Series, reading: ReadingOptions, path: Path) -> pl.Expr:
-    """Return the expression that reads column "time" of a Parquet file."""
+    """Return the expression that reads column "time" of a table with types."""
     dtype = sample.dtype
     if isinstance(dtype, pl.Datetime):
         moment = pl.col("time")

@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked, wrong_type
+from geoblanket._frames import FRAME, AnyFrame, is_frame, is_path
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
@@ -22,7 +24,7 @@ from geoblanket.traces._grouping import gather_by_vehicle, to_streams
 from geoblanket.traces._source import Parsed, ReadingOptions, Source, Streams
 from geoblanket.traces._times import TimeUnit, check_time_zone
 from geoblanket.traces.cleaning import Cleaning, clean
-from geoblanket.traces.columns import check_columns, open_table
+from geoblanket.traces.columns import FrameTable, check_columns, open_table
 from geoblanket.traces.porto import PortoFile
 from geoblanket.traces.rome import RomeFile
 from geoblanket.traces.summary import ImportSummary, Tally, file_row
@@ -40,11 +42,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@checked
 def import_traces(
-    files: Sequence[str | Path],
+    files: str | Path | AnyFrame | Sequence[str | Path | AnyFrame],
     out: str | Path,
     *,
-    format: TraceFormat,  # noqa: A002  # the word that users know
+    format: TraceFormat = "table",  # noqa: A002  # the word that users know
     columns: Mapping[str, str] | None = None,
     delimiter: str | None = None,
     time_unit: TimeUnit | None = None,
@@ -60,12 +63,14 @@ def import_traces(
     Parameters
     ----------
     files
-        The files to read; text files may be compressed by gzip.
+        The file to read, or a list of files; text files may be compressed by gzip. With the format "table", data frames
+        stand for files: of Polars or pandas, or with the Arrow stream interface.
     out
         The table to write (Parquet): see `geoblanket.traces.table`. Trips are in the order of the file (Porto), or
         by vehicle and time.
     format
-        "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header).
+        "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header, or
+        a data frame).
     columns
         For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given is its own
         column name. Without a vehicle column, each trip is its own vehicle; without both, each file is.
@@ -103,10 +108,15 @@ def import_traces(
     >>> summary.rows_read
     150
     """
-    paths = [Path(file) for file in files]
+    given: Any = [files] if is_path(files) or is_frame(files) else files
+    if not isinstance(given, Sequence) or not all(is_path(file) or is_frame(file) for file in given):
+        raise wrong_type(import_traces, "files", files, ["path", "data frame", "list of them"])
+    paths = _names(given)
     out = Path(out)
-    _check_files(paths, out)
+    _check_files([Path(file) for file in given if is_path(file)], out, count=len(given))
     _check_options(format, columns, delimiter)
+    if format != "table" and any(map(is_frame, given)):
+        raise ParameterError(f"A data frame has the format 'table'. Got '{format}' instead.")
     if time_zone is not None:
         check_time_zone(time_zone)
     cleaning = cleaning or Cleaning()
@@ -127,8 +137,7 @@ def import_traces(
         if format == "porto":
             trips = importer.from_trips([PortoFile(path, file, reading) for file, path in enumerate(paths)])
         else:
-            open_file = RomeFile if format == "rome" else open_table
-            trips = importer.from_points([open_file(path, file, reading) for file, path in enumerate(paths)], workspace)
+            trips = importer.from_points(list(_sources(given, paths, reading, rome=format == "rome")), workspace)
         about = {
             "format": format,
             "files": [path.name for path in paths],
@@ -145,6 +154,23 @@ def import_traces(
     return summary
 
 
+def _names(given: Sequence[str | Path | AnyFrame]) -> list[Path]:
+    """Return what each file, or frame, is called in messages."""
+    frames = sum(map(is_frame, given))
+    numbers = iter(range(1, frames + 1))
+    return [
+        Path(file) if is_path(file) else FRAME if frames == 1 else Path(f"{FRAME} {next(numbers)}") for file in given
+    ]
+
+
+def _sources(
+    given: Sequence[str | Path | AnyFrame], paths: Sequence[Path], reading: ReadingOptions, *, rome: bool
+) -> Iterator[Source[Any, pl.DataFrame]]:
+    open_file = RomeFile if rome else open_table
+    for number, (file, path) in enumerate(zip(given, paths, strict=True)):
+        yield FrameTable(file, path, number, reading) if is_frame(file) else open_file(path, number, reading)
+
+
 @contextmanager
 def _workspace(out: Path) -> Iterator[Path]:
     """Give a folder for temporary files beside the result, and remove it in the end."""
@@ -156,8 +182,8 @@ def _workspace(out: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def _check_files(paths: list[Path], out: Path) -> None:
-    if not paths:
+def _check_files(paths: list[Path], out: Path, *, count: int) -> None:
+    if not count:
         raise ParameterError("at least one file is needed. Got none.")
     for path in paths:
         if not path.is_file():
@@ -242,7 +268,7 @@ class _Importer:
         self, sources: Sequence[Source[Any, Content]], read: Callable[[Source[Any, Content], Any], Parsed[Result]]
     ) -> Iterator[Result]:
         """Yield what the batches of all files hold, in order, and count."""
-        sizes = [source.path.stat().st_size for source in sources]
+        sizes = [source.size for source in sources]
 
         def batches() -> Iterator[tuple[int, Any, int]]:
             for file, source in enumerate(sources):

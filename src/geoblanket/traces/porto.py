@@ -46,6 +46,7 @@ class PortoFile:
 
     def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
+        self.size = path.stat().st_size
         self._file = file
         self._delimiter = delimiter = reading.delimiter
         self._drop_missing_data = reading.drop_missing_data

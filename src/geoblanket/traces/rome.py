@@ -26,6 +26,7 @@ class RomeFile:
 
     def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
         self.path = path
+        self.size = path.stat().st_size
         self._file = file
         self._delimiter = reading.delimiter
         sample = self._cells(peek(path, header=False))[0].get_column("time")

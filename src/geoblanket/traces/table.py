@@ -6,11 +6,13 @@ from pathlib import Path
 
 import polars as pl
 
-from geoblanket._tables import scan_table
+from geoblanket._arguments import checked
+from geoblanket._frames import FRAME, AnyFrame, conformed, to_polars
+from geoblanket._tables import reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError
 from geoblanket.traces._times import time_in_range
 
-__all__ = ["TRACES_SCHEMA", "check_points", "right_points", "scan_traces", "wrong_points"]
+__all__ = ["TRACES_SCHEMA", "check_points", "right_points", "scan_traces", "write_traces", "wrong_points"]
 
 TRACES_SCHEMA: dict[str, pl.DataType] = {
     "vehicle": pl.String(),
@@ -23,6 +25,7 @@ TRACES_SCHEMA: dict[str, pl.DataType] = {
 `lat` and `lon` are degrees WGS84."""
 
 
+@checked
 def scan_traces(path: str | Path) -> pl.LazyFrame:
     """Open a table written by `geoblanket traces import`, lazily.
 
@@ -34,6 +37,27 @@ def scan_traces(path: str | Path) -> pl.LazyFrame:
     """
     frame, _ = scan_table(path, kind="traces", schema=TRACES_SCHEMA)
     return frame
+
+
+def write_traces(frame: AnyFrame, path: Path) -> None:
+    """Write a data frame as a table of traces, in order of trips and times.
+
+    Raises
+    ------
+    InputError
+        If it has not the columns of `TRACES_SCHEMA`, or if a trip is of several vehicles.
+    """
+    with reading_parquet(FRAME, "cannot be computed as a table of traces"):
+        table = conformed(to_polars(frame, TRACES_SCHEMA), TRACES_SCHEMA, kind="traces")
+        write_table(table.sort("trip", "time", maintain_order=True), path, kind="traces", about={"format": "frame"})
+        vehicles = pl.scan_parquet(path).group_by("trip").agg(pl.col("vehicle").n_unique())
+        shared = vehicles.select((pl.col("vehicle") > 1).any()).collect(engine="streaming").item()
+    if shared:
+        raise InputError(
+            "some trips are of several vehicles, so their numbers are not those of the frame's trips",
+            path=FRAME,
+            hint="Import it with import_traces, which numbers trips anew",
+        )
 
 
 def right_points() -> pl.Expr:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._files import check_output
 from geoblanket._geodesy import haversine_m
@@ -92,6 +93,7 @@ class PlaceDrawer:
         return moved
 
 
+@checked
 def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     """Return the places of a road graph that a motion model is for.
 
@@ -118,6 +120,7 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     return places
 
 
+@checked
 def draw_walks(
     model: MotionModel,
     places: Places,

@@ -18,13 +18,15 @@ from typing import Any, Final
 import numpy as np
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts, count_histories
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.mobility.splitting import Part, Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles
@@ -47,11 +49,13 @@ _UNSEEN: Final = 0.5
 """How often each place counts as seen besides."""
 
 
+@checked
+@takes_frames(walks=write_walks)
 def learn_motion(
     graph: RoadGraph,
     places: Places,
     *,
-    walks: str | Path | None = None,
+    walks: str | Path | AnyFrame | None = None,
     part: Part = "all",
     split: Split | None = None,
     order: int | Lengths = 2,
@@ -66,7 +70,7 @@ def learn_motion(
     graph, places
         The roads, and the places between which vehicles move.
     walks
-        A table written by `geoblanket match`; None: the model knows the roads alone.
+        A table written by `geoblanket match`, or `Walks` of a data frame; None: the model knows the roads alone.
     part, split
         Which of the walks to learn from; by default all.
     order

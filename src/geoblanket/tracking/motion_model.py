@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
@@ -44,6 +45,7 @@ _MOST_STARTS: Final = 100
 _BY_BLANKET: Final = "by blanket"
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class MotionModel:
     """Where a vehicle goes next, by its recent places. Made by `learn_motion`, `MotionModel.by_distance` or `load`.
@@ -226,6 +228,7 @@ class MotionModel:
         return result
 
     @classmethod
+    @checked
     def by_distance(cls, places_e7: npt.ArrayLike, *, interval_s: float, places_identity: str = "") -> MotionModel:
         """Return a model that knows no roads: near places are more probable than far ones.
 
@@ -266,6 +269,7 @@ class MotionModel:
         write_arrays(path, magic=MAGIC, fields=self._fields(), arrays=self._arrays())
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> MotionModel:
         """Read a model written by `save`.
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
@@ -30,6 +31,7 @@ __all__ = ["BlanketOrders", "read_orders"]
 _HOURS: Final = tuple(range(24))
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class BlanketOrders:
     """Orders by the blankets that a source knows: what `learn_motion` takes as its `order`.
@@ -48,6 +50,7 @@ class BlanketOrders:
     lengths: KnownLengths
 
     @classmethod
+    @checked
     def of(
         cls, source: LengthSource, places: Places, *, interval_s: float, zones: Zones | None = None
     ) -> BlanketOrders:
@@ -76,6 +79,7 @@ class BlanketOrders:
         return orders
 
 
+@checked
 def read_orders(
     places: Places,
     *,

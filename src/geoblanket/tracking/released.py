@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Bools, Ints
+from geoblanket._frames import FRAME, AnyFrame, conformed, is_path, to_polars
 from geoblanket._tables import is_text, reading_parquet, scan_table
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import RELEASED_SCHEMA
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
+from geoblanket.release.lattice_source import cell_centers_e7
 
 __all__ = ["ReleasedRows", "ReleasedTable"]
 
@@ -23,6 +25,7 @@ _ROWS_AT_A_TIME: Final = 2_000_000
 _US_PER_MS: Final = 1000
 _LATEST_MS: Final = 4_102_444_800_000
 _AGAIN: Final = "Perturb again"
+_SAME_E7: Final = 1.0  # 1e-7 degrees: a centimetre
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +51,10 @@ class ReleasedTable:
 
     Parameters
     ----------
-    path
-        Written by `geoblanket perturb`.
+    released
+        Written by `geoblanket perturb`; or a data frame with the columns of such a table.
     bundle
-        What it was made by.
+        What it was made by. A frame does not say so: its locations must be outputs of the bundle.
 
     Raises
     ------
@@ -61,15 +64,13 @@ class ReleasedTable:
         If another bundle made it.
     """
 
-    def __init__(self, path: str | Path, bundle: Bundle) -> None:
-        self.path = Path(path)
+    def __init__(self, released: str | Path | AnyFrame, bundle: Bundle) -> None:
+        self.path = path = Path(released) if is_path(released) else FRAME
         self.cells = bundle.lattice is not None
-        self.frame, self.about = _scanned(self.path, cells=self.cells)
-        if self.about["bundle"] != bundle.sha256:
-            raise MismatchError(
-                f"{path} was made by another bundle (SHA-256 {self.about['bundle'][:12]}…) than the one given "
-                f"({bundle.sha256[:12]}…). Give the bundle that it was perturbed with."
-            )
+        if is_path(released):
+            self.frame = _scanned(path, bundle)
+        else:
+            self.frame = _from_frame(released, bundle)
         self._interval_ms = bundle.needed_clock().interval_ms
         self._output = "cell" if self.cells else "place"
         with reading_parquet(self.path):
@@ -138,11 +139,18 @@ class ReleasedTable:
 _KINDS: Final = (("released locations", RELEASED_SCHEMA), ("released cells", RELEASED_CELLS_SCHEMA))
 
 
-def _scanned(path: Path, *, cells: bool) -> tuple[pl.LazyFrame, dict[str, Any]]:
-    """Open a table of the kind that the bundle makes; say so if it is of the other one."""
+def _scanned(path: Path, bundle: Bundle) -> pl.LazyFrame:
+    """Open a table that the bundle made; say so if it is of the other kind, or of another bundle."""
+    cells = bundle.lattice is not None
     kind, schema = _KINDS[cells]
     try:
-        return scan_table(path, kind=kind, schema=schema, checks={"bundle": is_text})
+        frame, about = scan_table(path, kind=kind, schema=schema, checks={"bundle": is_text})
+        if about["bundle"] != bundle.sha256:
+            raise MismatchError(
+                f"{path} was made by another bundle (SHA-256 {about['bundle'][:12]}…) than the one given "
+                f"({bundle.sha256[:12]}…). Give the bundle that it was perturbed with."
+            )
+        return frame
     except InputError as error:
         other, other_schema = _KINDS[not cells]
         try:
@@ -154,3 +162,24 @@ def _scanned(path: Path, *, cells: bool) -> tuple[pl.LazyFrame, dict[str, Any]]:
         f"{path} is a table of {other}, and the bundle has {has}: they do not belong together. "
         "Give the bundle that the table was perturbed with."
     )
+
+
+def _from_frame(released: AnyFrame, bundle: Bundle) -> pl.LazyFrame:
+    """Return the reports of a data frame, which must be at the places, or the cells, of the bundle."""
+    kind, schema = _KINDS[bundle.lattice is not None]
+    with reading_parquet(FRAME, f"cannot be computed as a table of {kind}"):
+        rows = conformed(to_polars(released, schema), schema, kind=kind).collect(engine="streaming")
+    output = rows["place" if bundle.lattice is None else "cell"].fill_null(-1).to_numpy()
+    outputs = len(bundle.places_e7) if bundle.lattice is None else bundle.lattice.cells
+    known = (output >= 0) & (output < outputs)  # others are named later
+    if bundle.lattice is None:
+        made_e7 = bundle.places_e7[output[known]]
+    else:
+        made_e7 = cell_centers_e7(bundle.lattice, output[known])
+    given_e7 = rows.select("lat", "lon").to_numpy()[known] * 1e7
+    if not (abs(given_e7 - made_e7) < _SAME_E7).all():
+        raise MismatchError(
+            "Some reports of the data frame lie elsewhere than the bundle's places and cells do. Give the bundle that "
+            "it was perturbed with."
+        )
+    return rows.lazy()

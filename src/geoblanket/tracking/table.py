@@ -18,8 +18,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket._files import check_output
+from geoblanket._frames import AnyFrame, is_path, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, table_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
@@ -87,8 +89,10 @@ class TrackSummary:
         return asdict(self)
 
 
+@checked
+@takes_frames(released=None)
 def track_table(
-    released: str | Path,
+    released: str | Path | AnyFrame,
     out: str | Path,
     *,
     bundle: Bundle,
@@ -105,7 +109,8 @@ def track_table(
     Parameters
     ----------
     released
-        A table written by `geoblanket perturb`.
+        A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not say which bundle
+        made it: its reports must lie at the places, or the cells, of the one given.
     out
         The table to write: the columns of `released`, of which `lat` and `lon` become `reported_lat` and
         `reported_lon`, and the estimate `lat`, `lon` with its `radius_m`.
@@ -139,7 +144,7 @@ def track_table(
     if smoothed and ahead_s:
         raise ParameterError("To look ahead and to use later reports contradict each other. Choose one.")
     table = ReleasedTable(released, bundle)
-    if Path(out).exists() and Path(out).samefile(released):
+    if is_path(released) and Path(out).exists() and Path(out).samefile(released):
         raise ParameterError(f"{released} is both read and written. Choose another name for the result.")
     used = usable_model(bundle, model, full_memory=full_memory)
     run = _Run(table, BeliefFilter.of(bundle, used), smoothed=smoothed, ahead_s=ahead_s, progress=progress)
@@ -158,7 +163,7 @@ def track_table(
         with ThreadPoolExecutor(1) as writer:
             rows = lazy_batches(run.tracked(), schema=TRACKED_CELLS_SCHEMA if table.cells else TRACKED_SCHEMA)
             kind = "tracked cells" if table.cells else "tracked locations"
-            written = writer.submit(write_table, rows, out, kind=kind, about=described, private=False)
+            written = writer.submit(write_table, rows, out, kind=kind, about=described, private=False, points=True)
             try:
                 written.result()
             finally:

@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
@@ -132,6 +133,7 @@ class Tracker:
     True
     """
 
+    @checked
     def __init__(
         self,
         bundle: Bundle,

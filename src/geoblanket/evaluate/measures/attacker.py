@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
@@ -52,6 +53,7 @@ class Inference:
     prior_success: float
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Cases:
     """The possible truths, their probabilities, and what the attacker knows of them beforehand.
@@ -78,6 +80,7 @@ class Cases:
     """The earlier places that each label stands for, shape (L, how many are known)."""
 
     @classmethod
+    @checked
     def of_rows(cls, rows: ZoneRows) -> Cases:
         """Return the rows of a zone as cases, with the prior that the mechanism was designed for; nothing is known."""
         return cls(
@@ -89,6 +92,7 @@ class Cases:
         )
 
     @classmethod
+    @checked
     def of_counts(cls, rows: ZoneRows, counts: HistoryCounts, *, known_past: int = 0) -> Cases:
         """Return the histories that were seen in a zone as cases; they are the same whatever the mechanism looks at.
 
@@ -144,6 +148,7 @@ class Cases:
         )
 
 
+@checked
 def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.ArrayLike) -> Inference:
     """Return how well the best attacker does on one report.
 
@@ -182,6 +187,7 @@ def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.A
     return Inference(error_km=error, success=success, prior_error_km=prior_error, prior_success=prior_success)
 
 
+@checked
 def zone_distance_km(rows: ZoneRows) -> Floats:
     """Return the great-circle distances of a zone's places, kilometres, shape (P, P).
 

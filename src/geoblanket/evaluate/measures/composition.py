@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import times_counted
 
@@ -49,6 +50,7 @@ class Composition:
     first report too. A vehicle that stands still is the plainest case."""
 
 
+@checked
 def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -> Composition:
     """Return the cost of a number of consecutive reports.
 
@@ -76,6 +78,7 @@ def compose(epsilon: float, history_weights: Sequence[float], *, reports: int) -
     )
 
 
+@checked
 def trajectory_bound(epsilon: float, history_weights: Sequence[float], displacement_km: npt.ArrayLike) -> float:
     """Return the most by which T reports distinguish two trajectories, as the logarithm of a ratio.
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.mechanism import Mechanism
@@ -55,6 +56,7 @@ class WorstPair:
     distance_km: float
 
 
+@checked
 def effective_epsilon(mechanism: Mechanism) -> WorstPair:
     """Return the worst pair of a verified mechanism. Its ε is never above the promised one.
 
@@ -70,6 +72,7 @@ def effective_epsilon(mechanism: Mechanism) -> WorstPair:
     return replace(worst, epsilon=min(worst.epsilon, mechanism.epsilon), low=min(worst.low, mechanism.epsilon))
 
 
+@checked
 def worst_pair(weights: Ints, *, distance_mm: Ints, eta_mm: int) -> WorstPair:
     """Return the worst pair of any integer weights, verified or not.
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats
 from geoblanket.errors import ParameterError
 
@@ -50,6 +51,7 @@ class Leakage:
     """Pairs of neighbours, each counted once; with none of them, both figures are 0."""
 
 
+@checked
 def posterior_leakage(
     probabilities: npt.ArrayLike,
     prior: npt.ArrayLike,
@@ -106,6 +108,7 @@ def posterior_leakage(
     return Leakage(maximum, total / mass if mass > 0 else 0.0, int(np.count_nonzero(neighbours)) // 2)
 
 
+@checked
 def place_channel(
     probabilities: npt.ArrayLike, prior: npt.ArrayLike, place: npt.ArrayLike, place_count: int
 ) -> tuple[Floats, Floats]:
@@ -145,6 +148,7 @@ def place_channel(
     return channel, mass.astype(np.float64)
 
 
+@checked
 def same_past(histories: npt.ArrayLike) -> Bools:
     """Return which pairs of rows have the same past, shape (S, S), for the paper's leakage with a known past.
 
@@ -161,7 +165,10 @@ def same_past(histories: npt.ArrayLike) -> Bools:
            [ True,  True, False],
            [False, False,  True]])
     """
-    past = np.asarray(histories)[:, 1:]
+    histories = np.asarray(histories)
+    if histories.ndim != 2:
+        raise ParameterError(f"Histories must have the shape (S, 1 + Γ). Got {histories.shape} instead.")
+    past = histories[:, 1:]
     _, label = np.unique(past, axis=0, return_inverse=True)
     same: Bools = label.ravel()[:, None] == label.ravel()
     return same

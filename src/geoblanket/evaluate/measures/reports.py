@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
@@ -68,6 +69,7 @@ class ZoneReports:
         return cls(states, csr_array((values, columns, offsets), shape=(len(states), len(chances))), chances, sent)
 
 
+@checked
 def draw_reports(
     probabilities: npt.ArrayLike,
     rows: ZoneRows,
@@ -148,6 +150,7 @@ class RowSight:
     True
     """
 
+    @checked
     def __init__(self, motion: MotionModel, zones: Sequence[ZoneReports]) -> None:
         self.interval_s = motion.interval_s
         self._states, self._zones = len(motion), zones

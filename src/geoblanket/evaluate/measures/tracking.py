@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.held_out import VehicleLosses, by_vehicle
@@ -55,6 +56,7 @@ class Tracked:
     """What the service loses by its best guess of where the vehicle is when the report is used."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class WalkTracker:
     """Tracks held-out vehicles over their walks.

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from geoblanket._arguments import checked
 from geoblanket._numbers import number
 from geoblanket._page import Page
 from geoblanket._progress import Progress, silent
@@ -42,6 +43,7 @@ _QUESTIONS = ("Which mechanism should I use?", "What does privacy cost?", "Would
 _COMPARED_WITH = (*PAPER_METHODS[1:], "planar_laplace_remap")
 
 
+@checked
 def write_report(
     results: pl.DataFrame,
     out: str | Path,
@@ -108,6 +110,7 @@ def write_report(
     return folder.write_page(page)
 
 
+@checked
 def answers(results: pl.DataFrame, about: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
     """Return what results say, in sentences, by question and city.
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
 from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
@@ -26,6 +27,7 @@ _NO_INDICES: Indices = np.empty(0, np.int32)
 _NO_HISTORIES: Indices = np.empty((0, 1), np.int32)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class BundledMechanism:
     """A mechanism with its place in a bundle. Make one with `BundledMechanism.of`.
@@ -58,6 +60,7 @@ class BundledMechanism:
     """The place of each column's output, shape (C,); empty without coordinates."""
 
     @classmethod
+    @checked
     def of(
         cls,
         mechanism: Mechanism,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from geoblanket._arguments import checked
 from geoblanket._files import atomic_output, sha256_file
 from geoblanket.errors import InputError, MissingExtraError
 
@@ -28,6 +29,7 @@ def signature_path(path: str | Path) -> Path:
     return path.with_name(path.name + ".sig")
 
 
+@checked
 def sign_bundle(path: str | Path, private_key: str | Path) -> Path:
     """Sign a bundle and return the path of the signature.
 
@@ -56,6 +58,7 @@ def sign_bundle(path: str | Path, private_key: str | Path) -> Path:
     return signature_path(path)
 
 
+@checked
 def check_signature(path: str | Path, digest: bytes, public_key: str | Path) -> None:
     """Raise InputError unless the signature beside a bundle is valid for its SHA-256 and this key.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from geoblanket._arguments import checked
 from geoblanket._arrayfile import write_arrays
 from geoblanket._arrays import Indices
 from geoblanket._training import NOT_SAID, Training
@@ -33,6 +34,7 @@ from geoblanket.mechanism.lattice.spec import LatticeSpec
 __all__ = ["LARGEST_BYTES", "Bundle", "BundledMechanism", "load_bundle", "save_bundle", "save_lattice", "stored_bytes"]
 
 
+@checked
 def save_bundle(
     path: str | Path,
     mechanisms: Iterable[BundledMechanism],
@@ -130,6 +132,7 @@ def save_lattice(
     return lattice
 
 
+@checked
 def load_bundle(
     path: str | Path,
     *,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from geoblanket._arguments import checked
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.header import BundleHeader
 from geoblanket.mechanism.bundle.signing import check_signature
@@ -18,6 +19,7 @@ __all__ = ["ANY_FILE", "HINT", "Trust"]
 HINT: Final = "Get it again from where it came from"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Trust:
     """Which bundles are accepted.

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Positions
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
@@ -103,6 +104,7 @@ class OptimiseResult:
     """How loss and bound came closer; losses here are before the repair."""
 
 
+@checked
 def optimise(
     problem: Problem,
     *,

@@ -105,6 +105,7 @@ def run_study(
     permutations: int = 199,
     workers: int | None = None,
     cluster: str | None = None,
+    overwrite: bool = True,
     progress: Progress = silent,
 ) -> Study:
     """Test every order in every grouping and study how the p-values go with speed, place and hour.
@@ -122,8 +123,15 @@ def run_study(
         Traces whose points' density is measured; by default that of the walks' steps.
     permutations
         Of each classifier test.
+    overwrite
+        Whether findings of other inputs or options, which the folder may hold, are replaced.
     workers, cluster, progress
         As in `discover`.
+
+    Raises
+    ------
+    OutputError
+        If the folder has findings that may not be replaced, or cannot be used.
     """
     options = replace(options or DiscoveryOptions(), by=GROUPINGS, stop_early=False)
     folder = Path(out)
@@ -135,21 +143,29 @@ def run_study(
         raise OutputError(f"{folder}: is a file. Give the name of a folder.")
     frame, walks_about = scan_walks(walks)
     places = choose_places(RoadGraph.load(roads), spacing_m=walks_about["spacing_m"])
-    with reading_parquet(walks if traces is None else traces):
-        densities = _densities(frame, places, traces, seed=options.seed, progress=progress)
-    folder.mkdir(parents=True, exist_ok=True)
     inputs = {
         "regions": find_regions(options.regions, places).about,
         "walks": sha256_file(walks),
         "geoblanket": __version__,
     }
+    plans = {
+        "findings.parquet": options,
+        "findings-equal.parquet": replace(options, largest_sample=options.smallest_group),
+    }
+    finished = {
+        name: _finished(folder / name, {**plan.as_dict(), **inputs}, overwrite=overwrite)
+        for name, plan in plans.items()
+    }
+    with reading_parquet(walks if traces is None else traces):
+        densities = _densities(frame, places, traces, seed=options.seed, progress=progress)
+    folder.mkdir(parents=True, exist_ok=True)
 
-    def discovery(name: str, options: DiscoveryOptions) -> Discovery:
+    def discovery(name: str) -> Discovery:
         path = folder / name
-        return _finished(path, {**options.as_dict(), **inputs}) or discover(
+        return finished[name] or discover(
             walks,
             roads,
-            options,
+            plans[name],
             workers=workers,
             cluster=cluster,
             out=path,
@@ -157,8 +173,7 @@ def run_study(
             progress=progress,
         )
 
-    found = discovery("findings.parquet", options)
-    equal = discovery("findings-equal.parquet", replace(options, largest_sample=options.smallest_group))
+    found, equal = map(discovery, plans)
     if found.findings.filter(pl.col("status") == "tested").is_empty():
         raise InputError(
             f"no group has {options.smallest_group} samples that can be tested",
@@ -179,12 +194,19 @@ def run_study(
     )
 
 
-def _finished(path: Path, made: Mapping[str, Any]) -> Discovery | None:
+def _finished(path: Path, made: Mapping[str, Any], *, overwrite: bool) -> Discovery | None:
     """Return the findings of an earlier study with the same inputs and options, if the file holds them."""
     if not path.exists():
         return None
     findings, about = read_findings(path)
-    return Discovery(findings, about) if all(about.get(key) == made[key] for key in made) else None
+    if all(about.get(key) == made[key] for key in made):
+        return Discovery(findings, about)
+    if not overwrite:
+        raise OutputError(
+            f"{path.parent}: has findings of another study ({path.name}). Give another folder, or add --overwrite to "
+            "replace it."
+        )
+    return None
 
 
 def _densities(
