@@ -33,8 +33,11 @@ import geoblanket.build
 import geoblanket.evaluate
 import geoblanket.learning
 import geoblanket.mechanism
+import geoblanket.planning
 import geoblanket.release
 import geoblanket.tracking
+from tests.test_html import IN_NOTEBOOKS, is_small_page
+from tests.test_repr import is_short, made_by_hand, public_classes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -135,6 +138,7 @@ PUBLIC: dict[str, Any] = {
         geoblanket.release,
         geoblanket.tracking,
         geoblanket.learning,
+        geoblanket.planning,
         geoblanket.evaluate,
     )
     for name in module.__all__
@@ -155,6 +159,7 @@ MAKERS = (
     "Device",
     "Fleet",
     "draw_reports",
+    "make_plan",
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {
@@ -194,5 +199,14 @@ def test_examples_of_public_names(tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):
         for name in MAKERS:
             made = run_examples(name, made)
-        for name in sorted(PUBLIC.keys() - set(MAKERS)):
-            run_examples(name, made)
+        left = [made, *(run_examples(name, made) for name in sorted(PUBLIC.keys() - set(MAKERS)))]
+        # While their files are there: the objects that the examples leave show themselves on one line.
+        made_by_examples = {type(thing): thing for namespace in left for thing in namespace.values()}
+        shown = {kind: repr(thing) for kind, thing in made_by_examples.items()}
+        pages = {kind: thing._repr_html_() for kind, thing in made_by_examples.items() if kind in IN_NOTEBOOKS}
+    assert pages.keys() == IN_NOTEBOOKS
+    for kind, page in pages.items():
+        assert is_small_page(page), kind.__name__
+    shown |= {type(thing): repr(thing) for thing in made_by_hand()}
+    for kind in public_classes():
+        assert is_short(shown[kind]), f"{kind.__name__}: {shown[kind]}"

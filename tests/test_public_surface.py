@@ -9,7 +9,7 @@ import pytest
 
 import geoblanket
 
-NAMES = ("blanket", "build", "evaluate", "learning", "loss", "mechanism", "release", "tracking")
+NAMES = ("blanket", "build", "evaluate", "learning", "loss", "mechanism", "planning", "release", "tracking")
 PACKAGES = ["geoblanket", *(f"geoblanket.{name}" for name in NAMES)]
 ROOT = Path(__file__).parents[1]
 
@@ -59,6 +59,7 @@ def test_public_surface_is_locked() -> None:
         "OutputError",
         "ParameterError",
         "Places",
+        "Plan",
         "Predictor",
         "Problem",
         "RandomnessError",
@@ -84,6 +85,8 @@ def test_public_surface_is_locked() -> None:
         "load_bundle",
         "load_predictor",
         "make_city",
+        "make_lattice",
+        "make_plan",
         "match_traces",
         "optimise",
         "partition_zones",

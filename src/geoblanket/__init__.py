@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from geoblanket.blanket.predictor_file import load_predictor
     from geoblanket.blanket.training import train
     from geoblanket.build.building import build_bundle
+    from geoblanket.build.city_lattice import make_lattice
     from geoblanket.build.config import BuildConfig
     from geoblanket.city.model import City, make_city
     from geoblanket.learning.from_released import learn_from_released
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
     from geoblanket.mobility.walks import Walks, scan_walks
+    from geoblanket.planning.making import make_plan
+    from geoblanket.planning.search import Plan
     from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import perturb_traces, perturb_walks
     from geoblanket.release.device import Device, Report
@@ -94,6 +97,7 @@ __all__ = [
     "OutputError",
     "ParameterError",
     "Places",
+    "Plan",
     "Predictor",
     "Problem",
     "RandomnessError",
@@ -119,6 +123,8 @@ __all__ = [
     "load_bundle",
     "load_predictor",
     "make_city",
+    "make_lattice",
+    "make_plan",
     "match_traces",
     "optimise",
     "partition_zones",
@@ -155,6 +161,7 @@ _HOME = {
     "MotionModel": "geoblanket.tracking.motion_model",
     "OptimiseResult": "geoblanket.mechanism.solver.optimiser",
     "Places": "geoblanket.roads.places",
+    "Plan": "geoblanket.planning.search",
     "Predictor": "geoblanket.blanket.predictor",
     "Problem": "geoblanket.mechanism.problem",
     "Report": "geoblanket.release.device",
@@ -177,6 +184,8 @@ _HOME = {
     "load_bundle": "geoblanket.mechanism.bundle.storage",
     "load_predictor": "geoblanket.blanket.predictor_file",
     "make_city": "geoblanket.city.model",
+    "make_lattice": "geoblanket.build.city_lattice",
+    "make_plan": "geoblanket.planning.making",
     "match_traces": "geoblanket.mobility.matching",
     "optimise": "geoblanket.mechanism.solver.optimiser",
     "partition_zones": "geoblanket.roads.zones",

@@ -1,4 +1,4 @@
-"""Public names of a package that load on first use, so that importing the package stays quick."""
+"""Modules that load on first use: public names of a package, and pictures, so that importing stays quick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,29 @@ from typing import Any
 
 from geoblanket._extras import explain_missing
 
-__all__ = ["on_first_use"]
+__all__ = ["companion", "on_first_use"]
+
+
+def companion(module: str, feature: str) -> Any:
+    """Return a module that draws or describes what the caller defines, and so imports the caller.
+
+    Parameters
+    ----------
+    module
+        Its name; of the caller's folder.
+    feature
+        What needs it, for the error.
+
+    Raises
+    ------
+    MissingExtraError
+        If a package that it needs is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        explain_missing(error, feature)
+        raise
 
 
 def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -1,4 +1,7 @@
-"""Figures that look alike, and are written wholly or not at all, without the global state of pyplot."""
+"""Figures that look alike, and are written wholly or not at all.
+
+Pictures in files need no pyplot, and none of its global state; it serves only those who plot without axes of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,18 @@ from matplotlib.figure import Figure
 from geoblanket._files import atomic_output, check_output
 from geoblanket.errors import ParameterError
 
-__all__ = ["DASHED", "FAINT", "INK", "check_picture", "new_figure", "quiet", "save_figure", "shared_legend"]
+__all__ = [
+    "DASHED",
+    "FAINT",
+    "INK",
+    "axes_or_new",
+    "check_picture",
+    "new_figure",
+    "quiet",
+    "save_figure",
+    "shared_legend",
+    "shown_figure",
+]
 
 INK = "#3c4048"
 FAINT = "#9aa2ae"
@@ -23,6 +37,18 @@ DASHED = (0, (4, 3))
 _GRID = "#e3e5e8"
 _STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate",)}
 """The formats, and the metadata of each that would differ from one run or machine to the next."""
+
+
+def axes_or_new(ax: Axes | None, *, width_in: float, height_in: float) -> Axes:
+    """Return the axes given, or those of a new figure of a size in inches, which notebooks show."""
+    return shown_figure(width_in=width_in, height_in=height_in).add_subplot() if ax is None else ax
+
+
+def shown_figure(*, width_in: float, height_in: float) -> Figure:
+    """Return an empty figure of a size in inches that notebooks show, as they do those of pyplot alone."""
+    from matplotlib import pyplot as plt
+
+    return plt.figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def new_figure(*, width_in: float, height_in: float) -> Figure:

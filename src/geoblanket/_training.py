@@ -220,6 +220,14 @@ class Training:
             "walks": "learned without privacy for those in the traces",
         }.get(self.source, "learned from what its file does not say")
 
+    def in_few_words(self) -> str:
+        """Return the same, as short as it can be."""
+        if self.promise is not None:
+            return f"learned with ε = {self.promise.total_epsilon:.3g} for each {self.promise.unit}"
+        return {"nobody": "learned from nobody", "walks": "learned without privacy"}.get(
+            self.source, "learned from what is not said"
+        )
+
     def together(self, other: Training) -> Training:
         """Return what can be said of something that was made of both: no more than the weaker of the two promises.
 

@@ -23,6 +23,7 @@ from geoblanket._arrays import Bools
 from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._unfinished import Journal, unfinished_path
 from geoblanket._workers import count_workers, open_workers, run_in_any_order
 from geoblanket.blanket._test_task import HypothesisOutcome, HypothesisTask, run_hypothesis_test
@@ -81,6 +82,12 @@ class Discovery:
             (status == "tested").sum().alias("tests"), (status == "unresolved").any().alias("unresolved_later")
         )
         return self.blankets.join(first, on="group").join(tests, on="group").sort("group")
+
+    def __repr__(self) -> str:
+        groups = counted(self.findings["group"].n_unique(), "group")
+        return short_repr(
+            self, counted(self.findings.height, "finding"), groups, f"orders up to {self.about['largest']}"
+        )
 
 
 def _count(groups: pl.DataFrame) -> dict[str, Any]:

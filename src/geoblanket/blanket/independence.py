@@ -14,6 +14,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError, UntestableError
 
 __all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test", "partial_r_squared"]
@@ -42,6 +43,10 @@ class CIResult:
     chance, so that it is 0 on average where there is no effect, and may come out slightly negative."""
     n: int
     """Rows used."""
+
+    def __repr__(self) -> str:
+        found = f"p = {self.p_value:.3g}", f"statistic {self.statistic:.4g}", f"effect {self.effect_size:.3g}"
+        return short_repr(self, *found, counted(self.n, "sample"))
 
 
 class IndependenceTest(Protocol):

@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from geoblanket._arguments import checked
+from geoblanket._repr import options_repr
 from geoblanket.blanket.groups import Feature, check_features
 from geoblanket.blanket.independence import find_test
 from geoblanket.blanket.place_regions import Regions
@@ -116,3 +117,6 @@ class DiscoveryOptions:
             "by": [list(features) for features in self.groupings],
             "time_zone": self.time_zone,
         }
+
+    def __repr__(self) -> str:
+        return options_repr(self)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Octets
+from geoblanket._repr import counted, short_repr
 from geoblanket._training import WALKS, Training
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import Network, blanket_lengths, sigmoid
@@ -187,6 +188,14 @@ class Predictor:
             logits = self.network.after_first((self._of_others + of_region).reshape(-1, units))
             lengths.append(blanket_lengths(logits.reshape(HOURS, SPEED_BINS, self.largest) > 0.0))
         return np.stack(lengths, axis=-1).astype(np.uint8)
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            f"blankets of up to {counted(self.largest, 'place')} by {self.origin.by or 'nothing'}",
+            f"steps of {self.origin.interval_s:g} s",
+            f"learned from {counted(self.origin.groups, 'group')}",
+        )
 
 
 def _left_out(name: str, levels: tuple[int, ...]) -> int:

@@ -14,6 +14,7 @@ import polars as pl
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._training import training_of
 from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group
@@ -75,6 +76,11 @@ class TrainResult:
         """Return how good one of the models is."""
         of_model = (evaluation for evaluation in self.evaluations if evaluation.model == model)
         return next(evaluation for evaluation in of_model if evaluation.trained_on == trained_on)
+
+    def __repr__(self) -> str:
+        groups = counted(sum(self.groups.values()), "group")
+        longest = f"blankets of up to {counted(self.predictor.largest, 'place')}"
+        return short_repr(self, longest, groups, f"epoch {self.best_epoch:,} of {self.epochs:,}")
 
 
 @checked

@@ -8,6 +8,7 @@ from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.build.building import build_bundle
+    from geoblanket.build.city_lattice import make_lattice
     from geoblanket.build.config import BuildConfig, read_config
     from geoblanket.build.problems import make_problem
     from geoblanket.build.record import BuildRecord, read_record
@@ -18,6 +19,7 @@ __all__ = [
     "BuildRecord",
     "ZoneRows",
     "build_bundle",
+    "make_lattice",
     "make_problem",
     "make_rows",
     "read_config",
@@ -29,6 +31,7 @@ _HOME = {
     "BuildRecord": "geoblanket.build.record",
     "ZoneRows": "geoblanket.build.rows",
     "build_bundle": "geoblanket.build.building",
+    "make_lattice": "geoblanket.build.city_lattice",
     "make_problem": "geoblanket.build.problems",
     "make_rows": "geoblanket.build.rows",
     "read_config": "geoblanket.build.config",

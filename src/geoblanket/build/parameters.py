@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from geoblanket._repr import call_repr
 from geoblanket.errors import InputError, ParameterError
 
 __all__ = ["Number", "Parameters", "WrongParametersError", "read_toml", "unknown_name"]
@@ -107,6 +108,10 @@ class Parameters(BaseModel):
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with some parameters changed, checked again."""
         return type(self)(**{**dict(self), **changes})
+
+    def __repr__(self) -> str:
+        fields = type(self).model_fields
+        return call_repr(self, {name: value for name, value in self if value != fields[name].default})
 
     def contradictions(self) -> Iterator[str]:
         """Yield what is wrong between parameters that are each in order."""

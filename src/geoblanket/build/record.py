@@ -10,6 +10,7 @@ from typing import Any
 
 from geoblanket._arguments import checked
 from geoblanket._files import atomic_output
+from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.disclosure import Disclosure
 from geoblanket.build.rows import RowsReport
@@ -252,6 +253,16 @@ class BuildRecord:
         record = read_dataclass(cls, values)
         Training.parsed(record.training)
         return record
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            self.bundle,
+            counted(self.totals.mechanisms, "mechanism"),
+            counted(self.places, "place"),
+            f"loss {self.totals.loss:.4g} {self.unit}",
+            f"built in {self.seconds:,.0f} s",
+        )
 
 
 def record_path(bundle: str | Path) -> Path:

@@ -14,7 +14,7 @@ from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.picture import map_figure
+from geoblanket.roads.picture import dot_size, map_figure
 from geoblanket.roads.places import Places
 from geoblanket.roads.zone_picture import draw_zones
 from geoblanket.roads.zones import Zones
@@ -49,7 +49,7 @@ def zones_map(graph: RoadGraph, places: Places, zones: Zones) -> Figure:
     """Return a map of the zones with all places and the numbers of the zones."""
     figure, axes = map_figure(graph, colour="#4a505c", width=0.4)
     draw_zones(axes, graph, places, zones)
-    axes.scatter(places.lon, places.lat, s=_dot_size(len(places)), color=INK, linewidths=0, zorder=3)
+    axes.scatter(places.lon, places.lat, s=dot_size(len(places)), color=INK, linewidths=0, zorder=3)
     _number_zones(axes, places, zones)
     return figure
 
@@ -64,7 +64,7 @@ def loss_map(graph: RoadGraph, places: Places, zones: Zones, record: BuildRecord
         loss[number] = np.average([zone.loss for zone in here], weights=weight)
     inside = zones.zone >= 0
     drawn = axes.scatter(
-        places.lon[inside], places.lat[inside], c=loss[zones.zone[inside]], s=4 * _dot_size(len(places)),
+        places.lon[inside], places.lat[inside], c=loss[zones.zone[inside]], s=4 * dot_size(len(places)),
         cmap="viridis_r", linewidths=0, zorder=3,
     )  # fmt: skip
     _number_zones(axes, places, zones)
@@ -130,8 +130,3 @@ def _number_zones(axes: Axes, places: Places, zones: Zones) -> None:
                 ha="center", va="center", fontsize=9, fontweight="bold", color=INK, zorder=6,
                 bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
             )  # fmt: skip
-
-
-def _dot_size(count: int) -> float:
-    """Return the area of a place's dot in square points, so that many still leave the map to be seen."""
-    return float(np.clip(3000 / max(count, 1), 1.5, 10))

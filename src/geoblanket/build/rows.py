@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
@@ -129,6 +130,10 @@ class ZoneRows:
     def row_of(self, histories: npt.ArrayLike) -> Indices:
         """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
         return self.table.row_of(histories)
+
+    def __repr__(self) -> str:
+        past = counted(len(self.history_weights), "earlier place")
+        return short_repr(self, counted(len(self), "row"), counted(len(self.zone), "output"), f"{past} in a history")
 
 
 @checked

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Indices, Octets
+from geoblanket._html import card
+from geoblanket._lazy import companion
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket.city.moves import Moves, build_moves
 from geoblanket.city.plan import DISTRICTS, Plan, make_plan
 from geoblanket.city.routes import Lines, find_routes
 from geoblanket.city.streets import Streets, build_streets
 from geoblanket.roads.graph import RoadGraph
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["City", "make_city"]
 
@@ -47,6 +54,30 @@ class City:
     def graph(self) -> RoadGraph:
         """The road graph: strongly connected, every node a junction or a dead end."""
         return self.streets.graph
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the streets, the districts and the river (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.city.picture", "City.plot").plot_city(self, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("size, seed", f"{self.size}, {self.seed}"),
+            ("nodes", f"{self.graph.node_count:,}"),
+            ("edges, one for each direction", f"{self.graph.edge_count:,}"),
+            ("length", f"{self.graph.length_m.sum() / 1000:,.1f} km"),
+        ]
+        return card(self, rows, draw=lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        sizes = counted(self.graph.node_count, "node"), counted(self.graph.edge_count, "edge")
+        return short_repr(self, self.size, f"seed {self.seed}", *sizes, f"{self.graph.length_m.sum() / 1000:,.1f} km")
 
 
 @checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -14,9 +15,9 @@ from geoblanket.city.model import City
 from geoblanket.city.plan import DISTRICTS
 from geoblanket.city.routes import TICK_S
 from geoblanket.city.streets import to_degrees
-from geoblanket.roads.picture import map_figure
+from geoblanket.roads.picture import map_figure, plot_map
 
-__all__ = ["draw_city"]
+__all__ = ["draw_city", "plot_city"]
 
 _TINTS = ("#f3d9c9", "#f4ebd0", "#e4eddc")
 _WATER = "#a9cfe6"
@@ -26,18 +27,31 @@ _WALKS = ("#4059ad", "#97396b", "#2a7f62", "#6b4e9b", "#b5651d", "#1f7a8c")
 def draw_city(city: City, *, trips: int, seed: int) -> Figure:
     """Draw a city and the true routes of some of its trips, each in its own colour, with a dot at every tick."""
     figure, axes = map_figure(city.graph, long_side_in=9.0)
-    around = np.linspace(0.0, 2 * np.pi, 361)
-    for number in reversed(range(len(DISTRICTS))):
-        reach = city.plan.borders_m[number] * city.plan.stretch(around)
-        lat, lon = to_degrees(np.stack([reach * np.cos(around), reach * np.sin(around)], 1))
-        axes.fill(lon, lat, color=_TINTS[number], linewidth=0, zorder=0)
-    axes.fill(*_river_bank(city), color=_WATER, linewidth=0, zorder=0.5)
+    _draw_districts(axes, city)
     for colour, (lat, lon, ticks) in zip(_WALKS, _some_walks(city, trips, seed, len(_WALKS)), strict=False):
         axes.add_collection(
             LineCollection([np.stack([lon, lat], 1)], colors=colour, linewidths=1.8, alpha=0.9, zorder=3), autolim=False
         )
         axes.scatter(lon[ticks], lat[ticks], s=7, color=colour, zorder=4)
         axes.scatter(lon[:1], lat[:1], s=40, color=colour, edgecolor="white", zorder=4)
+    return figure
+
+
+def plot_city(city: City, *, ax: Axes | None) -> Axes:
+    """Draw a city for `City.plot`."""
+    axes = plot_map(ax, city.graph.lat, city.graph.lon, roads=city.graph, colour=None)
+    _draw_districts(axes, city)
+    return axes
+
+
+def _draw_districts(axes: Axes, city: City) -> None:
+    """Draw the districts, which a legend names, and the river, below the roads."""
+    around = np.linspace(0.0, 2 * np.pi, 361)
+    for number in reversed(range(len(DISTRICTS))):
+        reach = city.plan.borders_m[number] * city.plan.stretch(around)
+        lat, lon = to_degrees(np.stack([reach * np.cos(around), reach * np.sin(around)], 1))
+        axes.fill(lon, lat, color=_TINTS[number], linewidth=0, zorder=0)
+    axes.fill(*_river_bank(city), color=_WATER, linewidth=0, zorder=0.5)
     axes.legend(
         handles=[Line2D([], [], color=tint, linewidth=8) for tint in _TINTS],
         labels=list(DISTRICTS),
@@ -45,7 +59,6 @@ def draw_city(city: City, *, trips: int, seed: int) -> Figure:
         frameon=False,
         fontsize=8,
     )
-    return figure
 
 
 def _river_bank(city: City) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,7 +12,6 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from geoblanket.mechanism.lattice.lattice import Lattice
-    from geoblanket.mechanism.lattice.making import Area
 
 __all__ = ["lattice", "lattice_facts", "lattice_rows"]
 
@@ -56,49 +55,47 @@ def lattice(
 
     No traces, no solver, no zones: a report discloses nothing besides its time.
     """
+    from geoblanket.build.city_lattice import make_lattice
     from geoblanket.errors import ParameterError
-    from geoblanket.mechanism.bundle.storage import save_lattice
-    from geoblanket.mechanism.bundle.version import next_version
-    from geoblanket.mechanism.lattice.anchor import make_anchor
-    from geoblanket.mechanism.lattice.making import spec_over
 
     if not anchor and anchor_epsilon is not None:
         raise ParameterError("--no-anchor and --anchor-epsilon contradict each other.")
     options.check_outputs(out, overwrite=overwrite)
-    version = next_version(out, version)
-    where = _area(roads, area, center, radius_km)
+    where = _area(roads, area, center)
     with progress_bars() as progress:
-        spec = spec_over(where, epsilon=epsilon, cell_m=cell_m, progress=progress)
-    stays = None
-    if anchor:
-        share = epsilon if anchor_epsilon is None else anchor_epsilon
-        stays = make_anchor(spec.plane, epsilon_micro=round(share * 10**6), period_s=anchor_period)
-    made = save_lattice(out, spec, stays, version=version, interval_s=interval)
-    facts = lattice_facts(made, interval, out)
+        made = make_lattice(
+            where,
+            out,
+            epsilon=epsilon,
+            radius_km=radius_km,
+            interval_s=interval,
+            anchor=anchor,
+            anchor_epsilon=anchor_epsilon,
+            anchor_period_s=anchor_period,
+            cell_m=cell_m,
+            version=version,
+            progress=progress,
+        )
+    facts = lattice_facts(cast("Lattice", made.lattice), interval, out)
     if json:
         print_json(facts)
     else:
         print_table("Lattice", lattice_rows(facts))
         for sentence in facts["meaning"]:
             say(sentence)
-    say(f"Bundle written to {out}, version {version}.")
+    say(f"Bundle written to {out}, version {made.header.version}.")
 
 
-def _area(roads: Path | None, area: str | None, center: str | None, radius_km: float) -> Area:
+def _area(roads: Path | None, area: str | None, center: str | None) -> Path | list[float]:
     from geoblanket.errors import ParameterError
-    from geoblanket.mechanism.lattice.making import Area
 
     if sum(each is not None for each in (roads, area, center)) != 1:
         raise ParameterError("Give one of --roads, --area and --center.")
     if area is not None:
-        return Area(*_degrees(area, 4, "--area", "SOUTH,WEST,NORTH,EAST"))
+        return _degrees(area, 4, "--area", "SOUTH,WEST,NORTH,EAST")
     if center is not None:
-        lat, lon = _degrees(center, 2, "--center", "LAT,LON")
-        return Area.around(lat, lon, radius_km)
-    from geoblanket.roads.graph import RoadGraph
-
-    graph = RoadGraph.load(str(roads))
-    return Area(float(graph.lat.min()), float(graph.lon.min()), float(graph.lat.max()), float(graph.lon.max()))
+        return _degrees(center, 2, "--center", "LAT,LON")
+    return Path(str(roads))
 
 
 def _degrees(text: str, count: int, option: str, form: str) -> list[float]:

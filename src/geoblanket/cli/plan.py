@@ -59,27 +59,26 @@ def plan(
     tried on trips, and a tracker follows the reports: all figures are estimates by simulation.
     """
     from geoblanket.errors import ParameterError
-    from geoblanket.planning.judged_trips import judges_of_model, judges_of_roads
-    from geoblanket.planning.schedules import Budgets
-    from geoblanket.planning.search import make_plan
+    from geoblanket.planning.making import make_plan
     from geoblanket.planning.words import commands, in_words, plan_facts
 
-    budgets = Budgets(night=night, hour=hour, report=report)
     options.check_outputs(picture=picture, overwrite=overwrite)
     if (roads is None) == (model is None):
         raise ParameterError("Give either --roads or --model.")
     if model is not None and (walks is not None or spacing is not None):
         raise ParameterError("--walks and --spacing need --roads: a motion model has its own places.")
     with progress_bars() as progress:
-        if roads is not None:
-            judges = judges_of_roads(roads, walks=walks, spacing_m=spacing, order=order, seed=seed, progress=progress)
-        else:
-            judges = judges_of_model(str(model), seed=seed)
         made = make_plan(
-            judges,
-            budgets,
-            need_m=error,
+            roads,
+            night=night,
+            hour=hour,
+            report=report,
+            walks=walks,
+            model=model,
+            spacing_m=spacing,
+            error_m=error,
             private_day=private_day,
+            order=order,
             trips=trips,
             seed=seed,
             workers=workers,
@@ -106,7 +105,8 @@ def plan(
 
 def _print_tables(made: Plan) -> None:
     from geoblanket.planning.on_the_road import RADII_M
-    from geoblanket.planning.words import every, radius_in_words
+    from geoblanket.planning.schedules import every
+    from geoblanket.planning.words import radius_in_words
 
     print_table(
         "The best within the budgets, tracked by the present place alone",
@@ -144,7 +144,7 @@ def _print_tables(made: Plan) -> None:
 
 
 def _candidate(rated: Rated) -> tuple[str, ...]:
-    from geoblanket.planning.words import every, stays
+    from geoblanket.planning.schedules import every, stays
 
     schedule, road = rated.schedule, rated.road
     return (

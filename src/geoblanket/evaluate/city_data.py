@@ -13,6 +13,7 @@ import numpy as np
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import options_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
@@ -85,6 +86,9 @@ class CityFiles:
     """Where the vehicles with one destination each are: a table of latitudes and longitudes without a header."""
     time_zone: str = "UTC"
     """Of the hours."""
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import polars as pl
 from geoblanket._arguments import checked
 from geoblanket._files import make_folder, sha256_file
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
@@ -55,6 +56,10 @@ class Evaluation:
     """What should be known about single methods."""
     violations: tuple[Violation, ...]
     """What contradicts what must hold; see `sanity`."""
+
+    def __repr__(self) -> str:
+        about = counted(len(self.notes), "note"), counted(len(self.violations), "violation")
+        return short_repr(self, counted(self.results.height, "result"), *about)
 
 
 def unfinished_folder(out: str | Path) -> Path:

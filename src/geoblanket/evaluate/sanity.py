@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from geoblanket._arguments import checked
+from geoblanket._repr import short_repr
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
@@ -54,6 +55,9 @@ class Violation:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.check, self.where, self.detail)
 
 
 @checked

@@ -27,6 +27,7 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import short_repr
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._training import PrivatePart
 from geoblanket.errors import ParameterError
@@ -82,6 +83,16 @@ class Audit:
         """Whether no attack proved that the promise was broken."""
         attacks = [found for found in (self.on_counts, self.on_model) if found is not None]
         return all(found.mu <= self.mu and found.epsilon <= self.epsilon for found in attacks)
+
+    def __repr__(self) -> str:
+        proven = max(found.epsilon for found in (self.on_counts, self.on_model) if found is not None)
+        return short_repr(
+            self,
+            f"ε = {self.epsilon:g} promised for δ = {self.delta:g}",
+            f"attacks prove {proven:.3g} or more",
+            "kept" if self.is_kept else "broken",
+            f"{self.trainings:,} trainings",
+        )
 
 
 @checked

@@ -25,6 +25,7 @@ from typing import Any, Final, Self, get_args
 
 from geoblanket._arguments import checked
 from geoblanket._files import atomic_output, check_output, sha256_file
+from geoblanket._repr import counted, short_repr
 from geoblanket._strict_json import read_object
 from geoblanket._training import Unit, epsilon_of
 from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
@@ -135,6 +136,10 @@ class TrainingAccount:
         if count and not self.vehicles_have_a_promise:
             words += "; some learned by trip, so vehicles have no promise in total, only trips have"
         return words + "."
+
+    def __repr__(self) -> str:
+        spent = f"ε = {self.epsilon('trip'):.4g} of {self.total_epsilon:g} spent for δ = {self.delta:g}"
+        return short_repr(self, spent, counted(len(self.learnings), "learning"))
 
 
 @dataclass(frozen=True)
@@ -255,6 +260,9 @@ class TrainingLedger:
                 left=account.left_epsilon(),
             )
         return replace(account, totals=(*account.totals, StatedTotal(_now(), wanted)))
+
+    def __repr__(self) -> str:
+        return short_repr(self, str(self.path.name))
 
 
 def _refuse_beyond_total(before: TrainingAccount, learning: Learning) -> None:

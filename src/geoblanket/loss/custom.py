@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
 
@@ -47,6 +48,9 @@ class TableLoss:
         columns = check_places(reported, len(self.values), "reported places")
         return LossTable(self.values[np.ix_(rows, columns)])
 
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(len(self.values), "place"))
+
 
 @checked
 @dataclass(frozen=True, eq=False)
@@ -82,3 +86,6 @@ class FunctionLoss:
                 f"reported one. {self.name!r} returned {table.values.shape} instead."
             )
         return table
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(self.place_count, "place"))

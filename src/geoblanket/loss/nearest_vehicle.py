@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
@@ -114,6 +115,12 @@ class NearestVehicle:
             effort=self.effort,
             other_nodes=nodes[present],
             profile=profile,
+        )
+
+    def __repr__(self) -> str:
+        vehicles = counted(self.vehicles, "vehicle")
+        return short_repr(
+            self, f"by {self.by}", vehicles, counted(len(self.places), "place"), f"tasks at {len(self.tasks):,} nodes"
         )
 
 

@@ -19,6 +19,7 @@ from scipy.spatial.distance import cdist
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import options_repr
 from geoblanket._workers import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss.place_loss import LossTable
@@ -66,6 +67,9 @@ class Effort:
             raise ParameterError(f"The memory must be 1 byte or more. Got {self.memory_bytes} instead.")
         if self.workers is not None and self.workers < 1:
             raise ParameterError(f"The number of workers must be 1 or more, or None. Got {self.workers} instead.")
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 def check_roads(graph: RoadGraph, places: Places, tasks: TaskPrior, by: Weight) -> None:

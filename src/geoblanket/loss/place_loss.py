@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 
 __all__ = ["LossTable", "PlaceLoss", "check_places"]
@@ -48,6 +49,11 @@ class LossTable:
                     "A table of losses and their standard errors must have one shape. "
                     f"Got {self.values.shape} and {self.standard_error.shape} instead."
                 )
+
+    def __repr__(self) -> str:
+        true, reported = self.values.shape
+        exact = "exact" if self.standard_error is None else "over a sample of tasks"
+        return short_repr(self, f"{counted(true, 'true place')} by {reported:,} reported", exact)
 
 
 class PlaceLoss(Protocol):

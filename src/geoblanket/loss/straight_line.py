@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._geodesy import haversine_m
+from geoblanket._repr import counted, short_repr
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.roads.places import Places
 
@@ -35,3 +36,6 @@ class StraightLine:
         column = check_places(reported, len(self.places), "reported places")[None, :]
         lat, lon = self.places.lat, self.places.lon
         return LossTable(haversine_m(lat[row], lon[row], lat[column], lon[column]) / 1000)
+
+    def __repr__(self) -> str:
+        return short_repr(self, f"in {self.unit}", counted(len(self.places), "place"))

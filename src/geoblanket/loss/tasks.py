@@ -10,6 +10,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import check_places
 from geoblanket.roads.components import in_largest_part
@@ -128,6 +129,9 @@ class TaskPrior:
         """Draw `size` tasks independently, and return how often each was drawn, divided by `size`."""
         often = np.random.default_rng(seed).multinomial(size, self.weight)
         return TaskPrior.from_counts(self.nodes, often)
+
+    def __repr__(self) -> str:
+        return short_repr(self, f"tasks at {counted(len(self), 'node')}")
 
 
 def _check_shapes(nodes: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Indices, Floats]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.loss.tasks import TaskPrior
@@ -77,3 +78,7 @@ class TravelCost:
 
     def _in_unit(self, distances: Floats, _: Floats) -> Floats:
         return np.divide(distances, _PER_UNIT[self.by], out=distances)
+
+    def __repr__(self) -> str:
+        places = counted(len(self.places), "place")
+        return short_repr(self, f"by {self.by}", f"in {self.unit}", places, f"tasks at {len(self.tasks):,} nodes")

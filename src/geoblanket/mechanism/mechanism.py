@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
+from geoblanket._html import card
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem
 from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Mechanism"]
 
 
+_MOST_DRAWN: Final = 1_000_000  # probabilities in a notebook's picture
 _MM_PER_KM: Final = 10**6
 
 
@@ -178,11 +184,27 @@ class Mechanism:
             raise ParameterError(f"There are {self.row_count} rows, counted from 0. Some asked for are not among them.")
         return sampling.draw_many(self.weights, indices.astype(np.int64))
 
+    def _repr_html_(self) -> str:
+        rows = [
+            ("rows, outputs", f"{self.row_count:,}, {self.output_count:,}"),
+            ("ε promised", f"{self.epsilon:g} per km"),
+            ("up to η", "any distance" if self.eta_mm == INFINITE_ETA_MM else f"{self.eta_km:g} km"),
+            ("ε needed, verified exactly", f"{self.certificate.epsilon_effective:.6g} per km"),
+        ]
+        return card(self, rows, draw=self._draw if self.weights.size <= _MOST_DRAWN else None)
+
+    def _draw(self, axes: Axes) -> None:
+        axes.imshow(self.probabilities, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+        axes.locator_params(integer=True)
+        axes.set_xlabel("output", fontsize=8)
+        axes.set_ylabel("row", fontsize=8)
+        axes.set_title("probability of each output from each row", fontsize=8)
+        axes.tick_params(labelsize=7)
+
     def __repr__(self) -> str:
-        return (
-            f"<Mechanism: {self.row_count} rows, {self.output_count} outputs, ε = {self.epsilon:g} per km, "
-            f"η = {self.eta_km:g} km, verified exactly>"
-        )
+        sizes = counted(self.row_count, "row"), counted(self.output_count, "output")
+        within = "" if self.eta_mm == INFINITE_ETA_MM else f"η = {self.eta_km:g} km"
+        return short_repr(self, *sizes, f"ε = {self.epsilon:g} per km", within, "verified exactly")
 
     def __reduce__(self) -> tuple[partial[Mechanism], tuple[Ints]]:
         rebuild = partial(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
@@ -210,6 +211,13 @@ class Problem:
             distance_mm=distance,
             epsilon=self.epsilon,
             eta_km=self.eta_km,
+        )
+
+    def __repr__(self) -> str:
+        rows, outputs = self.loss.shape
+        within = "" if self.eta_km == math.inf else f"η = {self.eta_km:g} km"
+        return short_repr(
+            self, counted(rows, "row"), counted(outputs, "output"), f"ε = {self.epsilon:g} per km", within
         )
 
 

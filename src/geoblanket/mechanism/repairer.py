@@ -39,6 +39,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import bounds_for
 from geoblanket.mechanism.problem import Problem
@@ -90,6 +91,17 @@ class Repaired:
         if self.loss_before == 0:
             return 0.0 if self.loss_after == 0 else np.inf
         return self.loss_after / self.loss_before - 1
+
+    def __repr__(self) -> str:
+        rows, outputs = self.weights.shape
+        added = f"{self.added:.2g} of each row added"
+        return short_repr(
+            self,
+            counted(rows, "row"),
+            counted(outputs, "output"),
+            added,
+            f"loss {self.loss_before:.4g} → {self.loss_after:.4g}",
+        )
 
 
 @checked

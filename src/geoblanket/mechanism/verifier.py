@@ -31,6 +31,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._html import card
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
 
@@ -90,6 +92,28 @@ class Certificate:
     def checks(self) -> int:
         """Inequalities that were decided."""
         return 2 * self.pairs * self.outputs
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("ε promised", f"{self.epsilon_micro / 10**6:g} per km"),
+            ("ε needed, verified exactly", f"{self.epsilon_effective:.6g} per km"),
+            ("rows, outputs", f"{self.rows:,}, {self.outputs:,}"),
+            ("pairs of rows checked", f"{self.pairs:,}"),
+            ("pairs beyond η, not checked", f"{self.pairs_beyond:,}"),
+            ("inequalities", f"{self.checks:,}"),
+            ("SHA-256", self.sha256[:16]),
+        ]
+        return card(self, rows)
+
+    def __repr__(self) -> str:
+        within = f" up to {self.eta_mm / 10**6:g} km" if self.pairs_beyond else ""
+        return short_repr(
+            self,
+            f"ε = {self.epsilon_micro / 10**6:g} per km{within} holds exactly",
+            f"ε needed {self.epsilon_effective:.6g}",
+            f"{counted(self.pairs, 'pair')} of {counted(self.rows, 'row')}",
+            counted(self.outputs, "output"),
+        )
 
 
 @checked

@@ -14,6 +14,7 @@ import numpy as np
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import haversine_m
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
 from geoblanket.mobility.routes import RouteFinder
@@ -109,7 +110,8 @@ class MapMatcher:
     >>> from geoblanket import MapMatcher, scan_traces
     >>> points = scan_traces("traces.parquet").head(10).collect()
     >>> time_us = points["time"].to_physical().to_numpy()
-    >>> matched = MapMatcher(graph).match(points["trip"].to_numpy(), time_us, *points["lat", "lon"].to_numpy().T)
+    >>> matcher = MapMatcher(graph)
+    >>> matched = matcher.match(points["trip"].to_numpy(), time_us, *points["lat", "lon"].to_numpy().T)
     >>> int(matched.matched.sum())
     10
     """
@@ -286,6 +288,10 @@ class MapMatcher:
         route = np.where((same | touching) & (back <= self.options.jitter_m), backed, route)
         route[route > limit_m] = np.inf
         return route
+
+    def __repr__(self) -> str:
+        edges = counted(self.graph.edge_count, "edge")
+        return short_repr(self, edges, f"GPS points up to {self.options.radius_m:g} m from a road")
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from geoblanket._arrays import Floats, Indices
+from geoblanket._arrays import Indices
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.picture import map_figure
+from geoblanket.roads.picture import draw_heat, map_figure
 from geoblanket.roads.places import choose_places
 
 __all__ = ["draw_walks"]
@@ -45,7 +44,9 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
         typical = _typical_walks(frame)
     if visits.is_empty() or not visits["place"].is_between(0, len(places) - 1).fill_null(value=False).all():
         raise InputError("has no steps, or places that the roads do not have", path=walks, hint="Match again")
-    _draw_visits(figure, visits, places.lat, places.lon)
+    place, count = visits["place"].to_numpy(), visits["len"].to_numpy()
+    limits = int(count.min()), int(count.max()) + 1
+    draw_heat(axes, places.lat[place], places.lon[place], count, label="steps at the place", limits=limits)
     for colour, place in zip(_WALK_COLOURS, typical, strict=False):
         line = np.column_stack([places.lon[place], places.lat[place]])
         axes.add_collection(
@@ -60,26 +61,6 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
         fontsize=9,
     )
     return figure
-
-
-def _draw_visits(figure: Figure, visits: pl.DataFrame, lat: Floats, lon: Floats) -> None:
-    """Draw a dot for each visited place, darker and larger the more steps were there."""
-    axes = figure.axes[0]
-    place, count = visits["place"].to_numpy(), visits["len"].to_numpy()
-    share = np.log1p(count) / np.log1p(count.max())
-    dots = axes.scatter(
-        lon[place],
-        lat[place],
-        s=(2.0 + 22.0 * share**2) * min(1.0, 1500 / len(place)),
-        c=count,
-        norm=LogNorm(int(count.min()), int(count.max()) + 1),
-        cmap="YlOrRd",
-        linewidths=0,
-        zorder=2,
-    )
-    bar = figure.colorbar(dots, ax=axes, shrink=0.4, pad=0.01, aspect=25)
-    bar.set_label("steps at the place", fontsize=8)
-    bar.ax.tick_params(labelsize=7)
 
 
 def _typical_walks(frame: pl.LazyFrame) -> list[Indices]:

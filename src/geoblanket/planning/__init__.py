@@ -1,1 +1,24 @@
 """From what a report, an hour and a night may cost to an anchor, an ε and how often a vehicle reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geoblanket._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from geoblanket.planning.making import make_plan
+    from geoblanket.planning.schedules import Budgets, Schedule
+    from geoblanket.planning.search import Plan, Rated
+
+__all__ = ["Budgets", "Plan", "Rated", "Schedule", "make_plan"]
+
+_HOME = {
+    "Budgets": "geoblanket.planning.schedules",
+    "Plan": "geoblanket.planning.search",
+    "Rated": "geoblanket.planning.search",
+    "Schedule": "geoblanket.planning.schedules",
+    "make_plan": "geoblanket.planning.making",
+}
+
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -85,7 +85,7 @@ class Judges:
 
 
 def judges_of_roads(
-    roads: str | Path,
+    roads: RoadGraph | str | Path,
     *,
     walks: str | Path | None = None,
     spacing_m: float | None = None,
@@ -99,7 +99,7 @@ def judges_of_roads(
     Parameters
     ----------
     roads
-        A road graph written by `geoblanket roads import`.
+        A road graph, or its file.
     walks
         Walks on these roads; without, the model knows the roads alone, and judges trips driven over them.
     spacing_m
@@ -109,7 +109,7 @@ def judges_of_roads(
     seed
         Chooses the vehicles that are held out: a fifth.
     """
-    graph = RoadGraph.load(roads)
+    graph = roads if isinstance(roads, RoadGraph) else RoadGraph.load(roads)
     if walks is None:
         places = choose_places(graph, spacing_m=250.0 if spacing_m is None else spacing_m)
         model = learn_motion(graph, places, order=order, interval_s=interval_s, seed=seed, progress=progress)
@@ -120,7 +120,7 @@ def judges_of_roads(
         words = (
             f"There are no walks: trips were driven over the roads by the rules that the model knows. {_EXPECT_LARGER}"
         )
-        return _checked(Judges(model, trips, words), roads)
+        return _checked(Judges(model, trips, words), None if isinstance(roads, RoadGraph) else roads)
     frame, about = scan_walks(walks)
     if spacing_m is not None and spacing_m != about["spacing_m"]:
         raise ParameterError(
@@ -145,15 +145,15 @@ def judges_of_roads(
     return _checked(Judges(model, trips, words), walks)
 
 
-def judges_of_model(path: str | Path, *, trips: int = 2000, seed: int = 0) -> Judges:
-    """Return a motion model from a file, with trips sampled from it."""
-    model = MotionModel.load(path)
+def judges_of_model(model: MotionModel | str | Path, *, trips: int = 2000, seed: int = 0) -> Judges:
+    """Return a motion model, or one from a file, with trips sampled from it."""
+    model = model if isinstance(model, MotionModel) else MotionModel.load(model)
     place = PlaceDrawer(model).places(np.full(trips, _STEPS_OF_SAMPLED), np.random.default_rng(seed))
     words = f"There are no walks: trips were sampled from the motion model itself. {_EXPECT_LARGER}"
     return Judges(model, JudgedTrips.of(place, np.arange(len(place)) % _STEPS_OF_SAMPLED == 0), words)
 
 
-def _checked(judges: Judges, path: str | Path) -> Judges:
+def _checked(judges: Judges, path: str | Path | None) -> Judges:
     if not len(judges.trips):
         raise InputError(
             f"has no trip of {_LEAST_STEPS} steps or more to judge by", path=path, hint="Give more walks or roads"

@@ -8,25 +8,41 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geoblanket._picture import DASHED, FAINT, INK, new_figure, quiet
+from geoblanket._picture import DASHED, FAINT, INK, new_figure, quiet, shown_figure
 from geoblanket.planning.on_the_road import RADII_M
+from geoblanket.planning.schedules import every
 from geoblanket.planning.search import Plan
-from geoblanket.planning.words import every, radius_in_words
+from geoblanket.planning.words import radius_in_words
 
-__all__ = ["plan_figure"]
+__all__ = ["plan_figure", "plot_plan"]
 
+_SIZE_IN: Final = (10.5, 4.2)
 _BY_INTERVAL: Final = ("#1b3a6b", "#2f7dbd", "#43a9a3", "#9ac46a")
 _CHOSEN: Final = "#c8442d"
 _BARS: Final = ("#c8442d", "#e3a08f", "#5b6473", "#d3d7dc")
 
 
 def plan_figure(plan: Plan) -> Figure:
-    """Draw a plan."""
-    figure = new_figure(width_in=10.5, height_in=4.2)
+    """Return a figure of a plan."""
+    figure = new_figure(width_in=_SIZE_IN[0], height_in=_SIZE_IN[1])
+    _draw_both(figure, plan)
+    return figure
+
+
+def plot_plan(plan: Plan, *, ax: Axes | None) -> Axes:
+    """Draw a plan for `Plan.plot`."""
+    if ax is None:
+        return _draw_both(shown_figure(width_in=_SIZE_IN[0], height_in=_SIZE_IN[1]), plan)
+    _draw_budgets(ax, plan)
+    return ax
+
+
+def _draw_both(figure: Figure, plan: Plan) -> Axes:
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _draw_budgets(left, plan)
     _draw_shares(right, plan)
-    return figure
+    axes: Axes = left
+    return axes
 
 
 def _draw_budgets(axes: Axes, plan: Plan) -> None:

@@ -19,7 +19,18 @@ from typing import Final
 
 from geoblanket.errors import ParameterError
 
-__all__ = ["DAY_S", "HOUR_S", "LARGEST_EPSILON", "NIGHT_S", "Budgets", "Schedule", "affordable", "round_down"]
+__all__ = [
+    "DAY_S",
+    "HOUR_S",
+    "LARGEST_EPSILON",
+    "NIGHT_S",
+    "Budgets",
+    "Schedule",
+    "affordable",
+    "every",
+    "round_down",
+    "stays",
+]
 
 HOUR_S: Final = 3600
 NIGHT_S: Final = 8 * HOUR_S
@@ -35,7 +46,15 @@ _SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be given away at most, ε per kilometre; None: no limit is set."""
+    """What may be given away at most, ε per kilometre; None: no limit is set.
+
+    Examples
+    --------
+    >>> from geoblanket.planning import Budgets
+    >>> budgets = Budgets(night=32, hour=240)
+    >>> budgets.given()
+    {'night': 32, 'hour': 240}
+    """
 
     night: float | None = None
     """8 hours at one place."""
@@ -68,7 +87,15 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a vehicle reports by a lattice."""
+    """How a vehicle reports by a lattice.
+
+    Examples
+    --------
+    >>> from geoblanket.planning import Schedule
+    >>> schedule = Schedule(epsilon=2.0, interval_s=30, anchor_epsilon=4.0)
+    >>> schedule.hour, schedule.night  # what an hour on the road and a night at home cost, ε per km
+    (240.0, 32.0)
+    """
 
     epsilon: float
     """ε of a report, per kilometre."""
@@ -111,6 +138,19 @@ class Schedule:
 
     def _reports(self, seconds: float) -> int:
         return math.ceil(seconds / self.interval_s)
+
+
+def every(seconds: float) -> str:
+    """Return an interval in words."""
+    return f"{seconds:g} s" if seconds < 60 or seconds % 60 else f"{seconds / 60:g} min"
+
+
+def stays(schedule: Schedule) -> str:
+    """Return an anchor in words."""
+    if schedule.anchor_epsilon is None:
+        return "none"
+    period = {HOUR_S: "an hour", DAY_S: "a day"}.get(schedule.anchor_period_s, every(schedule.anchor_period_s))
+    return f"ε₀ = {schedule.anchor_epsilon:g} per km for {period}"
 
 
 def periods_of_night(period_s: int) -> int:

@@ -10,20 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from geoblanket._html import card
+from geoblanket._lazy import companion
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import short_repr
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.planning.at_rest import RestErrors, rest_errors
 from geoblanket.planning.judged_trips import JudgedTrips, Judges
 from geoblanket.planning.on_the_road import RoadErrors, TickErrors, cells_of, tick_errors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, LARGEST_EPSILON, Budgets, Schedule, affordable
+from geoblanket.planning.schedules import DAY_S, HOUR_S, LARGEST_EPSILON, Budgets, Schedule, affordable, every, stays
+from geoblanket.release.budget import Budget
 from geoblanket.tracking.motion_model import MotionModel
 
-__all__ = ["GRID_EPSILONS", "Plan", "Rated", "make_plan"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["GRID_EPSILONS", "Plan", "Rated", "search_plan"]
 
 GRID_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
 """Of the table that every plan has: ε of a report, by how often."""
@@ -44,17 +51,49 @@ _FACTOR_STEP: Final = 1.1
 
 @dataclass(frozen=True)
 class Rated:
-    """A schedule, and what a recipient makes of its reports."""
+    """A schedule, and what a recipient makes of its reports.
+
+    Examples
+    --------
+    With the `plan` in the example of `make_plan`:
+
+    >>> best = plan.candidates[0]
+    >>> best.schedule.night <= 64, best.road.error_m < plan.no_report_road.error_m
+    (True, True)
+    """
 
     schedule: Schedule
     road: RoadErrors
     rest: RestErrors | None = None
     """None where it was not asked for."""
 
+    def facts(self) -> tuple[str, ...]:
+        """Return what it is, in a few words each."""
+        schedule, road = self.schedule, self.road
+        return (
+            f"every {every(schedule.interval_s)}",
+            f"ε = {schedule.epsilon:g} per km",
+            "no anchor" if schedule.anchor_epsilon is None else f"anchor {stays(schedule)}",
+            f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m off on the road",
+        )
+
+    def __repr__(self) -> str:
+        return short_repr(self, *self.facts())
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, what it costs and gives, and what else there was."""
+    """What to do, what it costs and gives, and what else there was. Made by `make_plan`.
+
+    Examples
+    --------
+    With the `plan` in the example of `make_plan`:
+
+    >>> plan
+    <Plan: every ..., ε = ... per km, anchor ε₀ = 8 per km for an hour, ... m off on the road>
+    >>> sorted(plan.lattice)  # for `make_lattice`
+    ['anchor', 'anchor_epsilon', 'anchor_period_s', 'epsilon', 'interval_s']
+    """
 
     budgets: Budgets
     recommended: Rated
@@ -77,8 +116,55 @@ class Plan:
     skipped_s: Sequence[float] = field(default=())
     """Intervals for which the trips are too short."""
 
+    @property
+    def lattice(self) -> dict[str, Any]:
+        """The options of `make_lattice` that do what is recommended."""
+        schedule = self.recommended.schedule
+        return {
+            "epsilon": schedule.epsilon,
+            "interval_s": schedule.interval_s,
+            "anchor": schedule.anchor_epsilon is not None,
+            "anchor_epsilon": schedule.anchor_epsilon,
+            "anchor_period_s": schedule.anchor_period_s,
+        }
 
-def make_plan(
+    @property
+    def budget(self) -> Budget:
+        """What a ledger allows each vehicle in an hour, so that it can do what is recommended and no more."""
+        schedule = self.recommended.schedule
+        return Budget(schedule.hour, HOUR_S, schedule.anchors_of_hour or None)
+
+    def __str__(self) -> str:
+        return "\n".join(companion("geoblanket.planning.words", "Plan").in_words(self))
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw what an hour's budget buys, and how often a recipient is near (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw what an hour buys on; None: a new figure with both, whose left axes are returned.
+        """
+        axes: Axes = companion("geoblanket.planning.picture", "Plan.plot").plot_plan(self, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        schedule, road = self.recommended.schedule, self.recommended.road
+        rows = [
+            ("report every", every(schedule.interval_s)),
+            ("ε of a report", f"{schedule.epsilon:g} per km"),
+            ("anchor", stays(schedule)),
+            ("an hour on the road costs", f"{schedule.hour:,g} per km"),
+            ("a night at one place costs", f"{schedule.night:,g} per km"),
+            ("mean error on the road", f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m"),
+        ]
+        return card(self, rows, draw=(lambda ax: self.plot(ax=ax)) if self.grid else None, words=str(self).split("\n"))
+
+    def __repr__(self) -> str:
+        return short_repr(self, *self.recommended.facts())
+
+
+def search_plan(
     judges: Judges,
     budgets: Budgets,
     *,

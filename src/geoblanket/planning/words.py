@@ -10,10 +10,10 @@ from geoblanket.mechanism.meaning import odds
 from geoblanket.planning.at_rest import RestErrors
 from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.on_the_road import RoadErrors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, Schedule
+from geoblanket.planning.schedules import DAY_S, HOUR_S, every, stays
 from geoblanket.planning.search import Plan, Rated
 
-__all__ = ["commands", "every", "in_words", "plan_facts", "radius_in_words", "stays"]
+__all__ = ["commands", "in_words", "plan_facts", "radius_in_words"]
 
 _FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
 
@@ -130,19 +130,6 @@ def _errors(errors: RoadErrors | RestErrors) -> dict[str, Any]:
     if isinstance(errors, RoadErrors):
         facts |= {"error_of_steps_m": round(errors.error_of_steps_m, 1), "trips": errors.trips, "steps": errors.steps}
     return facts
-
-
-def every(seconds: float) -> str:
-    """Return an interval in words."""
-    return f"{seconds:g} s" if seconds < 60 or seconds % 60 else f"{seconds / 60:g} min"
-
-
-def stays(schedule: Schedule) -> str:
-    """Return an anchor in words."""
-    if schedule.anchor_epsilon is None:
-        return "none"
-    period = {HOUR_S: "an hour", DAY_S: "a day"}.get(schedule.anchor_period_s, every(schedule.anchor_period_s))
-    return f"ε₀ = {schedule.anchor_epsilon:g} per km for {period}"
 
 
 def radius_in_words(radius_m: float) -> str:

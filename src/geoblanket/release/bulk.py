@@ -22,6 +22,7 @@ from geoblanket._arrays import Indices
 from geoblanket._files import check_output
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, reading_parquet, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
@@ -86,6 +87,11 @@ class PerturbSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        made = counted(self.reports, "report"), counted(self.vehicles, "vehicle"), f"every {self.interval_s:g} s"
+        each = f"ε = {self.epsilon_per_location:g} per km each at most"
+        return short_repr(self, *made, each, f"{self.epsilon_per_hour:g} an hour")
 
 
 @checked

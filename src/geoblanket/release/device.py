@@ -21,6 +21,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from geoblanket._arguments import checked
+from geoblanket._html import card
+from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -106,6 +108,12 @@ class Report:
             "left": self.left,
             "stored": self.stored,
         }
+
+    def __repr__(self) -> str:
+        repeated = "repeated at no cost" if self.stored else ""
+        return short_repr(
+            self, f"{self.kind} {self.place:,}", f"slot {self.slot:,}", f"{self.left:g} per km left", repeated
+        )
 
 
 class Device:
@@ -315,5 +323,8 @@ class Device:
     ) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        return card(self, [("bundle", self._tables.sha256[:12]), *self._ledger.facts()])
+
     def __repr__(self) -> str:
-        return f"<Device: bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
+        return short_repr(self, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))

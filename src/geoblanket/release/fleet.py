@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._html import card
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
@@ -75,6 +77,10 @@ class FleetReports:
     """Of those refused, whether it was because a later report was made."""
     kind: Kind = "place"
     """What is reported: places, or cells of a lattice."""
+
+    def __repr__(self) -> str:
+        stored, refused = f"{int(self.stored.sum()):,} repeated", f"{int(self.refused.sum()):,} refused"
+        return short_repr(self, counted(len(self.place), "vehicle"), stored, refused)
 
 
 class Fleet:
@@ -326,5 +332,10 @@ class Fleet:
     ) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        left = [] if self._ledger is None else self._ledger.facts()
+        return card(self, [("bundle", self._tables.sha256[:12]), ("vehicles", f"{len(self.vehicles):,}"), *left])
+
     def __repr__(self) -> str:
-        return f"<Fleet: {len(self.vehicles):,} vehicles, bundle {self._tables.sha256[:12]}, {self._ledger!r}>"
+        vehicles = counted(len(self.vehicles), "vehicle")
+        return short_repr(self, vehicles, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))

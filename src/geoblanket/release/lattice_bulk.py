@@ -23,6 +23,7 @@ from geoblanket._arrays import Bools, Ints
 from geoblanket._files import check_output
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -93,6 +94,12 @@ class LatticeSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        made = counted(self.reports, "report"), counted(self.vehicles, "vehicle"), f"every {self.interval_s:g} s"
+        return short_repr(
+            self, *made, f"ε = {self.epsilon_per_report:g} per km each", f"{self.epsilon_per_hour:g} an hour"
+        )
 
 
 @checked

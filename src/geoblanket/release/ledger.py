@@ -30,6 +30,8 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from geoblanket._arguments import checked
+from geoblanket._html import card
+from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, MismatchError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
@@ -100,8 +102,27 @@ class MemoryLedger:
         for account in self._accounts.values():
             account.anchors = tuple(anchor.wiped() for anchor in account.anchors)
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Return what the budget is and what is left of it, in words."""
+        spent = self.spent_in_window_micro
+        return [
+            ("budget", f"{self.budget.epsilon:,g} per km in any {self.budget.window_s:,g} s"),
+            ("left, at least", f"{self.budget.epsilon - spent / _MICRO:,g} per km"),
+            ("vehicles that reported", f"{len(self._accounts):,}"),
+            ("reports", f"{sum(account.reports for account in self._accounts.values()):,}"),
+        ]
+
+    @property
+    def spent_in_window_micro(self) -> int:
+        """What the reports that still count cost the vehicle that spent most, in millionths per kilometre."""
+        kept = (sum(answer.cost_micro for answer in account.answers) for account in self._accounts.values())
+        return max(kept, default=0)
+
+    def _repr_html_(self) -> str:
+        return card(self, self.facts())
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.budget.epsilon:g} per km in {self.budget.window_s:g} s>"
+        return short_repr(self, f"{self.budget.epsilon:g} per km in {self.budget.window_s:g} s")
 
 
 class Ledger(MemoryLedger):
@@ -391,7 +412,6 @@ class Ledger(MemoryLedger):
         latest anchor.
         """
         last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
-        kept = [sum(answer.cost_micro for answer in account.answers) for account in self._accounts.values()]
         anchors = [sum(anchor.cost_micro for anchor in account.anchors) for account in self._accounts.values()]
         return {
             "budget": self.budget.epsilon,
@@ -399,7 +419,7 @@ class Ledger(MemoryLedger):
             "vehicles": len(self._chains),
             "reports": sum(account.reports for account in self._accounts.values()),
             "spent": self.spent_micro / _MICRO,
-            "spent_in_window": max(kept, default=0) / _MICRO,
+            "spent_in_window": self.spent_in_window_micro / _MICRO,
             "anchor_budget": self.budget.anchor_micro / _MICRO,
             "anchor_spent": self.anchor_spent_micro / _MICRO,
             "anchor_spent_in_window": max(anchors, default=0) / _MICRO,

@@ -15,6 +15,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.bundle.release_tables import ReleaseTable, ReleaseTables
@@ -38,7 +39,8 @@ class ReleaseRule:
     >>> from geoblanket import load_bundle
     >>> from geoblanket.release import ReleaseRule
     >>> bundle = load_bundle("city.bundle")
-    >>> 0 <= ReleaseRule(bundle).draw_one([3], "start") < len(bundle.places_e7)
+    >>> rule = ReleaseRule(bundle)
+    >>> 0 <= rule.draw_one([3], "start") < len(bundle.places_e7)
     True
     """
 
@@ -110,6 +112,10 @@ class ReleaseRule:
                 raise MismatchError(f"The bundle has no mechanism for the regime '{name}'.")
             self._regimes[name] = _Regime(tables, self._tables.places_e7)
         return self._regimes[name]
+
+    def __repr__(self) -> str:
+        tables, places = len(self._tables.tables), len(self._tables.places_e7)
+        return short_repr(self, counted(tables, "mechanism"), counted(places, "place"), f"{self.past} earlier places")
 
 
 @dataclass(frozen=True, eq=False)

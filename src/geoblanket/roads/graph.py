@@ -14,11 +14,15 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MissingExtraError
 from geoblanket.roads.credit import is_credit
 
 if TYPE_CHECKING:
     import networkx as nx
+    from matplotlib.axes import Axes
 
 __all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
 
@@ -325,6 +329,35 @@ class RoadGraph:
             raise ValueError("numbers")
         if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
             raise ValueError("lengths and speeds")
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the roads by class, with a scale bar and the credit (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on, in longitude and latitude; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.roads.picture", "RoadGraph.plot").plot_roads(self, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("nodes", f"{self.node_count:,}"),
+            ("edges, one for each direction", f"{self.edge_count:,}"),
+            ("length", f"{self.length_m.sum() / 1000:,.1f} km"),
+        ]
+        data = [("data", self.credit)] if self.credit else []
+        return card(self, rows + data, draw=lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            counted(self.node_count, "node"),
+            counted(self.edge_count, "edge"),
+            f"{self.length_m.sum() / 1000:,.1f} km",
+            self.credit,
+        )
 
 
 def whole_lines(

@@ -14,6 +14,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads.components import largest_part
@@ -52,6 +53,10 @@ class RoadsSummary:
     def as_json(self) -> dict[str, Any]:
         """Return the summary as plain JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        sizes = counted(self.nodes, "node"), counted(self.edges, "edge"), f"{self.length_km:,.1f} km"
+        return short_repr(self, *sizes, f"from {self.source}")
 
 
 @checked

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from geoblanket._arrays import Floats
 from geoblanket._geodesy import EARTH_RADIUS_M
-from geoblanket._picture import new_figure
+from geoblanket._picture import axes_or_new, new_figure
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.roads.places import Places
 
-__all__ = ["draw_credit", "draw_roads", "draw_scale_bar", "map_figure"]
+__all__ = [
+    "dot_size",
+    "draw_credit",
+    "draw_heat",
+    "draw_map",
+    "draw_roads",
+    "draw_scale_bar",
+    "frame_map",
+    "map_figure",
+    "plot_map",
+    "plot_places",
+    "plot_roads",
+]
 
 
 class _Style(NamedTuple):
@@ -33,6 +50,10 @@ _OTHER = _Style(0.5, "#c3c7cd")
 
 _BACKGROUND = "#fbfaf7"
 _INK = "#3c4048"
+_QUIET = "#d5d7db"
+"""Of roads beneath something else."""
+_DOT = "#2f4b9b"
+_LONG_SIDE_IN = 7.0
 
 
 def draw_roads(axes: Axes, graph: RoadGraph, *, colour: str | None = None, width: float = 1.0) -> None:
@@ -64,7 +85,7 @@ def draw_roads(axes: Axes, graph: RoadGraph, *, colour: str | None = None, width
                 ),
                 autolim=False,
             )
-    _frame(axes, graph)
+    frame_map(axes, graph.lat, graph.lon)
 
 
 def _style(name: str) -> _Style:
@@ -73,9 +94,10 @@ def _style(name: str) -> _Style:
     return style if name == main else style._replace(width_pt=style.width_pt * 0.55)
 
 
-def _frame(axes: Axes, graph: RoadGraph) -> None:
+def frame_map(axes: Axes, lat: Floats, lon: Floats) -> None:
+    """Set the limits of `axes` around points, degrees; a metre is as long northwards as eastwards."""
     margin = 0.02
-    south, north, west, east = graph.lat.min(), graph.lat.max(), graph.lon.min(), graph.lon.max()
+    south, north, west, east = lat.min(), lat.max(), lon.min(), lon.max()
     pad = margin * max(north - south, (east - west) * np.cos(np.radians((south + north) / 2)), 1e-4)
     axes.set_xlim(west - pad, east + pad)
     axes.set_ylim(south - pad, north + pad)
@@ -129,16 +151,93 @@ def map_figure(
     long_side_in
         The longer side of the figure, inches.
     """
-    height = graph.lat.max() - graph.lat.min() + 1e-4
-    breadth = (graph.lon.max() - graph.lon.min()) * np.cos(np.radians(graph.lat.mean())) + 1e-4
-    scale = long_side_in / max(height, breadth)
-    figure = new_figure(width_in=max(breadth * scale, 3.0), height_in=max(height * scale, 3.0))
+    width_in, height_in = _size_in(graph.lat, graph.lon, long_side_in)
+    figure = new_figure(width_in=width_in, height_in=height_in)
     figure.set_facecolor(_BACKGROUND)
     axes = figure.add_subplot()
+    draw_map(axes, graph, caption=caption, colour=colour, width=width)
+    return figure, axes
+
+
+def _size_in(lat: Floats, lon: Floats, long_side_in: float) -> tuple[float, float]:
+    """Return width and height of a figure in the proportions of a map, inches."""
+    height = lat.max() - lat.min() + 1e-4
+    breadth = (lon.max() - lon.min()) * np.cos(np.radians(lat.mean())) + 1e-4
+    scale = long_side_in / max(height, breadth)
+    return max(breadth * scale, 3.0), max(height * scale, 3.0)
+
+
+def draw_map(
+    axes: Axes, graph: RoadGraph, *, caption: str | None = None, colour: str | None = None, width: float = 1.0
+) -> None:
+    """Draw roads, a scale bar and the credit; the parameters are those of `map_figure`."""
     draw_roads(axes, graph, colour=colour, width=width)
     draw_scale_bar(axes)
     draw_credit(axes, graph, caption=caption)
-    return figure, axes
+
+
+def plot_map(
+    ax: Axes | None, lat: Floats, lon: Floats, *, roads: RoadGraph | None = None, colour: str | None = _QUIET
+) -> Axes:
+    """Return axes, given or new, framed as a map of some points, with the roads beneath them if there are any."""
+    around = (lat, lon) if roads is None else (roads.lat, roads.lon)
+    width_in, height_in = _size_in(*around, _LONG_SIDE_IN)
+    axes = axes_or_new(ax, width_in=width_in, height_in=height_in)
+    if roads is not None:
+        draw_map(axes, roads, colour=colour, width=1.0 if colour is None else 0.6)
+    else:
+        frame_map(axes, lat, lon)
+        draw_scale_bar(axes)
+    return axes
+
+
+def plot_roads(graph: RoadGraph, *, ax: Axes | None) -> Axes:
+    """Draw roads for `RoadGraph.plot`, by class."""
+    axes = plot_map(ax, graph.lat, graph.lon, roads=graph, colour=None)
+    classes = [name for name in _STYLES if np.isin(graph.road_class, ROAD_CLASSES.index(name)).any()]
+    handles = [Line2D([], [], color=_STYLES[name].colour, linewidth=2) for name in classes]
+    axes.legend(
+        [*handles, Line2D([], [], color=_OTHER.colour, linewidth=2)], [*classes, "smaller"], loc="upper left",
+        fontsize=7, framealpha=0.8, edgecolor="none",
+    )  # fmt: skip
+    return axes
+
+
+def plot_places(places: Places, *, ax: Axes | None, roads: RoadGraph | None) -> Axes:
+    """Draw places for `Places.plot`."""
+    axes = plot_map(ax, places.lat, places.lon, roads=roads)
+    axes.scatter(places.lon, places.lat, s=dot_size(len(places)), color=_DOT, linewidths=0, zorder=3)
+    axes.set_title(f"{len(places):,} places", loc="left", fontsize=9, color=_INK)
+    return axes
+
+
+def dot_size(count: int) -> float:
+    """Return the area of a place's dot in square points, so that many still leave the map to be seen."""
+    return float(np.clip(3000 / max(count, 1), 1.5, 10))
+
+
+def draw_heat(
+    axes: Axes, lat: Floats, lon: Floats, value: npt.NDArray[np.number[Any]], *, label: str, limits: tuple[float, float]
+) -> None:
+    """Draw a dot for each place, darker and larger the larger its value is, with a bar that tells what it means.
+
+    Parameters
+    ----------
+    lat, lon, value
+        Of places in order of their values, which are positive, shape (n,).
+    limits
+        The least and the largest value that is told apart.
+    """
+    share = np.clip(np.log(value / limits[0]) / np.log(limits[1] / limits[0]), 0, 1)
+    dots = axes.scatter(
+        lon, lat, s=(2.0 + 22.0 * share**2) * min(1.0, 1500 / len(value)), c=value, norm=LogNorm(*limits),
+        cmap="YlOrRd", linewidths=0, zorder=2,
+    )  # fmt: skip
+    figure = axes.get_figure(root=True)
+    if figure is not None:
+        bar = figure.colorbar(dots, ax=axes, shrink=0.4, pad=0.01, aspect=25)
+        bar.set_label(label, fontsize=8)
+        bar.ax.tick_params(labelsize=7)
 
 
 def draw_credit(axes: Axes, graph: RoadGraph, *, caption: str | None = None) -> None:

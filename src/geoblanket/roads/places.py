@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,14 @@ from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Places", "choose_places"]
 
@@ -148,6 +155,27 @@ class Places:
     def _check_graph(self, graph: RoadGraph) -> None:
         if graph.identity != self.roads_identity:
             raise MismatchError("The places belong to another road graph. Choose them on this one.")
+
+    def plot(self, *, ax: Axes | None = None, roads: RoadGraph | None = None) -> Axes:
+        """Draw the places on a map (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        roads
+            Drawn beneath them.
+        """
+        axes: Axes = companion("geoblanket.roads.picture", "Places.plot").plot_places(self, ax=ax, roads=roads)
+        return axes
+
+    def _repr_html_(self) -> str:
+        apart = f"{self.spacing_m:g} m or more" if self.spacing_m else "every node of the roads"
+        return card(self, [("places", f"{len(self):,}"), ("apart", apart)], draw=lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        apart = f"{self.spacing_m:g} m apart or more" if self.spacing_m else "every node of the roads"
+        return short_repr(self, counted(len(self), "place"), apart)
 
 
 @checked

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from scipy.ndimage import distance_transform_edt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._repr import counted
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.picture import map_figure
+from geoblanket.roads.picture import map_figure, plot_map
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import Zones
 
-__all__ = ["colour_numbers", "draw_zones", "zones_figure"]
+__all__ = ["colour_numbers", "draw_zones", "plot_zones", "zones_figure"]
 
 _PALETTE = ("#8ecae6", "#f4b183", "#a3c78b", "#e5a3a6", "#bda9dc", "#f7d98b", "#7fbfb2", "#d9b08c")
 _ROAD_COLOUR = "#4a505c"
@@ -37,6 +38,14 @@ def zones_figure(graph: RoadGraph, places: Places, zones: Zones, *, caption: str
     figure, axes = map_figure(graph, caption=caption, colour=_ROAD_COLOUR, width=0.45)
     draw_zones(axes, graph, places, zones)
     return figure
+
+
+def plot_zones(zones: Zones, graph: RoadGraph, places: Places, *, ax: Axes | None) -> Axes:
+    """Draw zones for `Zones.plot`."""
+    axes = plot_map(ax, graph.lat, graph.lon, roads=graph, colour=_ROAD_COLOUR)
+    draw_zones(axes, graph, places, zones)
+    axes.set_title(f"{counted(len(zones), 'zone')}, {counted(len(places), 'place')}", loc="left", fontsize=9)
+    return axes
 
 
 def draw_zones(axes: Axes, graph: RoadGraph, places: Places, zones: Zones) -> None:

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -21,12 +21,18 @@ from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Ints, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import between, counted, short_repr
 from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads._bisection import Links, connected_parts
 from geoblanket.roads.distances import best_edges
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ZONES_SCHEMA", "Zones", "is_connected", "partition_zones", "read_zones", "write_zones"]
 
@@ -101,6 +107,33 @@ class Zones:
     def _by_zone(self) -> tuple[Indices, Ints]:
         order = np.argsort(self.zone, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(self.sizes)])
+
+    def plot(self, roads: RoadGraph, places: Places, *, ax: Axes | None = None) -> Axes:
+        """Draw the zones as areas along the roads, neighbours in different colours (extra `city`).
+
+        Parameters
+        ----------
+        roads, places
+            What the zones are of.
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        """
+        axes: Axes = companion("geoblanket.roads.zone_picture", "Zones.plot").plot_zones(self, roads, places, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        sizes = between(self.sizes.min(), self.sizes.max()) if len(self) else "none"
+        rows = [
+            ("zones", f"{len(self):,}"),
+            ("places in a zone", sizes),
+            ("places in all", f"{len(self.zone):,}"),
+            ("pairs of neighbours", f"{len(self.neighbours):,}"),
+        ]
+        return card(self, rows)
+
+    def __repr__(self) -> str:
+        sizes = f"of {between(self.sizes.min(), self.sizes.max())} places" if len(self) else ""
+        return short_repr(self, f"{counted(len(self), 'zone')} {sizes}", f"{counted(len(self.zone), 'place')} in all")
 
 
 @checked

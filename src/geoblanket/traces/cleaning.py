@@ -11,6 +11,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._repr import options_repr
 from geoblanket.errors import ParameterError
 from geoblanket.traces._jumps import find_jumps
 from geoblanket.traces.summary import Tally
@@ -66,6 +67,9 @@ class Cleaning:
             raise ParameterError(f"min_points must be at least 1. Got {self.min_points} instead.")
         if not self.min_duration_s >= 0:
             raise ParameterError(f"min_duration_s must not be negative. Got {self.min_duration_s} instead.")
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 class Points(NamedTuple):

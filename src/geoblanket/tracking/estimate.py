@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.tracking.motion_model import MotionModel, Singles
 
@@ -41,6 +42,10 @@ class Estimates:
 
     def __len__(self) -> int:
         return len(self.lat)
+
+    def __repr__(self) -> str:
+        radius = f"90 % within {np.median(self.radius_m):,.0f} m in the median" if len(self) else ""
+        return short_repr(self, counted(len(self), "vehicle"), radius)
 
 
 class Estimator:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,18 @@ from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.sparse_rows import SparseRows
 from geoblanket.tracking.trip_shape import TripShape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles"]
 
@@ -332,6 +340,39 @@ class MotionModel:
         if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
             return "probabilities must not be negative, and must sum to 1"
         return self.trips.problem() or _untrue(self.learned)
+
+    def plot(self, *, ax: Axes | None = None, roads: RoadGraph | None = None) -> Axes:
+        """Draw how often vehicles are at each place (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        roads
+            Drawn beneath the places.
+        """
+        axes: Axes = companion("geoblanket.tracking.picture", "MotionModel.plot").plot_motion(self, ax=ax, roads=roads)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("places", f"{self.place_count:,}"),
+            ("order", f"{self.memory}"),
+            ("states, moves", f"{len(self):,}, {len(self.targets):,}"),
+            ("a step", f"{self.interval_s:g} s"),
+            ("privacy", self.training.in_words()),
+        ]
+        return card(self, rows, draw=lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            counted(self.place_count, "place"),
+            f"order {self.memory}",
+            counted(len(self.targets), "move"),
+            f"steps of {self.interval_s:g} s",
+            self.training.in_few_words(),
+        )
 
 
 def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
@@ -77,6 +78,10 @@ class BlanketOrders:
         """Return the order for each pair of the place at t and the place at t − 1, from 1 to 3."""
         orders: Ints = np.clip(self.lengths(now, before), 1, LONGEST_MEMORY).astype(np.int64)
         return orders
+
+    def __repr__(self) -> str:
+        by = self.lengths.source.origin.by or "nothing"
+        return short_repr(self, f"blankets by {by}", counted(len(self.lengths.places), "place"))
 
 
 @checked

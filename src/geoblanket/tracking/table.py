@@ -23,6 +23,7 @@ from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket._files import check_output
 from geoblanket._frames import AnyFrame, is_path, takes_frames
 from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, table_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
@@ -87,6 +88,10 @@ class TrackSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        seen = counted(self.reports, "report"), counted(self.vehicles, "vehicle")
+        return short_repr(self, *seen, f"90 % within {self.median_radius_m:,.0f} m in the median")
 
 
 @checked

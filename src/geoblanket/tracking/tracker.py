@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import Bundle
@@ -25,6 +28,11 @@ from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.sight import Reports
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["Outcome", "Tracked", "Tracker", "plain_model", "slots_ahead"]
 
@@ -59,6 +67,9 @@ class Tracked(NamedTuple):
     radius_m: float
     """The circle around the estimate that holds the vehicle with a probability of 90 %, metres."""
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        return short_repr(self, f"90 % within {self.radius_m:,.0f} m", self.outcome)
 
 
 class _Past(NamedTuple):
@@ -380,6 +391,41 @@ class Tracker:
             last = vehicle.past[-1]
         vehicle.belief, vehicle.follows = belief, last.follows
         return "used"
+
+    def plot(
+        self, vehicle: Hashable, *, ahead: int = 0, ax: Axes | None = None, roads: RoadGraph | None = None
+    ) -> Axes:
+        """Draw where a vehicle is, as far as its reports tell: how probable each place is (extra `city`).
+
+        Parameters
+        ----------
+        vehicle, ahead
+            As for `estimate`.
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        roads
+            Drawn beneath the places.
+        """
+        belief, estimates = self.places(vehicle, ahead=ahead)[:, 0], self.estimate(vehicle, ahead=ahead)
+        draw = companion("geoblanket.tracking.picture", "Tracker.plot").plot_belief
+        axes: Axes = draw(self.model, belief, estimates, ax=ax, roads=roads)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("vehicles followed", f"{self.vehicles:,}"),
+            ("a report", f"a {self.kind} every {self.filter.interval_ms / 1000:g} s"),
+            *((f"reports {outcome}", f"{count:,}") for outcome, count in sorted(self.outcomes.items())),
+            ("motion model", f"{self.model.place_count:,} places, order {self.model.memory}"),
+        ]
+        return card(self, rows)
+
+    def __repr__(self) -> str:
+        used = counted(self.outcomes.total(), "report")
+        about = f"a {self.kind} every {self.filter.interval_ms / 1000:g} s"
+        return short_repr(
+            self, f"follows {counted(self.vehicles, 'vehicle')}", f"{used} seen", about, f"order {self.model.memory}"
+        )
 
 
 def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:

@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
 from geoblanket._geodesy import haversine_m
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
@@ -51,6 +52,10 @@ class Inference:
     prior_error_km: float
     """The same attacker's error without the report: from what it knew beforehand alone."""
     prior_success: float
+
+    def __repr__(self) -> str:
+        error = f"{self.error_km:.4g} km off (without the report {self.prior_error_km:.4g} km)"
+        return short_repr(self, error, f"right {self.success:.1%} of the time (without {self.prior_success:.1%})")
 
 
 @checked
@@ -146,6 +151,9 @@ class Cases:
             known=value.astype(np.int64),
             labels=np.arange(seen.shape[1])[:, None],
         )
+
+    def __repr__(self) -> str:
+        return short_repr(self, counted(len(self.row), "case"), counted(len(np.unique(self.place)), "place"))
 
 
 @checked

@@ -16,6 +16,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._repr import short_repr
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.mechanism import Mechanism
 
@@ -54,6 +55,12 @@ class WorstPair:
     """`output` is more probable from `row` than from this one."""
     output: int
     distance_km: float
+
+    def __repr__(self) -> str:
+        rows = f"rows {self.row:,} and {self.other_row:,}"
+        return short_repr(
+            self, f"ε = {self.epsilon:.6g} per km", rows, f"output {self.output:,}", f"{self.distance_km:.4g} km apart"
+        )
 
 
 @checked

@@ -27,6 +27,7 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats
+from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 
 __all__ = ["Leakage", "place_channel", "posterior_leakage", "same_past"]
@@ -49,6 +50,10 @@ class Leakage:
     expected: float
     pairs: int
     """Pairs of neighbours, each counted once; with none of them, both figures are 0."""
+
+    def __repr__(self) -> str:
+        found = f"at most {self.maximum:.4g} per km", f"{self.expected:.4g} expected"
+        return short_repr(self, *found, counted(self.pairs, "pair"))
 
 
 @checked

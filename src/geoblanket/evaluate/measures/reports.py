@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
 from geoblanket.mobility.histories import HistoryCounts, Steps
@@ -67,6 +68,11 @@ class ZoneReports:
             arrays[f"{prefix}{name}"] for name in ("states", "rows", "columns", "offsets", "chances", "sent")
         )
         return cls(states, csr_array((values, columns, offsets), shape=(len(states), len(chances))), chances, sent)
+
+    def __repr__(self) -> str:
+        rows, kinds = self.chances.shape
+        of_kinds = f"{counted(len(self.sent), 'report')} of {counted(kinds, 'kind')}"
+        return short_repr(self, of_kinds, counted(rows, "row"), counted(len(self.states), "state"))
 
 
 @checked
@@ -146,7 +152,8 @@ class RowSight:
     With the `motion` and `drawn` in the example of `draw_reports`:
 
     >>> from geoblanket.evaluate import RowSight
-    >>> RowSight(motion, [drawn]).outputs == drawn.chances.shape[1]
+    >>> sight = RowSight(motion, [drawn])
+    >>> sight.outputs == drawn.chances.shape[1]
     True
     """
 
@@ -167,6 +174,10 @@ class RowSight:
             chances = known.chances[:, reports.output[some] - self.first[zone]]
             result[np.ix_(known.states, some)] = known.rows @ chances
         return result
+
+    def __repr__(self) -> str:
+        zones, states = counted(len(self._zones), "zone"), counted(self._states, "state")
+        return short_repr(self, zones, counted(self.outputs, "output"), states, f"every {self.interval_s:g} s")
 
 
 def _drawn(probabilities: Floats, rows: npt.NDArray[np.integer], seed: int | Sequence[int]) -> Ints:

@@ -19,6 +19,7 @@ import numpy as np
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints, Positions
 from geoblanket._geodesy import haversine_m
+from geoblanket._repr import counted, short_repr
 from geoblanket.build.held_out import VehicleLosses, by_vehicle
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import Steps
@@ -44,7 +45,8 @@ class Tracked:
     >>> from geoblanket.build.held_out import measure
     >>> from geoblanket.evaluate import RowSight, WalkTracker
     >>> tracker = WalkTracker(motion, steps.where(np.isin(steps.histories[:, 0], rows.zone)))
-    >>> measure(tracker.single(RowSight(motion, [drawn]), drawn.sent).success).loss
+    >>> tracked = tracker.single(RowSight(motion, [drawn]), drawn.sent)
+    >>> measure(tracked.success).loss
     1.0
     """
 
@@ -54,6 +56,16 @@ class Tracked:
     """How often the most probable place was the true one."""
     loss: VehicleLosses | None
     """What the service loses by its best guess of where the vehicle is when the report is used."""
+
+    def __repr__(self) -> str:
+        steps = max(float(self.error_km.steps.sum()), 1.0)
+        return short_repr(
+            self,
+            counted(len(self.error_km.vehicle), "vehicle"),
+            counted(int(self.error_km.steps.sum()), "step"),
+            f"{self.error_km.loss.sum() / steps:.4g} km off on average",
+            f"right {self.success.loss.sum() / steps:.1%} of the time",
+        )
 
 
 @checked
@@ -135,6 +147,10 @@ class WalkTracker:
         starts = _windows(find_runs(self.steps), len(outputs), steps)
         smooth(guesses.filter, Sequences(np.arange(len(outputs)), outputs, starts), guesses.take)
         return guesses.held_against_truth()
+
+    def __repr__(self) -> str:
+        delay = f"reports are used {counted(self.delay, 'step')} later"
+        return short_repr(self, counted(len(self.steps), "step"), counted(self.motion.place_count, "place"), delay)
 
 
 class _Guesses:

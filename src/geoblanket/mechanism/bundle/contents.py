@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
+from geoblanket._html import card
+from geoblanket._lazy import companion
+from geoblanket._repr import between, counted, short_repr
 from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
@@ -19,6 +23,11 @@ from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["Bundle", "BundledMechanism", "whole_numbers"]
 
@@ -155,6 +164,11 @@ class BundledMechanism:
             histories=len(self.histories),
         )
 
+    def __repr__(self) -> str:
+        named = f"zone {self.zone}", f"regime {self.regime}"
+        sizes = counted(self.mechanism.row_count, "row"), counted(len(self.outputs), "output")
+        return short_repr(self, *named, *sizes, f"ε = {self.mechanism.epsilon:g} per km", "verified exactly")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle(ReadBundle):
@@ -289,8 +303,8 @@ class Bundle(ReadBundle):
         if not self.located:
             return "The file does not tell where its zones are."
         facts = self.zone_facts
-        places = _range(min(zone.places for zone in facts), max(zone.places for zone in facts))
-        width = _range(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
+        places = between(min(zone.places for zone in facts), max(zone.places for zone in facts))
+        width = between(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
         error = np.average([zone.error_m for zone in facts], weights=[zone.places for zone in facts])
         return (
             f"A zone has {places} places and is {width} m wide; knowing it alone, one is {error:,.0f} m off on average "
@@ -313,9 +327,55 @@ class Bundle(ReadBundle):
                 return mechanism
         raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
 
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        roads: RoadGraph | None = None,
+        zone: str | None = None,
+        regime: str | None = None,
+    ) -> Axes:
+        """Draw the zones on a map, or where reports of one zone go; of a lattice, where a report goes (extra `city`).
 
-def _range(least: int, most: int) -> str:
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        roads
+            Drawn beneath the zones.
+        zone, regime
+            Draw the mechanism of this zone and regime: how often each place is reported. With one of them, the first
+            that fits; without coordinates, its table of probabilities.
+        """
+        draw = companion("geoblanket.mechanism.bundle.picture", "Bundle.plot").plot_bundle
+        axes: Axes = draw(self, ax=ax, roads=roads, zone=zone, regime=regime)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = [("version", f"{self.version:,}"), ("signed", "yes" if self.signed else "no")]
+        if self.lattice is None:
+            rows += [
+                ("zones", f"{len({bundled.zone for bundled in self}):,}"),
+                ("regimes", ", ".join(sorted({bundled.regime for bundled in self}))),
+                ("places", f"{len(self.places_e7):,}" if self.located else "without coordinates"),
+                ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
+            ]
+        else:
+            cells, epsilon, anchor, verified = self.lattice.facts()
+            rows += [("lattice", cells), ("a report", epsilon)]
+            rows += [("anchor", anchor.removeprefix("anchor ")), ("promise", verified)]
+        return card(self, rows, draw=lambda ax: self.plot(ax=ax), words=[self.in_one_sentence])
+
+    def __repr__(self) -> str:
+        signed = "signed" if self.signed else "not signed"
+        if self.lattice is not None:
+            return short_repr(self, *self.lattice.facts(), signed)
+        zones = {bundled.zone for bundled in self}
+        regimes = {bundled.regime for bundled in self}
+        epsilon = f"ε = {max(bundled.mechanism.epsilon for bundled in self):g} per km"
+        places = counted(len(self.places_e7), "place") if self.located else "no coordinates"
+        sizes = counted(len(zones), "zone"), counted(len(regimes), "regime"), places
+        return short_repr(self, *sizes, epsilon, "verified exactly", signed)
 
 
 def _weight_in_words(micro: int) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from geoblanket._picture import new_figure
+from geoblanket._picture import axes_or_new, new_figure
+from geoblanket._repr import counted
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
+from geoblanket.mechanism.lattice.picture import plot_lattice
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.picture import dot_size, plot_map
 
-__all__ = ["draw_bundle"]
+__all__ = ["draw_bundle", "plot_bundle"]
 
 _MOST_PANELS = 12
 
@@ -30,15 +35,7 @@ def draw_bundle(bundle: Bundle) -> Figure:
     figure = new_figure(width_in=3.4 * columns + 0.4, height_in=3.4 * lines + 0.6)
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
     for panel, bundled in zip(panels, shown, strict=False):
-        if bundle.located:
-            _draw_map(panel, bundle, bundled)
-        else:
-            _draw_table(panel, bundled)
-        # A dollar sign would start a formula.
-        used = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
-        title = f"{bundled.zone}, {bundled.regime}\n{used}"
-        panel.tick_params(labelsize=6)
-        panel.set_title(title.replace("$", r"\$"), fontsize=9)
+        _draw_mechanism(panel, bundle, bundled)
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
     if bundle.located:
@@ -49,6 +46,50 @@ def draw_bundle(bundle: Bundle) -> Figure:
     if len(shown) < len(bundle):
         figure.suptitle(f"{len(shown)} of {len(bundle)} mechanisms", fontsize=10)
     return figure
+
+
+def plot_bundle(
+    bundle: Bundle, *, ax: Axes | None, roads: RoadGraph | None, zone: str | None, regime: str | None
+) -> Axes:
+    """Draw a bundle for `Bundle.plot`: its lattice, one mechanism, or its zones."""
+    if bundle.lattice is not None:
+        return plot_lattice(bundle.lattice, ax=ax)
+    if zone is not None or regime is not None or not bundle.located:
+        first = bundle.mechanisms[0]
+        axes = axes_or_new(ax, width_in=5.0, height_in=5.0)
+        _draw_mechanism(axes, bundle, bundle.get(zone or first.zone, regime or first.regime))
+        if bundle.located:
+            axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, -0.22), ncols=2, frameon=False)
+        return axes
+    lat, lon = bundle.places_e7.T / 1e7
+    axes = plot_map(ax, lat, lon, roads=roads)
+    names = sorted({bundled.zone for bundled in bundle})
+    shades = colormaps["tab20"].colors  # type: ignore[attr-defined]
+    colours = shades[::2] + shades[1::2]
+    outside = np.ones(len(lat), bool)
+    for number, name in enumerate(names):
+        here = np.unique(np.concatenate([bundled.histories[:, 0] for bundled in bundle if bundled.zone == name]))
+        here = here[here >= 0]
+        outside[here] = False
+        colour = [colours[number % len(colours)]]
+        axes.scatter(lon[here], lat[here], s=2 * dot_size(len(lat)), c=colour, linewidths=0, zorder=3)
+    axes.scatter(lon[outside], lat[outside], s=dot_size(len(lat)), c="0.6", linewidths=0, zorder=3)
+    epsilon = max(bundled.mechanism.epsilon for bundled in bundle)
+    title = f"{counted(len(names), 'zone')}, {counted(len(lat), 'place')}, ε = {epsilon:g} per km"
+    axes.set_title(title, loc="left", fontsize=9)
+    return axes
+
+
+def _draw_mechanism(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> None:
+    if bundle.located:
+        _draw_map(panel, bundle, bundled)
+    else:
+        _draw_table(panel, bundled)
+    used = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
+    title = f"{bundled.zone}, {bundled.regime}\n{used}"
+    panel.tick_params(labelsize=6)
+    # A dollar sign would start a formula.
+    panel.set_title(title.replace("$", r"\$"), fontsize=9)
 
 
 def _draw_map(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> None:

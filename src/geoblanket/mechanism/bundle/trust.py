@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from geoblanket._arguments import checked
+from geoblanket._repr import options_repr
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.header import BundleHeader
 from geoblanket.mechanism.bundle.signing import check_signature
@@ -73,6 +74,9 @@ class Trust:
                 path=path,
                 hint=HINT,
             )
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 ANY_FILE: Final = Trust()

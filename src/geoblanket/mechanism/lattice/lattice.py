@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
+from geoblanket._repr import short_repr
 from geoblanket.errors import LatticeViolation, ParameterError
 from geoblanket.mechanism.lattice.anchor import AnchorSpec, Shift, verify_anchor
 from geoblanket.mechanism.lattice.drawing import SINK, Drawing
@@ -221,8 +222,10 @@ class Lattice:
         return Lattice.verified, (self.spec, self.anchor)
 
     def __repr__(self) -> str:
+        return short_repr(self, *self.facts())
+
+    def facts(self) -> tuple[str, ...]:
+        """Return what it is, in a few words each."""
         anchor = "no anchor" if self.anchor is None else f"anchor ε₀ = {self.anchor.epsilon:g} per km"
-        return (
-            f"<Lattice: {self.cells:,} cells of {self.cell_m:g} m, ε = {self.epsilon:g} per km, {anchor}, "
-            "verified exactly>"
-        )
+        cells = f"{self.cells:,} cells of {self.cell_m:g} m"
+        return cells, f"ε = {self.epsilon:g} per km", anchor, "verified exactly"

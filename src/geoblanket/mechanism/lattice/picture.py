@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import math
 
+from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
+from matplotlib.patheffects import withStroke
 
-from geoblanket._picture import new_figure
+from geoblanket._picture import axes_or_new, new_figure
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 
-__all__ = ["draw_lattice"]
+__all__ = ["draw_lattice", "plot_lattice"]
 
 _SHOWN = 8.0
 """Within this many 1/ε kilometres nearly all reports lie."""
 _RINGS = (2.0, 10.0, 100.0)
+_SIZE_IN = (6.4, 5.6)
 
 
 def draw_lattice(lattice: Lattice) -> Figure:
+    """Return a figure of a lattice; see `plot_lattice`."""
+    figure = new_figure(width_in=_SIZE_IN[0], height_in=_SIZE_IN[1])
+    plot_lattice(lattice, ax=figure.add_subplot())
+    return figure
+
+
+def plot_lattice(lattice: Lattice, *, ax: Axes | None) -> Axes:
     """Draw how probable each cell is from the middle of the frame, without the anchor.
 
     A ring marks from where a report is at most 2, 10 or 100 times less, or more, probable.
@@ -32,8 +42,7 @@ def draw_lattice(lattice: Lattice) -> Figure:
     shares = lattice.weights_at(centre, centre).reshape(across, across) / DENOMINATOR
     near = shares[middle - reach : middle + reach + 1, middle - reach : middle + reach + 1]
     half = (reach + 0.5) * cell_km
-    figure = new_figure(width_in=6.4, height_in=5.6)
-    panel = figure.subplots()
+    panel = axes_or_new(ax, width_in=_SIZE_IN[0], height_in=_SIZE_IN[1])
     image = panel.imshow(
         near,
         origin="lower",
@@ -41,16 +50,19 @@ def draw_lattice(lattice: Lattice) -> Figure:
         cmap="Blues",
         norm=LogNorm(near.max() * 1e-4, near.max()),
     )
-    bar = figure.colorbar(image, ax=panel, shrink=0.8)
+    bar = panel.figure.colorbar(image, ax=panel, shrink=0.8)
     bar.set_label(f"probability of a cell of {lattice.cell_m:g} m", fontsize=8)
     for factor in _RINGS:
         radius = math.log(factor) / lattice.epsilon
         if radius < half:
             panel.add_patch(Circle((0, 0), radius, fill=False, color="tab:red", linewidth=0.8))
-            panel.annotate(f"odds {factor:g}", (0, radius), fontsize=7, color="tab:red", ha="center", va="bottom")
+            panel.annotate(
+                f"odds {factor:g}", (0, radius), fontsize=7, color="tab:red", ha="center", va="bottom",
+                path_effects=[withStroke(linewidth=2, foreground="white")],
+            )  # fmt: skip
     panel.scatter([0], [0], s=8, color="tab:red")
     panel.set_xlabel("kilometres east of the true coordinate", fontsize=8)
     panel.set_ylabel("kilometres north of it", fontsize=8)
     panel.tick_params(labelsize=7)
     panel.set_title(f"Where a report goes: ε = {lattice.epsilon:g} per km, without the anchor", fontsize=10)
-    return figure
+    return panel

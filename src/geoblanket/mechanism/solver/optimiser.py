@@ -13,6 +13,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Positions
+from geoblanket._html import card
+from geoblanket._repr import short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
@@ -70,6 +72,10 @@ class Event:
     gap: float
     seconds: float
 
+    def __repr__(self) -> str:
+        bounds = f"loss {self.loss:.6g}", f"bound {self.lower_bound:.6g}", f"gap {self.gap:.3%}"
+        return short_repr(self, self.phase, *bounds, f"{self.seconds:.2f} s")
+
 
 @dataclass(frozen=True, eq=False)
 class OptimiseResult:
@@ -102,6 +108,22 @@ class OptimiseResult:
     outcome: Outcome
     log: tuple[Event, ...]
     """How loss and bound came closer; losses here are before the repair."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("expected loss", f"{self.loss:.6g}"),
+            ("proven lower bound", f"{self.lower_bound:.6g}"),
+            ("gap", f"{self.gap:.3%}"),
+            ("ended by", self.outcome.value),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
+        return card(self, rows) + self.mechanism._repr_html_()
+
+    def __repr__(self) -> str:
+        proven = f"loss {self.loss:.4g}", f"gap {self.gap:.2%}"
+        mechanism = self.mechanism
+        sizes = f"{mechanism.row_count:,} × {mechanism.output_count:,}", f"ε = {mechanism.epsilon:g} per km"
+        return short_repr(self, *proven, *sizes, "verified exactly", f"{self.seconds:.1f} s")
 
 
 @checked

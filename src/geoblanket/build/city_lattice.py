@@ -1,0 +1,126 @@
+"""From a map, or a part of the Earth, to a bundle with a lattice: no traces, no solver, no zones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from geoblanket._arguments import checked
+from geoblanket._files import check_output
+from geoblanket._progress import Progress, silent
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.bundle.file import BundleFile
+from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
+from geoblanket.mechanism.bundle.trust import ANY_FILE
+from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mechanism.lattice.anchor import make_anchor
+from geoblanket.mechanism.lattice.making import Area, spec_over
+from geoblanket.roads.graph import RoadGraph
+
+__all__ = ["make_lattice"]
+
+_BOX: Final = 4
+_POINT: Final = 2
+
+
+@checked
+def make_lattice(
+    area: RoadGraph | str | Path | Sequence[float],
+    out: str | Path,
+    *,
+    epsilon: float,
+    radius_km: float = 15.0,
+    interval_s: float = 30.0,
+    anchor: bool = True,
+    anchor_epsilon: float | None = None,
+    anchor_period_s: int = 3600,
+    cell_m: float | None = None,
+    version: int | None = None,
+    progress: Progress = silent,
+) -> Bundle:
+    """Make a mechanism for a whole city: planar Laplace noise, exact, between any two coordinates.
+
+    It needs no traces and takes seconds. A report discloses nothing besides its time.
+
+    Parameters
+    ----------
+    area
+        What vehicles report from: roads or their file, or south, west, north and east in degrees, or the latitude and
+        longitude of a point, with `radius_km` around it. A margin of 10/ε km comes on top.
+    out
+        The bundle to write, wholly or not at all.
+    epsilon
+        ε of a report, per kilometre. There is no default: choose it, or let `make_plan` choose.
+    radius_km
+        Around a point: how far, kilometres.
+    interval_s
+        Seconds from one report to the next.
+    anchor
+        Whether all reports of a period share a secret shift, so that those of a parked vehicle do not add up.
+    anchor_epsilon
+        ε₀ of the anchor for a period, per kilometre; None: as much as `epsilon`.
+    anchor_period_s
+        Seconds that an anchor stays.
+    cell_m
+        Metres from edge to edge of a cell; None: about 200/ε.
+    version
+        The publisher's number, which only grows; None: 1, or one more than that of the bundle that is replaced.
+    progress
+        Called as the work goes on.
+
+    Returns
+    -------
+    bundle
+        What was written, verified exactly.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range, or no lattice of these numbers is useful.
+
+    Examples
+    --------
+    >>> from geoblanket import make_lattice
+    >>> bundle = make_lattice((45.0, -30.0), "lattice.bundle", epsilon=8, radius_km=3, interval_s=60)
+    >>> bundle
+    <Bundle: 116,281 cells of 25 m, ε = 8 per km, anchor ε₀ = 8 per km, verified exactly, not signed>
+    >>> print(bundle.in_one_sentence)
+    In one sentence: each report is at most e^(8·d) times, and all reports of a whole period of 3,600 s ...
+    """
+    if not anchor and anchor_epsilon is not None:
+        raise ParameterError("Without an anchor there is no ε₀: leave out one of the two.")
+    check_output(out)
+    version = next_version(out, version)
+    spec = spec_over(_area(area, radius_km), epsilon=epsilon, cell_m=cell_m, progress=progress)
+    stays = None
+    if anchor:
+        share = epsilon if anchor_epsilon is None else anchor_epsilon
+        stays = make_anchor(spec.plane, epsilon_micro=round(share * 10**6), period_s=anchor_period_s)
+    lattice = save_lattice(out, spec, stays, version=version, interval_s=interval_s)
+    written = BundleFile.read(out, trust=ANY_FILE)
+    return Bundle(
+        mechanisms=(),
+        lattice=lattice,  # verified a moment ago: once is enough
+        header=written.header,
+        places_e7=written.places_e7,
+        sha256=written.sha256,
+        signed=written.signed,
+    )
+
+
+def _area(area: RoadGraph | str | Path | Sequence[float], radius_km: float) -> Area:
+    if isinstance(area, str | Path):
+        area = RoadGraph.load(area)
+    if isinstance(area, RoadGraph):
+        return Area(float(area.lat.min()), float(area.lon.min()), float(area.lat.max()), float(area.lon.max()))
+    degrees = [float(value) for value in area]
+    if len(degrees) == _BOX:
+        return Area(*degrees)
+    if len(degrees) == _POINT:
+        lat, lon = degrees
+        return Area.around(lat, lon, radius_km)
+    raise ParameterError(
+        f"An area is a road graph, or {_BOX} numbers (south, west, north, east), or {_POINT} (latitude, longitude), "
+        f"degrees. Got {len(degrees)} numbers instead."
+    )

@@ -1,0 +1,51 @@
+"""A lattice over roads, a box or a point, in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoblanket import RoadGraph, load_bundle, make_lattice
+from geoblanket.errors import ParameterError
+from tests.roads.graphs import grid_graph
+
+COARSE: dict[str, Any] = {"epsilon": 20, "cell_m": 20}
+
+
+def test_what_is_returned_is_what_was_written(tmp_path: Path) -> None:
+    made = make_lattice((41.15, -8.61), tmp_path / "a.bundle", radius_km=1, interval_s=60, **COARSE)
+    read = load_bundle(tmp_path / "a.bundle")
+    assert (made.sha256, made.header, made.signed) == (read.sha256, read.header, False)
+    assert repr(made) == repr(read)
+    assert made.lattice is not None
+    assert made.lattice.anchor is not None
+    assert made.lattice.anchor.epsilon == 20
+
+
+def test_roads_their_file_and_their_box_are_the_same_area(tmp_path: Path) -> None:
+    graph: RoadGraph = grid_graph(5, 5)
+    graph.save(tmp_path / "a.roads")
+    box = (graph.lat.min(), graph.lon.min(), graph.lat.max(), graph.lon.max())
+    made = {
+        make_lattice(area, tmp_path / "a.bundle", anchor=False, **COARSE).sha256
+        for area in (graph, tmp_path / "a.roads", box)
+    }
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("area", "options", "problem"),
+    [
+        ((41.0, -8.6, 41.1), {}, "Got 3 numbers"),
+        ((41.0, -8.6), {"anchor": False, "anchor_epsilon": 2.0}, "no ε₀"),
+        ((41.0, -8.6), {"epsilon": 0}, "ε must be"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(
+    tmp_path: Path, area: tuple[float, ...], options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ParameterError, match=problem):
+        make_lattice(area, tmp_path / "a.bundle", **COARSE | options)
+    assert not list(tmp_path.iterdir())
