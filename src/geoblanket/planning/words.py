@@ -10,7 +10,7 @@ from geoblanket.mechanism.meaning import odds
 from geoblanket.planning.at_rest import RestErrors
 from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.on_the_road import RoadErrors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, every, stays
+from geoblanket.planning.schedules import DAY_S, every, stays
 from geoblanket.planning.search import Plan, Rated
 
 __all__ = ["commands", "in_words", "plan_facts", "radius_in_words"]
