@@ -32,13 +32,24 @@ WRONG: dict[str, Any] = {
 RESULTS = {
     *("Audit", "BuildRecord", "Bundle", "CIResult", "Certificate", "Composition", "Discovery", "DrawnWalks"),
     *("Evaluation", "Event", "FleetReports", "Inference", "LatticeSummary", "Leakage", "OptimiseResult"),
-    *("PerturbSummary", "Repaired", "Report", "Tracked", "TrackSummary", "TrainResult", "TrainingAccount"),
+    *(
+        "PerturbSummary",
+        "Plan",
+        "Rated",
+        "Repaired",
+        "Report",
+        "Tracked",
+        "TrackSummary",
+        "TrainResult",
+        "TrainingAccount",
+    ),
     *("Violation", "WorstPair", "ZoneReports"),
 }
 """Records that the library fills and nobody else makes: what makes them checks nothing."""
 TAKEN = {
     ("BuildConfig", "a number"),  # an epsilon
     ("BuildConfig", "an array of no dimension"),
+    ("Budgets", "a number"),  # what a night may cost
     ("Effort", "a number"),
     ("TrainingLedger", "a string"),  # the name of a file that is made on first use
     ("TrainingLedger", "a path to nothing"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import geoblanket
+from geoblanket._extras import MODULES_OF_EXTRA
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Tracker, plain_model
@@ -126,6 +127,7 @@ def test_commands_of_a_device(bundle: Path, model: Path, tmp_path: Path) -> None
         (["track", str(bundle), "--stream", "--model", str(model)], released),
         (["verify", str(model)], ""),
         (["show", str(model), "--json"], ""),
+        (["doctor", "--ledger-folder", str(tmp_path), "--json"], ""),
     )
     assert [answer["code"] for answer in answers] == [0] * len(answers), answers
     outputs = [answer["out"] for answer in answers]
@@ -133,6 +135,7 @@ def test_commands_of_a_device(bundle: Path, model: Path, tmp_path: Path) -> None
     assert [json.loads(line).keys() >= {"lat", "lon", "left"} for line in outputs[4].splitlines()] == [True, True]
     assert json.loads(outputs[5])["reports"] == 2
     assert all(json.loads(output)["radius_m"] > 0 for output in outputs[7:9])
+    assert json.loads(outputs[-1])["verdict"].endswith(f"Not installed: {', '.join(MODULES_OF_EXTRA)}.")
 
 
 def test_lattice_is_made_from_an_area(tmp_path: Path) -> None:

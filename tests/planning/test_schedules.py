@@ -89,5 +89,5 @@ def test_absurd_budgets_are_refused(name: str, value: float) -> None:
 
 
 def test_a_plan_needs_a_limit() -> None:
-    with pytest.raises(ParameterError, match="at least one of --night, --hour and --report"):
+    with pytest.raises(ParameterError, match="at least one of night, hour and report"):
         Budgets()

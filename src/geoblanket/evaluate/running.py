@@ -30,6 +30,7 @@ from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.tabulating import tabulate
 from geoblanket.evaluate.tracking_cities import TrackingTask, track_city
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 
@@ -243,7 +244,7 @@ class _Plan:
         return [ZoneOutcome.joined(part, setting.methods) for part in parts.values()]
 
     def _where(self, zone: int) -> str:
-        return f"{self._files.name}, experiment '{self._experiment.name}', zone {zone}"
+        return f"{self._files.name}, experiment '{self._experiment.name}', {zone_in_words(zone)}"
 
     def _tracking_name(self, setting: Setting) -> str:
         return f"{self._files.name}, experiment '{self._experiment.name}', tracked, {setting!r}"

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
+from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 
 __all__ = [
@@ -44,6 +45,7 @@ _DIGITS: Final = 2
 _SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
 
 
+@checked
 @dataclass(frozen=True)
 class Budgets:
     """What may be given away at most, ε per kilometre; None: no limit is set.
@@ -66,7 +68,7 @@ class Budgets:
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         if all(value is None for value in given.values()):
-            raise ParameterError("A plan needs a limit: give at least one of --night, --hour and --report, ε per km.")
+            raise ParameterError("A plan needs a limit: give at least one of night, hour and report, ε per km.")
         for name, value in given.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not is_number or not 0 < value <= _LARGEST_BUDGET):
@@ -85,6 +87,7 @@ class Budgets:
         return Budgets(**{name: min(limit * factor, _LARGEST_BUDGET) for name, limit in self.given().items()})
 
 
+@checked
 @dataclass(frozen=True)
 class Schedule:
     """How a vehicle reports by a lattice.

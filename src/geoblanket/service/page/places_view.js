@@ -272,7 +272,7 @@ export class PlacesView {
   whereInZone({ bundle, figures }) {
     const { place } = this.state.values;
     return (
-      `Place ${place}, in zone ${bundle.zone[place] + 1} of ${bundle.zones.length}, which has ${figures.places} places. ` +
+      `Place ${place}, in zone ${bundle.zones[bundle.zone[place]]}, which has ${figures.places} places. ` +
       "A report tells its zone; where in it the vehicle is, the mechanism hides."
     );
   }
