@@ -25,9 +25,9 @@ from tests.tracking.worlds import pair_model
 
 NEEDS_CITY = {
     "BuildConfig", "City", "Cleaning", "Discovery", "DiscoveryOptions", "MapMatcher", "OptimiseResult", "Places",
-    "Zones", "build_bundle", "choose_places", "discover", "draw_walks", "import_roads", "import_traces",
-    "learn_from_released", "learn_motion", "learn_privately", "make_city", "match_traces",
-    "optimise", "partition_zones", "perturb_traces", "perturb_walks", "road_distances",
+    "Plan", "Walks", "Zones", "build_bundle", "choose_places", "discover", "draw_walks", "import_roads",
+    "import_traces", "learn_from_released", "learn_motion", "learn_privately", "make_city", "make_plan",
+    "match_traces", "optimise", "partition_zones", "perturb_traces", "perturb_walks", "road_distances",
     "scan_findings", "scan_traces", "scan_walks", "track_table", "train",
 }  # fmt: skip
 ROOT = Path(__file__).parents[1]
