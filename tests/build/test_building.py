@@ -66,14 +66,14 @@ def test_every_zone_has_a_verified_mechanism_for_each_regime(town: Town, built: 
     zones = partition_zones(graph, places, max_places=25)
     assert len(zones) > 2
     assert {(one.zone, one.regime) for one in bundle} == {
-        (zone, regime) for zone in zones.ids for regime in ("all day", "start")
+        (f"{number}", regime) for number in range(len(zones)) for regime in ("all day", "start")
     }
     assert bundle.clock is not None
     assert (bundle.clock.interval_s, bundle.clock.start) == (30.0, "start")
     assert places.snapping_radius_m(graph) * 1000 <= bundle.snapping_radius_mm <= places.snapping_radius_m(graph) * 1001
-    for number, zone in enumerate(zones.ids):
+    for number in range(len(zones)):
         members = zones.members(number)
-        day, start = bundle.get(zone, "all day"), bundle.get(zone, "start")
+        day, start = bundle.get(f"{number}", "all day"), bundle.get(f"{number}", "start")
         assert set(np.unique(day.histories[:, 0])) == set(members)
         assert day.history_weights_micro == (10**6,)
         assert start.history_weights_micro == ()
