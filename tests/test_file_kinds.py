@@ -18,16 +18,16 @@ PBF = b"\0\0\0\x0e\n\tOSMHeader\x18"
 XML = b'<?xml version="1.0"?>\n<osm version="0.6"></osm>\n'
 PORTO = b'"TRIP_ID","TAXI_ID","POLYLINE"\n'
 CONTENTS = {
-    "osm": [PBF, XML, gzip.compress(XML), bz2.compress(XML)],
+    "osm": [PBF, XML, gzip.compress(XML, mtime=0), bz2.compress(XML)],
     "graphml": [b"<graphml xmlns='a'></graphml>"],
-    "porto": [PORTO, gzip.compress(PORTO)],
+    "porto": [PORTO, gzip.compress(PORTO, mtime=0)],
     "csv": [b"id;ts;lat;lon\n1;2;3;4\n"],
     "road table": [b"osmid,y,x\n", b"u,v,length,highway\n"],
     "zip": [b"PK\x03\x04..."],
     "json": [b'{"type": "FeatureCollection"}'],
     "ledger": [b"SQLite format 3\0"],
     "empty": [b""],
-    None: [b"some words\n", b"\0\1\2", gzip.compress(b"x")[:12], b"<html>"],
+    None: [b"some words\n", b"\0\1\2", gzip.compress(b"x", mtime=0)[:12], b"<html>"],
 }
 
 
