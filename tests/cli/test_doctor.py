@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -48,6 +50,18 @@ def test_an_extra_that_is_missing_is_no_fault(tmp_path: Path, monkeypatch: pytes
     assert (gateway["state"], gateway["advice"]) == ("not installed", "pip install 'geoblanket[gateway]'")
     city = next(check for check in facts["checks"] if check["name"] == "extra city")
     assert city["found"] == "without polars"
+
+
+def test_a_machine_without_a_browser_can_still_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webbrowser, "get", lambda: SimpleNamespace(name="firefox"))
+    assert states(told(tmp_path)[1])["browser"] == "ok"
+
+    def none() -> None:
+        raise webbrowser.Error("could not locate runnable browser")
+
+    monkeypatch.setattr(webbrowser, "get", none)
+    code, facts = told(tmp_path)
+    assert (code, facts["ok"], states(facts)["browser"]) == (0, True, "note")
 
 
 def test_a_folder_that_no_ledger_can_live_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

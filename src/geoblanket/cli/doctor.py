@@ -59,7 +59,7 @@ def doctor(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Check this machine: versions, extras, disk, ledger, clock and permissions.
+    """Check this machine: versions, extras, disk, ledger, clock, permissions and browser.
 
     Exit with 1 if something that is needed is broken. Nothing is sent anywhere, but to a broker if one is named.
     """
@@ -70,6 +70,7 @@ def doctor(
         *_clock(),
         _permissions(),
         _randomness(),
+        _browser(),
         *(() if broker is None else (_broker(broker),)),
     ]
     broken = [check.name for check in checks if check.state == "broken"]
@@ -230,6 +231,17 @@ def _randomness() -> Check:
     except (OSError, NotImplementedError):
         return Check("randomness", "none", "broken", "The operating system gives no randomness: nothing can be drawn.")
     return Check("randomness", "of the operating system")
+
+
+def _browser() -> Check:
+    import webbrowser
+
+    try:
+        found = webbrowser.get().name
+    except webbrowser.Error:
+        tunnel = "Open the page of `geoblanket serve` from elsewhere, through a tunnel: ssh -L 8642:localhost:8642 HOST"
+        return Check("browser", "none", "note", tunnel)
+    return Check("browser", found)
 
 
 def _broker(address: str) -> Check:
