@@ -56,7 +56,7 @@ test: lint  ## lint, types and the default tests
 	@command -v node >/dev/null || echo "Node is not installed: the JavaScript client (clients/javascript) is NOT tested." >&2
 	$(BIN)/pytest -n 2 --dist loadfile
 
-test-all: lint $(DOCS)  ## the default tests and the slow ones
+test-all: lint $(BENCH) $(DOCS)  ## the default tests and the slow ones
 	@command -v node >/dev/null || echo "Node is not installed: the JavaScript client (clients/javascript) is NOT tested." >&2
 	$(BIN)/pytest -n 2 --dist loadfile -m "slow or not slow" --hypothesis-profile=search
 

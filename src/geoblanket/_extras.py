@@ -9,7 +9,10 @@ from geoblanket.errors import MissingExtraError
 __all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "explain_missing"]
 
 MODULES_OF_EXTRA: Final = {
-    "city": ("highspy", "joblib", "matplotlib", "osmium", "polars", "pydantic", "scipy", "sklearn", "threadpoolctl"),
+    "city": (
+        *("highspy", "joblib", "matplotlib", "osmium", "PIL", "polars", "pydantic", "scipy", "sklearn"),
+        "threadpoolctl",
+    ),
     "service": ("fastapi", "h11", "maplibre", "prometheus_client", "starlette", "uvicorn"),
     "gateway": ("paho",),
     "private": ("opendp",),

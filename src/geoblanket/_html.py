@@ -54,7 +54,7 @@ def card(thing: object, rows: Rows, *, draw: Callable[[Axes], object] | None = N
 
 def _picture(draw: Callable[[Axes], object], name: str) -> str:
     try:
-        from PIL import Image  # comes with Matplotlib
+        from PIL import Image
 
         from geoblanket._picture import new_figure
 

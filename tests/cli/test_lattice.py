@@ -42,7 +42,8 @@ def test_the_area_is_within_the_frame(bundle: Path) -> None:
 def test_verify_show_and_report_take_it(bundle: Path, tmp_path: Path) -> None:
     code, text, talk, _ = run("verify", bundle)
     assert code == 0, talk
-    assert "No zone is." in text
+    assert text.startswith(f"OK: {bundle}: 1 mechanism, a lattice of ")
+    assert "No zone is." in run("verify", bundle, "--verbose")[1]
     assert "no device accepts" not in talk
     code, text, _, _ = run("show", bundle, "--picture", tmp_path / "a.png")
     assert code == 0
@@ -60,9 +61,10 @@ def test_verify_show_and_report_take_it(bundle: Path, tmp_path: Path) -> None:
 
 def test_a_policy_is_heard(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("largest_epsilon = 4")
-    code, _, _, error = run("verify", bundle, "--policy", tmp_path / "policy.toml")
+    code, text, _, _ = run("verify", bundle, "--policy", tmp_path / "policy.toml")
     assert code == 1
-    assert "its ε is 20 per km, more than 4" in str(error)
+    assert text.startswith("NOT OK: ")
+    assert "its ε is 20 per km, more than 4" in text
 
 
 def test_an_area_of_roads_and_json(tmp_path: Path) -> None:

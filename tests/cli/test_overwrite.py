@@ -57,8 +57,8 @@ COMMANDS = {
 }
 """Commands whose inputs are missing, and what exists of their outputs."""
 WITHOUT = {
-    "evaluate report", "gateway", "ledger create", "ledger show", "ledger verify", "roads info", "serve", "traces info",
-    "verify",
+    "doctor", "evaluate report", "gateway", "ledger create", "ledger show", "ledger verify", "roads info", "serve",
+    "traces info", "verify",
 }  # fmt: skip
 """Commands that write nothing, write again by their name, or never replace anything."""
 

@@ -45,5 +45,5 @@ def test_zones_that_share_places_are_refused(tmp_path: Path) -> None:
     again = BundledMechanism.of(
         east.mechanism, zone="other", regime="start", histories=east.histories, output_places=east.output_places
     )
-    with pytest.raises(ParameterError, match="'east' and 'other' share 8 place"):
+    with pytest.raises(ParameterError, match="zone 'east' and zone 'other' share 8 place"):
         save_bundle(tmp_path / "a.bundle", [east, again], version=1, places_e7=PLACES.coordinates_e7)

@@ -142,7 +142,7 @@ def test_a_matrix_above_the_cap_is_refused_with_its_size() -> None:
 
 @pytest.mark.parametrize("sources", [[-1], [6], [0.5], [[0]], [True], ["0"]])
 def test_nodes_that_do_not_exist_are_refused(sources: list[object]) -> None:
-    with pytest.raises(ParameterError, match="node indices"):
+    with pytest.raises(ParameterError, match=r"node indices|array of numbers"):
         road_distances(grid_graph(2, 3), sources)  # type: ignore[arg-type]  # wrong on purpose
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
 from geoblanket._arrays import Indices
 from geoblanket.mechanism import load_bundle
@@ -50,6 +50,8 @@ AXE = files("axe_playwright_python") / "axe.min.js"
 
 PATIENCE_MS = 120_000
 """On a busy machine the emulated graphics card takes its time."""
+LEFT = "net::ERR_ABORTED"
+"""The page was left before an answer came."""
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -77,6 +79,11 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+def _note_failure(request: Request, wrong: list[str]) -> None:
+    if request.failure != LEFT:
+        wrong.append(f"{request.url}: {request.failure}")
+
+
 @pytest.fixture
 def open_page(browser: Browser, site: Live) -> Iterator[Open]:
     """Open the page; afterwards, nothing may have gone wrong in it, and nothing been asked of another host."""
@@ -97,7 +104,7 @@ def open_page(browser: Browser, site: Live) -> Iterator[Open]:
         page.set_default_timeout(PATIENCE_MS)
         page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("requestfailed", lambda request: wrong.append(f"{request.url}: {request.failure}"))
+        page.on("requestfailed", lambda request: _note_failure(request, wrong))
         page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
         page.on("request", lambda request: wrong.append(request.url) if not _is_own(request.url, address) else None)
         page.goto(f"{address}/#{view}")

@@ -28,7 +28,7 @@ __all__ = ["doctor"]
 State = Literal["ok", "not installed", "note", "broken"]
 
 _BASE: Final = ("numpy", "typer", "rich")
-_DISTRIBUTIONS: Final = {"sklearn": "scikit-learn", "paho": "paho-mqtt"}
+_DISTRIBUTIONS: Final = {"PIL": "pillow", "sklearn": "scikit-learn", "paho": "paho-mqtt"}
 """The names that modules are installed by, where they differ."""
 _FIRST_YEAR, _LAST_YEAR = 2025, 2099
 _LEAST_FREE_BYTES: Final = 100 << 20
