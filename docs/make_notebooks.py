@@ -1,6 +1,6 @@
 """Run the notebooks and store their outputs: `.venv/bin/python docs/make_notebooks.py [NAME.ipynb ...]`.
 
-Pictures get a palette, a third of the size: a repository keeps every one of them. Reports are real draws, so that each run
+Pictures get a palette, a third of the size: a repository keeps every one of them. Reports are real draws, so each run
 gives other outputs.
 """
 
@@ -21,7 +21,7 @@ from PIL import Image
 from geoblanket.release.device_key import KEY_FILE_VARIABLE
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
-COLOURS = 128
+COLOURS = 256
 LARGEST_BYTES = 700_000
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -39,8 +39,8 @@ def run(path: Path) -> None:
     notebook: Any = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as folder:
         os.environ[KEY_FILE_VARIABLE] = str(Path(folder) / "device.key")
-        resources = {"metadata": {"path": folder}}
-        NotebookClient(notebook, kernel_name="python3", record_timing=False, resources=resources).execute()
+        options = {"kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
+        NotebookClient(notebook, **options, resources={"metadata": {"path": folder}}).execute()
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     noisy = [output for output in outputs if output.get("name") == "stderr"]
@@ -51,7 +51,7 @@ def run(path: Path) -> None:
             output.data["image/png"] = with_palette(output.data["image/png"])
     nbformat.write(notebook, path)
     if path.stat().st_size > LARGEST_BYTES:
-        raise SystemExit(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST_BYTES:,}: draw less, or smaller.")
+        raise SystemExit(f"{path} has more than {LARGEST_BYTES:,} bytes: draw less, or smaller.")
 
 
 if __name__ == "__main__":
