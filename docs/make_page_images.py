@@ -1,4 +1,7 @@
-"""Make the pictures of the web page anew, in Chromium: `.venv/bin/python docs/make_page_images.py`."""
+"""Make the pictures of the web page anew, in Chromium: `.venv/bin/python docs/make_page_images.py [DEMO]`.
+
+They show what `make demo` makes, in the folder DEMO if that is given and else made anew.
+"""
 
 from __future__ import annotations
 
@@ -20,36 +23,24 @@ COMMAND = str(Path(sys.executable).with_name("geoblanket"))
 FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-background-networking"]
 
 
-def run(*arguments: str | Path) -> None:
-    """Run a command of geoblanket."""
-    subprocess.run([COMMAND, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
-
-
-def build_bundles(folder: Path) -> list[Path]:
-    """Make a synthetic city, a bundle for each of some ε and history weights, and a lattice."""
-    roads, traces, walks = folder / "city.roads", folder / "traces.parquet", folder / "walks.parquet"
-    run("city", "--out", folder / "city", "--formats", "porto")
-    run("roads", "import", folder / "city" / "roads.osm.pbf", "--out", roads)
-    run("traces", "import", "--format", "porto", folder / "city" / "porto.csv", "--out", traces)
-    run("match", "--traces", traces, "--roads", roads, "--spacing", "250", "--out", walks)
-    made = []
-    for epsilon in ("1", "2", "4", "8"):
-        for weight in ("0", "1"):
-            made.append(folder / f"epsilon-{epsilon}-weight-{weight}.bundle")
-            inputs: list[str | Path] = ["--roads", roads, "--walks", walks, "--out", made[-1]]
-            privacy = ["--epsilon", epsilon, "--history-weights", weight, "--context", "markov:1"]
-            size = ["--loss", "straight", "--max-places", "45", "--max-rows", "150", "--gap", "0.05"]
-            run("build", *inputs, *privacy, *size)
-    made.append(folder / "lattice.bundle")
-    run("lattice", "--roads", roads, "--epsilon", "4", "--out", made[-1])
-    return made
+@contextmanager
+def demonstrated() -> Iterator[Path]:
+    """Yield the folder of a demonstration."""
+    if len(sys.argv) > 1:
+        yield Path(sys.argv[1])
+        return
+    with TemporaryDirectory() as name:
+        subprocess.run([COMMAND, "demo", "--out", name], check=True, stdout=subprocess.DEVNULL)
+        yield Path(name)
 
 
 @contextmanager
-def served(folder: Path, bundles: list[Path]) -> Iterator[str]:
-    """Serve them, and yield the address of the page."""
-    files = [*bundles, "--roads", folder / "city.roads", "--walks", folder / "walks.parquet"]
-    arguments = [COMMAND, "serve", *map(str, files), "--port", "0", "--no-access-log"]
+def served(folder: Path) -> Iterator[str]:
+    """Serve its bundles, and yield the address of the page."""
+    city = {"--roads": "city.roads", "--walks": "walks-250.parquet", "--plan": "plan.json"}
+    options = [str(word) for option, name in city.items() for word in (option, folder / name)]
+    bundles = [str(path) for path in sorted(folder.glob("bundles/*.bundle"))]
+    arguments = [COMMAND, "serve", *bundles, *options, "--port", "0", "--no-access-log"]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         if process.stderr is None:
             raise RuntimeError("The service says nothing.")
@@ -81,23 +72,26 @@ def save(page: Page, name: str) -> None:
 
 def take_pictures(browser: Browser, address: str) -> None:
     """Take the pictures that the documentation shows."""
-    save(opened(browser, address, "explore"), "page-explore.png")
+    save(opened(browser, address, "start"), "page-start.png")
+    page = opened(browser, address, "explore")
+    page.locator("#epsilon-a").fill("3")
+    save(page, "page-explore.png")
     page = opened(browser, address, "compare", dark=True)
-    page.locator("#epsilon-b").fill("3")
+    page.locator("#epsilon-a").fill("3")
+    page.locator("#kind-b").select_option("zones")
     save(page, "page-compare.png")
     page = opened(browser, address, "replay")
+    page.locator("#epsilon-a").fill("3")
+    page.locator("#way-chart svg").wait_for()
+    page.locator("#way-chart").scroll_into_view_if_needed()
+    save(page, "page-parked.png")
+    page.locator("#kind-a").select_option("zones")
     page.locator("#chart svg").wait_for()
     page.locator("#step").fill("24")
     page.locator("#chart").scroll_into_view_if_needed()
     save(page, "page-replay.png")
-    page.locator("#kind-a").select_option("lattice")
-    page.locator("#way-chart svg").wait_for()
-    page.locator("#way-chart").scroll_into_view_if_needed()
-    save(page, "page-parked.png")
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as name, sync_playwright() as playwright:
-        made = build_bundles(Path(name))
-        with served(Path(name), made) as where:
-            take_pictures(playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS), where)
+    with demonstrated() as demo, sync_playwright() as playwright, served(demo) as where:
+        take_pictures(playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS), where)

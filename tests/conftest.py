@@ -4,6 +4,10 @@ Hypothesis has no deadlines, because machines are noisy, and takes the same exam
 for new ones instead (`--hypothesis-profile=search`). Ctrl-C works even where the suite runs in the background of a
 shell, which has it ignored, there and in all processes that are started: some tests send it. Device keys are made in a
 folder of the run, never in the home of who runs it.
+
+Linear algebra has one thread, here and in all processes that are started: `make test` has a process for each core, the
+matrices are small, and threads that wait for each other take several times as long. Tests whose point is that the
+number of threads makes no difference ask for theirs (`threadpool_limits`).
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from geoblanket.release.device_key import KEY_FILE_VARIABLE
 
 if TYPE_CHECKING:
     from tests.fuzz.seeds import Seeds
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when NumPy, SciPy and scikit-learn are imported
+    os.environ.setdefault(name, "1")
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)

@@ -1,6 +1,6 @@
 """Every snippet of README.md and docs/ is executed, and its output is compared with what the page shows.
 
-In a page, the blocks run from top to bottom in one empty folder:
+In a page, the blocks run from top to bottom in one empty folder (what several pages begin with runs once):
 
 - ``console``: lines that start with ``$ `` are run by the shell and must succeed; the lines below are the expected
   output, where ``...`` stands for anything. A command without expected lines may print what it likes.
@@ -20,9 +20,13 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +56,57 @@ ABSOLUTE = re.compile(
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def run_console(block: str, folder: Path, *, programs: Path = Path(sys.executable).parent) -> None:
+def console_parts(block: str) -> list[str]:
+    """Return the commands of a block, each with the output that is expected of it."""
+    return re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+
+
+def first_parts(page: Path) -> tuple[str, ...]:
+    """Return what a page runs in the shell before any Python."""
+    blocks = [found for found in BLOCK.findall(page.read_text()) if found[0] in {"console", "python"}]
+    return tuple(
+        part for _, block in takewhile(lambda found: found[0] == "console", blocks) for part in console_parts(block)
+    )
+
+
+def common_start(page: Path) -> tuple[str, ...]:
+    """Return the longest start of a page that another page has too."""
+    own = first_parts(page)
+    pairs = [zip(own, first_parts(other), strict=False) for other in PAGES if other != page]
+    return own[: max(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], some)) for some in pairs)]
+
+
+@pytest.fixture(scope="module")
+def one_core() -> Iterator[None]:
+    """Where the system allows it: worker processes take longer to start than these small cities take to compute.
+
+    That several processes give the same is tested for each command that has them.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
+    """The folder that the commands of a common start leave: several pages begin with the same city."""
+
+    @cache
+    def folder_after(parts: tuple[str, ...]) -> Path:
+        folder = tmp_path_factory.mktemp("begun")
+        run_console(parts, folder)
+        return folder
+
+    return folder_after
+
+
+def run_console(parts: Iterable[str], folder: Path, *, programs: Path = Path(sys.executable).parent) -> None:
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
-    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+    for part in parts:
         command, _, expected = part.partition("\n")
         done = subprocess.run(  # noqa: S602
             command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -70,13 +122,19 @@ def run_python(block: str, namespace: dict[str, object], folder: Path) -> None:
         exec(compile(block, "snippet", "exec"), namespace)  # noqa: S102
 
 
+@pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_snippets_run(page: Path, tmp_path: Path) -> None:
+def test_snippets_run(page: Path, tmp_path: Path, begun: Callable[[tuple[str, ...]], Path]) -> None:
     namespace: dict[str, object] = {}
+    start = common_start(page)
+    shutil.copytree(begun(start), tmp_path, dirs_exist_ok=True)
+    left_out = len(start)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for language, block in BLOCK.findall(page.read_text()):
         if language == "console":
-            run_console(block, tmp_path)
+            parts = console_parts(block)
+            run_console(parts[left_out:], tmp_path)
+            left_out = max(left_out - len(parts), 0)
         elif language == "python":
             run_python(block, namespace, tmp_path)
         elif language == "sh":
@@ -194,6 +252,7 @@ def run_examples(name: str, namespace: dict[str, Any]) -> dict[str, Any]:
     return examples.globs
 
 
+@pytest.mark.usefixtures("one_core")
 def test_examples_of_public_names(tmp_path: Path) -> None:
     made: dict[str, Any] = {}
     with contextlib.chdir(tmp_path):

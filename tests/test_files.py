@@ -5,9 +5,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from geoblanket._files import atomic_output, open_private, private_folder
+from geoblanket._files import atomic_output, make_folder, open_private, private_folder, temporary_folder, writing
 from geoblanket.errors import OutputError
 
 
@@ -40,6 +41,54 @@ def test_full_disk_is_an_output_error(tmp_path: Path) -> None:
         with Path("/dev/full").open("w") as full:
             full.write("x")
     assert list(tmp_path.iterdir()) == []
+
+
+def told(path: Path, reason: str) -> str:
+    return f"{path}: cannot be written ({reason})."
+
+
+def test_a_full_disk_that_a_library_tells_of_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "walks.parquet"
+    with pytest.raises(OutputError) as raised, atomic_output(path) as temporary:
+        raise RuntimeError(f"parquet: {temporary}: No space left on device (os error 28)")
+    assert str(raised.value) == told(path, "No space left on device")
+    with pytest.raises(RuntimeError, match="something else"), writing(path):
+        raise RuntimeError("something else")
+    with pytest.raises(OutputError) as raised, writing(path):
+        raise OSError(f"{tmp_path}/.walks.partial")
+    assert str(raised.value) == told(path, "OSError")
+
+
+def test_polars_at_a_full_disk_is_an_output_error() -> None:
+    with pytest.raises(OutputError) as raised, writing("released.parquet"):
+        pl.DataFrame({"a": range(100_000)}).lazy().sink_parquet("/dev/full", engine="streaming")
+    assert str(raised.value) == told(Path("released.parquet"), "No space left on device")
+
+
+def test_a_read_only_disk_is_told_of_the_file_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OutputError) as raised, atomic_output(tmp_path / "a.roads") as temporary:
+        refuse(temporary)
+    assert str(raised.value) == told(tmp_path / "a.roads", "Read-only file system")
+
+
+def test_what_fails_in_a_temporary_folder_is_told_of_the_result(tmp_path: Path) -> None:
+    path = tmp_path / "released.parquet"
+    with pytest.raises(OutputError) as raised, temporary_folder(path) as folder, writing(folder / "walks.parquet"):
+        raise OSError(28, "No space left on device")
+    assert str(raised.value) == told(path, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_a_folder_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        make_folder(tmp_path / "a")
 
 
 def test_missing_folder_is_said_before_any_work(tmp_path: Path) -> None:

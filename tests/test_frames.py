@@ -234,8 +234,8 @@ def test_what_is_in_an_index_or_in_other_columns_of_pandas_makes_no_difference()
 
 
 WRONG_TRACES = {
-    "has no column 'lat', which traces have. It has 'vehicle', 'trip', 'time', 'lon', 'latitude'": lambda frame: (
-        frame.select("vehicle", "trip", "time", "lon", latitude="lat")
+    "has no column 'lat', which traces have. It has vehicle, trip, time, lon, latitude": lambda frame: frame.select(
+        "vehicle", "trip", "time", "lon", latitude="lat"
     ),
     "column 'lat' must hold numbers. Got String instead": lambda frame: frame.with_columns(lat=pl.lit(SECRET)),
     "column 'trip' must hold whole numbers. Got Float64 instead": lambda frame: frame.with_columns(
@@ -245,7 +245,7 @@ WRONG_TRACES = {
     "must hold times. Got Int64": lambda frame: frame.with_columns(pl.col("time").to_physical()),
     "column 'vehicle' must hold names": lambda frame: frame.with_columns(vehicle=pl.lit(41.15794)),
     "some trips are of several vehicles": lambda frame: frame.with_columns(trip=pl.lit(0)),
-    "Some of its columns are named by numbers": lambda frame: frame.rename({"lat": SECRET}),
+    "Some columns are named by values": lambda frame: frame.rename({"lat": SECRET}),
     "cannot be computed": lambda frame: frame.lazy().with_columns(trip=pl.lit(SECRET).cast(pl.Int64)),
     "has points without a vehicle, a trip, a time or a place on Earth": lambda frame: frame.with_columns(
         lat=pl.lit(None, pl.Float64)

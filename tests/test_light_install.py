@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import geoblanket
+from geoblanket._extras import MODULES_OF_EXTRA
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Tracker, plain_model
@@ -24,9 +25,9 @@ from tests.tracking.worlds import pair_model
 
 NEEDS_CITY = {
     "BuildConfig", "City", "Cleaning", "Discovery", "DiscoveryOptions", "MapMatcher", "OptimiseResult", "Places",
-    "Zones", "build_bundle", "choose_places", "discover", "draw_walks", "import_roads", "import_traces",
-    "learn_from_released", "learn_motion", "learn_privately", "make_city", "match_traces",
-    "optimise", "partition_zones", "perturb_traces", "perturb_walks", "road_distances",
+    "Plan", "Walks", "Zones", "build_bundle", "choose_places", "discover", "draw_walks", "import_roads",
+    "import_traces", "learn_from_released", "learn_motion", "learn_privately", "make_city", "make_plan",
+    "match_traces", "optimise", "partition_zones", "perturb_traces", "perturb_walks", "road_distances",
     "scan_findings", "scan_traces", "scan_walks", "track_table", "train",
 }  # fmt: skip
 ROOT = Path(__file__).parents[1]
@@ -126,6 +127,7 @@ def test_commands_of_a_device(bundle: Path, model: Path, tmp_path: Path) -> None
         (["track", str(bundle), "--stream", "--model", str(model)], released),
         (["verify", str(model)], ""),
         (["show", str(model), "--json"], ""),
+        (["doctor", "--ledger-folder", str(tmp_path), "--json"], ""),
     )
     assert [answer["code"] for answer in answers] == [0] * len(answers), answers
     outputs = [answer["out"] for answer in answers]
@@ -133,11 +135,12 @@ def test_commands_of_a_device(bundle: Path, model: Path, tmp_path: Path) -> None
     assert [json.loads(line).keys() >= {"lat", "lon", "left"} for line in outputs[4].splitlines()] == [True, True]
     assert json.loads(outputs[5])["reports"] == 2
     assert all(json.loads(output)["radius_m"] > 0 for output in outputs[7:9])
+    assert json.loads(outputs[-1])["verdict"].endswith(f"Not installed: {', '.join(MODULES_OF_EXTRA)}.")
 
 
 def test_lattice_is_made_from_an_area(tmp_path: Path) -> None:
     made = str(tmp_path / "made.bundle")
-    area = ["lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--out", made]
+    area = ["lattice", "--area", "41.13,-8.64,41.15,-8.62", "--epsilon", "8", "--out", made]
     assert [answer["code"] for answer in commands((area, ""), (["verify", made], ""))] == [0, 0]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.release.worlds import save_certain
-from tests.test_docs import BLOCK, run_console
+from tests.test_docs import BLOCK, console_parts, run_console
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +182,7 @@ def test_the_readme_alone_leads_to_a_report_a_plan_a_mechanism_and_the_page(
     assert ("sh", "pip install 'geoblanket[city,service]'\n") in blocks
     for language, block in blocks:
         if language == "console":
-            run_console(block, environment.work, programs=environment.bin)
+            run_console(console_parts(block), environment.work, programs=environment.bin)
     (served,) = (block for language, block in blocks if language == "text")
     check_service(environment, *served.split()[1:])
 

@@ -16,7 +16,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Octets
+from geoblanket._file_kinds import MAGIC, advice, found_in_words, kind_of_content, kind_of_file
 from geoblanket._files import atomic_output
 from geoblanket.errors import InputError, OutputError
 
@@ -92,11 +93,20 @@ def read_arrays(
     def refuse(problem: str) -> NoReturn:
         raise InputError(f"is not {kind} written by geoblanket: {problem}", path=path, hint=hint)
 
-    data = np.frombuffer(_content(path, magic, largest_bytes, refuse) if content is None else content, np.uint8)
+    def refuse_other() -> NoReturn:
+        found = kind_of_file(path) if content is None else kind_of_content(BytesIO(content))
+        wanted = next((name for name, bytes_of in MAGIC.items() if bytes_of == magic), "")
+        if found is None or found == wanted:
+            refuse("it starts with other bytes")
+        problem = f"is not {kind} written by geoblanket: it is {found_in_words(found)}"
+        raise InputError(problem, path=path, hint=advice(found, wanted, path) or hint)
+
+    read = _content(path, magic, largest_bytes, refuse, refuse_other) if content is None else content
+    data = np.frombuffer(read, np.uint8)
     if len(data) < _BEFORE_HEADER:
         refuse("it is too short")
     if data[:8].tobytes() != magic:
-        refuse("it starts with other bytes")
+        refuse_other()
     if check is not None:
         check(data)
     header_size = int.from_bytes(data[8:16].tobytes(), "little")
@@ -125,18 +135,24 @@ def read_arrays(
     return fields, arrays
 
 
-def _content(path: Path, magic: bytes, largest_bytes: int, refuse: Callable[[str], NoReturn]) -> memoryview:
+def _content(
+    path: Path,
+    magic: bytes,
+    largest_bytes: int,
+    refuse: Callable[[str], NoReturn],
+    refuse_other: Callable[[], NoReturn],
+) -> memoryview:
     """Return the bytes of a file, read-only; opened once, so that no other file can take its place on the way."""
     if not path.is_file():
-        raise InputError("no such file", path=path)
+        raise InputError("is a folder, not a file" if path.is_dir() else "no such file", path=path)
     try:
         with FileIO(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size > largest_bytes:
-                refuse(f"it has {size} bytes, more than the {largest_bytes} allowed")
             # Some other large file is not worth reading.
             if os.pread(file.fileno(), len(magic), 0) != magic:
-                refuse("it is too short" if size < _BEFORE_HEADER else "it starts with other bytes")
+                refuse_other()
+            if size > largest_bytes:
+                refuse(f"it has {size} bytes, more than the {largest_bytes} allowed")
             content = np.empty(size, np.uint8).data
             if _fill(file, content) < size:
                 refuse("it became shorter while it was read")

@@ -6,9 +6,9 @@ from typing import Final
 
 from geoblanket.errors import MissingExtraError
 
-__all__ = ["EXTRA_OF_MODULE", "explain_missing"]
+__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "explain_missing"]
 
-_OF_EXTRA: Final = {
+MODULES_OF_EXTRA: Final = {
     "city": ("highspy", "joblib", "matplotlib", "osmium", "polars", "pydantic", "scipy", "sklearn", "threadpoolctl"),
     "service": ("fastapi", "h11", "maplibre", "prometheus_client", "starlette", "uvicorn"),
     "gateway": ("paho",),
@@ -17,7 +17,8 @@ _OF_EXTRA: Final = {
     "signing": ("cryptography",),
     "networkx": ("networkx", "shapely"),
 }
-EXTRA_OF_MODULE: Final = {module: extra for extra, modules in _OF_EXTRA.items() for module in modules}
+"""The modules that each extra brings, of those that are imported by name."""
+EXTRA_OF_MODULE: Final = {module: extra for extra, modules in MODULES_OF_EXTRA.items() for module in modules}
 """The extra to install for each module that a device does without."""
 
 

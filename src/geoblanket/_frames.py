@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import polars as pl
 
 from geoblanket._arguments import wrong_type
+from geoblanket._column_names import listed_columns
 from geoblanket.errors import GeoblanketError, InputError, OutputError
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "conformed",
     "is_frame",
     "is_path",
-    "names_of_columns",
     "takes_frames",
     "to_polars",
 ]
@@ -54,7 +54,6 @@ FrameWriter: TypeAlias = Callable[[Any, Path], None]
 """Writes a frame as the table that a function reads; raises InputError or ParameterError if it is none."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_MOST_NAMES = 20
 
 
 def is_path(value: object) -> bool:
@@ -143,8 +142,11 @@ def conformed(
     present = frame.collect_schema()
     missing = [name for name in schema if name not in present and name not in optional]
     if missing:
+        listed = listed_columns(list(present))
+        there = "Some columns are named by values, as if the first row was names" if present else "It has none"
         raise InputError(
-            f"has no column {', '.join(map(repr, missing))}, which {kind} have. {names_of_columns(list(present))}",
+            f"has no column {', '.join(map(repr, missing))}, which {kind} have. "
+            f"{there if listed is None else f'It has {listed}'}",
             path=FRAME,
             hint="Rename its columns",
         )
@@ -152,22 +154,6 @@ def conformed(
         _as_type(name, present[name], wanted) if name in present else pl.lit(None, wanted).alias(name)
         for name, wanted in schema.items()
     )
-
-
-def names_of_columns(names: list[str]) -> str:
-    """Return the names of a frame's columns as a sentence without full stop; none of them if some are values."""
-    if any(_is_number(name) for name in names):
-        return "Some of its columns are named by numbers, as if its first row was taken for names"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"It has {', '.join(map(repr, names[:_MOST_NAMES])) or 'none'}{more}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _as_type(name: str, found: pl.DataType, wanted: pl.DataType) -> pl.Expr:

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from geoblanket._file_kinds import advice, found_in_words, kind_of_file
 from geoblanket._files import atomic_output
 from geoblanket._geoparquet import GEOMETRY, geo_metadata, with_points
 from geoblanket._parquet import check_parquet
@@ -127,7 +128,9 @@ def scan_table(
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError("no such file", path=path)
+        raise InputError("is a folder, not a file" if path.is_dir() else "no such file", path=path)
+    if (found := kind_of_file(path)) not in {None, "parquet", kind}:
+        raise _other_kind(path, str(found), kind)
     no_table = f"cannot be read as Parquet, so it is not a table of {kind}"
     check_parquet(path, no_table)
     with reading_parquet(path, no_table):
@@ -138,6 +141,8 @@ def scan_table(
         del written_schema[GEOMETRY]
         frame = frame.drop(GEOMETRY)
     about = _described(text)
+    if "kind" not in about:
+        raise _other_kind(path, "parquet", kind)
     if about.get("kind") != kind or about.get("version") != 1 or written_schema != dict(schema):
         raise InputError(
             f"is a Parquet file, but not a table of {kind} written by this version of geoblanket",
@@ -152,6 +157,15 @@ def scan_table(
     except ValueError as error:
         raise InputError(f"was changed after it was written: {error}", path=path, hint="Make it again") from error
     return frame, about
+
+
+def _other_kind(path: Path, found: str, wanted: str) -> InputError:
+    """Return the error for a file that is something else: says what, and what to do with it."""
+    return InputError(
+        f"is not a table of {wanted} written by geoblanket: it is {found_in_words(found)}",
+        path=path,
+        hint=advice(found, wanted, path) or "Make it again",
+    )
 
 
 def _described(text: str | None) -> dict[str, Any]:

@@ -228,6 +228,15 @@ class Training:
             self.source, "learned from what is not said"
         )
 
+    def caveat(self) -> str | None:
+        """Return what a reader must not take from it, as a sentence; None if there is nothing."""
+        if self.promise is not None:
+            return "That the noise of learning was added, only who learned can know: the file can only name it."
+        return {
+            "walks": "Those whose trips were learned from are promised nothing: treat the file as their trips.",
+            "not said": "The file does not say what it was learned from: count on no privacy for those who drove.",
+        }.get(self.source)
+
     def together(self, other: Training) -> Training:
         """Return what can be said of something that was made of both: no more than the weaker of the two promises.
 

@@ -10,13 +10,15 @@ import hashlib
 import json
 import shutil
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
 
 from geoblanket._arrayfile import Arrays, read_arrays, write_arrays
+from geoblanket._file_kinds import MAGIC
 from geoblanket._files import atomic_output, open_private, private_folder
 from geoblanket.errors import GeoblanketError, MismatchError, OutputError
 
@@ -25,7 +27,7 @@ __all__ = ["Effort", "Journal", "PartStore", "unfinished_path"]
 _ABOUT = "about.json"
 _EFFORT = "effort.json"
 _PARTS = "[!.]*.part"
-_MAGIC = b"GBPARTS1"
+_MAGIC = MAGIC["part"]
 
 Part = TypeVar("Part")
 
@@ -97,13 +99,14 @@ class PartStore(Generic[Part]):
             private_folder(path)
         except OSError as error:
             raise OutputError(f"{path}: cannot be made ({error.strerror or error}).") from error
-        with atomic_output(path / _ABOUT, private=True) as temporary:
+        with _naming(path), atomic_output(path / _ABOUT, private=True) as temporary:
             temporary.write_text(json.dumps(about), encoding="utf-8")
 
     def add(self, name: str, part: Part) -> None:
         """Keep a part: it survives the end of this process, however sudden."""
         fields, arrays = self._pack(part)
-        write_arrays(self._file(name), magic=_MAGIC, fields=fields, arrays=arrays, private=True)
+        with _naming(self.path):
+            write_arrays(self._file(name), magic=_MAGIC, fields=fields, arrays=arrays, private=True)
         self._keep_effort()
 
     def effort(self) -> Effort:
@@ -148,6 +151,15 @@ class PartStore(Generic[Part]):
 
     def _read(self, name: str) -> tuple[dict[str, Any], Arrays]:
         return read_arrays(self._file(name), magic=_MAGIC, kind="a finished part", hint="Run again with --resume")
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Tell of the folder, which has a name that people know, what goes wrong with a file in it."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(f"{folder}: {f'{error}'.partition(': ')[2]}") from error
 
 
 class Journal:

@@ -297,6 +297,9 @@ class RefusedError(GeoblanketError):
         What was refused and what to do, as a sentence.
     reason
         "budget": the budget of the window is spent; "time": a report for a later time exists.
+    retry_after_s
+        Seconds until enough of the budget frees up, by the times and costs of earlier reports; None if that is not
+        known, or never.
 
     Examples
     --------
@@ -307,16 +310,17 @@ class RefusedError(GeoblanketError):
     ...     try:
     ...         device.report(45.001, -30.002, datetime.now(UTC) + timedelta(minutes=1))
     ...     except RefusedError as refusal:
-    ...         print(refusal.reason)
-    budget
+    ...         print(refusal.reason, refusal.retry_after_s)
+    budget 3600.0
     """
 
-    def __init__(self, message: str, reason: Literal["budget", "time"]) -> None:
+    def __init__(self, message: str, reason: Literal["budget", "time"], retry_after_s: float | None = None) -> None:
         self.reason = reason
+        self.retry_after_s = retry_after_s
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str]]:
-        return type(self), (str(self), self.reason)
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str, float | None]]:
+        return type(self), (str(self), self.reason, self.retry_after_s)
 
 
 class BudgetError(GeoblanketError):

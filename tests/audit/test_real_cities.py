@@ -47,6 +47,6 @@ def test_a_bundle_of_the_centre_of_porto(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_bundle_of_the_demo(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")]).exit_code == 0
-    for name in ("city.bundle", "city-private.bundle"):
-        findings = check((tmp_path / "demo" / name).read_bytes(), slack_mm=0)
+    for name in ("zones-4-w1.bundle", "zones-1-w1.bundle"):
+        findings = check((tmp_path / "demo" / "bundles" / name).read_bytes(), slack_mm=0)
         assert findings.holds, findings

@@ -95,7 +95,7 @@ def test_other_formats_and_files_too_large_are_refused(path: Path) -> None:
     np.savez(npz, weights=np.eye(9))
     for wrong in (pickle.dumps(list(range(99))), npz.getvalue(), b"GBBUNDL2" + path.read_bytes()[8:]):
         path.write_bytes(wrong)
-        with pytest.raises(InputError, match="other bytes"):
+        with pytest.raises(InputError, match=r"other bytes|it is a"):
             load_predictor(path)
     with pytest.raises(InputError, match="no such file"):
         load_predictor(path.with_name("none"))

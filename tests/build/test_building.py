@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from threadpoolctl import threadpool_limits
 
 from geoblanket._tables import write_table
 from geoblanket._unfinished import unfinished_path
@@ -41,8 +42,10 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
 
 @pytest.fixture(scope="module")
 def built(town: Town) -> tuple[Path, BuildRecord]:
+    """In one process, with as many threads as most machines would take, which must make no difference."""
     out = town.folder / "town.bundle"
-    return out, build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
+    with threadpool_limits(2, user_api="blas"):
+        return out, build_bundle(town.roads, town.walks, out, config=CONFIG, workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +66,14 @@ def test_every_zone_has_a_verified_mechanism_for_each_regime(town: Town, built: 
     zones = partition_zones(graph, places, max_places=25)
     assert len(zones) > 2
     assert {(one.zone, one.regime) for one in bundle} == {
-        (zone, regime) for zone in zones.ids for regime in ("all day", "start")
+        (f"{number}", regime) for number in range(len(zones)) for regime in ("all day", "start")
     }
     assert bundle.clock is not None
     assert (bundle.clock.interval_s, bundle.clock.start) == (30.0, "start")
     assert places.snapping_radius_m(graph) * 1000 <= bundle.snapping_radius_mm <= places.snapping_radius_m(graph) * 1001
-    for number, zone in enumerate(zones.ids):
+    for number in range(len(zones)):
         members = zones.members(number)
-        day, start = bundle.get(zone, "all day"), bundle.get(zone, "start")
+        day, start = bundle.get(f"{number}", "all day"), bundle.get(f"{number}", "start")
         assert set(np.unique(day.histories[:, 0])) == set(members)
         assert day.history_weights_micro == (10**6,)
         assert start.history_weights_micro == ()

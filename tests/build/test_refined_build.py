@@ -92,7 +92,7 @@ def test_where_it_does_not_fit_the_first_stage_stays(
 
 
 def test_without_context_the_first_stage_is_what_is_compared_with(town: Town, tmp_path: Path) -> None:
-    config = PLAIN.replaced(context="none", order=None, refine=1, compare=True, max_places=25)
+    config = PLAIN.replaced(context="none", order=None, refine=1, compare=True)
     record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
     gained = [zone for zone in record.zones if zone.refinement is not None and zone.refinement.used]
     assert gained

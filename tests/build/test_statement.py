@@ -42,6 +42,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_world(tmp_path_factory.mktemp("world"), graph, wandering(graph, side=12, walks=300, steps=12, seed=3))
 
 
+@pytest.fixture(scope="module")
+def bare(world: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of walks that say nothing of where they are from. Not to be changed."""
+    out = tmp_path_factory.mktemp("bare") / "a.bundle"
+    build_bundle(world[1], world[0], out, config=CONFIG, workers=1)
+    return out
+
+
 def stated(walks: Path, out: Path, statement: object) -> Path:
     """Copy walks, with a statement."""
     frame, about = scan_walks(walks)
@@ -86,15 +94,13 @@ def test_the_statement_of_the_walks_goes_into_bundle_record_and_report(
     assert (promise().proof() in page) == (training == promised())
 
 
-def test_bare_walks_are_the_trips_of_people(world: tuple[Path, Path], tmp_path: Path) -> None:
-    record = build_bundle(world[1], world[0], tmp_path / "a.bundle", config=CONFIG, workers=1)
-    assert Training.parsed(record.training) == load_bundle(tmp_path / "a.bundle").training == WALKS
+def test_bare_walks_are_the_trips_of_people(bare: Path) -> None:
+    assert Training.parsed(read_record(record_path(bare)).training) == load_bundle(bare).training == WALKS
 
 
-def test_records_from_before_there_were_statements_are_read(world: tuple[Path, Path], tmp_path: Path) -> None:
-    build_bundle(world[1], world[0], tmp_path / "a.bundle", config=CONFIG, workers=1)
+def test_records_from_before_there_were_statements_are_read(bare: Path, tmp_path: Path) -> None:
     path = record_path(tmp_path / "a.bundle")
-    values = json.loads(path.read_text())
+    values = json.loads(record_path(bare).read_text())
     for statement, is_read in ((None, True), ({"source": "everyone"}, False), ("walks", False)):
         changed = {name: value for name, value in values.items() if name != "training"}
         path.write_text(json.dumps(changed if statement is None else changed | {"training": statement}))

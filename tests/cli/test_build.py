@@ -69,7 +69,7 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
     assert facts == json.loads((tmp_path / "city.bundle.build.json").read_text())
     code, result, _, _ = run("verify", out)
     assert code == 0
-    assert "ε = 4 per km" in result
+    assert "at most e^(4·d) times" in result
     code, result, _, _ = run("show", out, "--json")
     assert json.loads(result)["clock"] == {
         "interval_s": 30.0,

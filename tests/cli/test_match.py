@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from geoblanket.cli import _places
+from geoblanket.cli._places import warn_of_many_places
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import choose_places
 from tests.mobility.simulator import drive, town, write_traces
 
 
@@ -44,7 +48,27 @@ def test_swapped_files_are_an_error(files: list[str]) -> None:
     swapped = ["--traces", files[3], "--roads", files[1], *files[4:]]
     result = CliRunner().invoke(app, ["match", *swapped])
     assert isinstance(result.exception, InputError)
-    assert "not a table of traces" in str(result.exception)
+    assert "is not a road graph written by geoblanket: it is a table of traces" in str(result.exception)
+
+
+def test_places_too_many_for_a_build_are_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roads = tmp_path / "roads"
+    town(8, 8).save(roads)
+    warn_of_many_places(roads, 0.0)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(_places, "_MANY", 30)
+    warn_of_many_places(roads, 0.0)
+    told = capsys.readouterr().err
+    assert told.startswith("Warning: there are 64 places (every road node), which makes about 2 zones")
+    left = len(choose_places(RoadGraph.load(roads), spacing_m=250))
+    assert f"Match with --spacing 250, which leaves {left} places." in told
+    warn_of_many_places(roads, 250.0)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(_places, "_MANY", 0)
+    warn_of_many_places(roads, 0.0)
+    assert "Cut the roads to a smaller area." in capsys.readouterr().err
 
 
 def test_an_unknown_method_is_wrong_usage(files: list[str]) -> None:

@@ -290,3 +290,9 @@ def test_a_loss_that_rises_with_epsilon_is_noticed(found: Evaluation) -> None:
     here = (pl.col("epsilon") == 6.0) & (pl.col("measure") == "lower_bound")
     risen = found.results.with_columns(value=pl.when(here).then(pl.col("value") * 5).otherwise(pl.col("value")))
     assert "loss falls as ε grows" in {one.check for one in check_results(risen)}
+
+
+@pytest.mark.parametrize("name", shipped_experiments())
+def test_each_setting_has_a_name_of_its_own(name: str) -> None:
+    settings = read_experiment(name).settings
+    assert len({running._named(setting) for setting in settings}) == len(settings)

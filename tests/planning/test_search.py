@@ -48,7 +48,7 @@ def test_a_limit_for_a_night_asks_for_an_anchor() -> None:
 
 @pytest.mark.parametrize("name", ["hour", "night", "report"])
 def test_more_budget_is_never_worse(name: str) -> None:
-    judges, other = walking(7, trips=40, steps=24), {"hour": 240.0, "night": 24.0, "report": 4.0}
+    judges, other = walking(6, trips=40, steps=16), {"hour": 240.0, "night": 24.0, "report": 4.0}
     del other[name]
     found = [
         search_plan(judges, Budgets(**other, **{name: limit}), grid=False).recommended.road.error_m
@@ -67,7 +67,7 @@ def test_the_least_cost_for_an_error_that_is_small_enough() -> None:
 
 
 def test_what_no_schedule_meets_says_what_would() -> None:
-    judges = walking(8, trips=100, steps=40)
+    judges = walking(7, trips=60, steps=24)
     enough_m = 0.5 * search_plan(judges, Budgets(hour=60), grid=False).recommended.road.error_m
     with pytest.raises(UnmetPlanError, match=r"least budgets that would do.*--hour") as unmet:
         search_plan(judges, Budgets(hour=60), need_m=enough_m, grid=False)
@@ -82,7 +82,7 @@ def test_what_no_schedule_meets_says_what_would() -> None:
 
 
 def test_budgets_within_which_reports_tell_nothing_are_no_plan() -> None:
-    judges = walking(8, trips=80)
+    judges = walking(7, trips=60, steps=24)
     with pytest.raises(UnmetPlanError, match=r"reports that tell something.*no report can be made.*--hour") as unmet:
         search_plan(judges, Budgets(hour=0.001), grid=False)
     assert unmet.value.least is not None

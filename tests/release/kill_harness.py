@@ -48,7 +48,7 @@ def forget_answers(device: Device) -> None:
     """A planted fault: answers are neither stored nor looked up."""
     account = device._ledger.account("")
     account.stored = lambda *_: None  # type: ignore[method-assign]
-    account.checked_left_micro = lambda *_: 0  # type: ignore[method-assign]
+    account.checked_left_micro = lambda *_, **__: 0  # type: ignore[method-assign]
     device._ledger.write = lambda *_: None  # type: ignore[method-assign]
 
 

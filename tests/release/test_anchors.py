@@ -129,6 +129,7 @@ def test_costs_are_exact_over_periods_and_refusals(lattice_bundle: Bundle, tmp_p
         with pytest.raises(RefusedError, match="for anchors") as caught:
             device.report(LAT, LON, START + 2 * HOUR)
         assert caught.value.reason == "budget"
+        assert caught.value.retry_after_s == HOUR - 30
         # The last report of the first hour leaves the window.
         with pytest.raises(RefusedError, match="for anchors"):
             device.report(LAT, LON, START + 3 * HOUR - 60)

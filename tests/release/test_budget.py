@@ -43,6 +43,13 @@ def test_no_window_ever_costs_more_than_the_budget(asked: list[tuple[int, int]],
         if recent + cost > limit:
             with pytest.raises(RefusedError, match="budget"):
                 checked(account, now, cost)
+            waits = [freed.wait_ms for freed in account.freeing(now, now * 10**6) if freed.left_micro >= cost]
+            allowed = (
+                wait
+                for wait in range(0, (window + 1) * SECOND, SECOND)
+                if cost + sum(o.cost_micro for o in made if o.slot_ms > now + wait - window * SECOND) <= limit
+            )
+            assert next(iter(waits), None) == next(allowed, None)
             continue
         assert checked(account, now, cost) == limit - recent - cost
         made.append(answer(now, cost))

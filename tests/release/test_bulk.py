@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from geoblanket._tables import scan_table, write_table
+from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import ANYTHING
@@ -177,14 +177,11 @@ def test_traces_are_matched_by_the_clock_of_the_bundle(tmp_path: Path, roads: Pa
 def test_the_command_says_that_every_report_spends_budget(tmp_path: Path, roads: Path) -> None:
     save_certain(tmp_path / "a.bundle")
     save_walks(tmp_path / "w.parquet", some_walks(5))
-    command = [sys.executable, "-c", "from geoblanket.cli import main; main()", "perturb", "a.bundle"]
-    files = ["--roads", str(roads), "--out", "out.parquet"]
-    done = subprocess.run(
-        [*command, *files, "--walks", "w.parquet"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["perturb", str(tmp_path / "a.bundle"), "--roads", str(roads), "--out", str(tmp_path / "out.parquet")]
+    done = CliRunner().invoke(app, [*command, "--walks", str(tmp_path / "w.parquet")])
+    assert done.exit_code == 0, done.output
     assert "Every report spent budget: a location pays up to 40 per km" in done.stderr
     assert "4,800 per km" in done.stdout
-    done = subprocess.run([*command, *files], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "either --walks or --traces" in done.stderr
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1
+    assert "either --walks or --traces" in str(done.exception)

@@ -145,7 +145,26 @@ def test_one_location_asked_for_again_and_again_is_refused_after_the_budget(spre
     cost_first, cost = device.costs
     assert (cost_first, cost) == (4_000_000, 4_000_000)
     assert len(set(answered)) == 100 // 4
-    assert list(refusals) == ["The privacy budget of this window of time is spent. Report again later."]
+    # The first report leaves the window a day after its slot; until then the wait gets shorter by 30 s a slot.
+    assert len(refusals) == -(-10_000 // 30) - 25
+    assert next(iter(refusals)) == (
+        "The privacy budget of this window of time is spent. Enough of it frees up in 85,650 s: report again at "
+        f"{datetime.fromtimestamp(NINE + 86_400, UTC):%Y-%m-%d %H:%M:%S} UTC."
+    )
+
+
+def test_a_refusal_tells_from_when_on_reports_are_made_again(town: Bundle) -> None:
+    device = memory(town, Budget(120.0, 600.0))
+    for step in range(3):
+        device.report(*at(step), NINE + 30 * step)
+    with pytest.raises(RefusedError) as refused:
+        device.report(*at(3), NINE + 90)
+    assert refused.value.retry_after_s is not None
+    then = NINE + 90 + refused.value.retry_after_s
+    with pytest.raises(RefusedError) as again:
+        device.report(*at(3), then - 30)
+    assert again.value.retry_after_s == 30
+    assert not device.report(*at(3), then).stored
 
 
 def test_a_refused_location_is_not_part_of_any_history(town: Bundle) -> None:
@@ -184,9 +203,8 @@ def control_flow(bundle: Bundle, places: list[int]) -> list[Any]:
 
 def test_costs_refusals_and_random_words_are_the_same_for_all_locations(spread: Bundle) -> None:
     seen = [control_flow(spread, places) for places in ([0] * 8, [1] * 8, [0, 7, 5, 23, 11, 4, 2, 9], [23] * 8)]
-    assert (
-        seen[0][:-1].count(("budget", "The privacy budget of this window of time is spent. Report again later.")) == 3
-    )
+    assert [one[0] for one in seen[0][:-1]].count("budget") == 3
+    assert all("Enough of it frees up in 3," in one[1] for one in seen[0][5:-1])
     assert all(one == seen[0] for one in seen)
 
 

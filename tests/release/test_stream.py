@@ -40,7 +40,9 @@ def test_each_line_has_an_answer(spread: Bundle) -> None:
     assert third["left"] == 0.0
     assert spent == {
         "error": "budget",
-        "message": "The privacy budget of this window of time is spent. Report again later.",
+        "message": "The privacy budget of this window of time is spent. Enough of it frees up in 510 s: report again "
+        "at 2024-07-01 00:10:00 UTC.",
+        "retry_after_s": 510.0,
     }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.making import Area, spec_over
+
+_spec_over = cache(spec_over)
 
 
 def save_city(
@@ -19,7 +22,7 @@ def save_city(
     version: int = 1,
 ) -> Path:
     """Write a lattice of cells of 100 m around a point, over 9 km at ε = 4."""
-    spec = spec_over(Area.around(*at, radius_km), epsilon=epsilon, cell_m=100)
+    spec = _spec_over(Area.around(*at, radius_km), epsilon=epsilon, cell_m=100)
     stays = make_anchor(spec.plane, epsilon_micro=round(epsilon * 1e6), period_s=3600) if anchor else None
     save_lattice(path, spec, stays, version=version, interval_s=30)
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from geoblanket._geodesy import haversine_m
+from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.facts import AnchorFacts, BundleFacts, FrameFacts, LatticeFacts
@@ -377,3 +380,34 @@ def test_the_log_of_a_fault_has_no_coordinate(
         )
     assert (answer.status_code, answer.json()["error"]) == (500, "internal")
     assert not hits(answer.text)
+
+
+def test_a_wish_in_metres_is_answered_for_this_city(
+    site: Live, city: Path, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = {"off_m": 1000, "interval_s": 120, "parks": True}
+    parks = site.client.post("/explore/start", json=wish).json()
+    errors = laplace_errors(parks["epsilon"], parks["anchor_epsilon"])
+    assert parks["median_m"] == pytest.approx(1000 * errors.median_km) == pytest.approx(1000, rel=0.02)
+    assert parks["hour_cost"] == pytest.approx(30 * parks["epsilon"])
+    assert parks["night_cost"] == pytest.approx(8 * parks["anchor_epsilon"])
+    drives = site.client.post("/explore/start", json={**wish, "parks": False}).json()
+    assert drives["parked_night_m"] < drives["parked_hour_m"] < 0.3 * parks["parked_hour_m"]
+    stored = {served.path: served.sha256 for served in BundleStore([city, bare]).bundles}
+    assert (parks["nearest"], drives["nearest"]) == (stored[city], stored[bare])
+    monkeypatch.chdir(tmp_path)
+    for command in drives["commands"]:
+        done = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
+    made = load_bundle("city.bundle")
+    assert made.lattice is not None
+    assert (made.lattice.epsilon, made.lattice.anchor, made.needed_clock().interval_s) == (drives["epsilon"], None, 120)
+    assert made.lattice.spec.plane.holds(*HERE)
+
+
+def test_wishes_that_nothing_meets_are_refused(site: Live) -> None:
+    near = site.client.post("/explore/start", json={"off_m": 50, "interval_s": 60, "parks": True})
+    assert (near.status_code, near.json()["error"]) == (422, "too_near")
+    for wish in ({"off_m": 0}, {"off_m": 1e9}, {"interval_s": 0}, {"parks": "perhaps"}, {"place": 1}):
+        answer = site.client.post("/explore/start", json={"off_m": 500, "interval_s": 60, "parks": True, **wish})
+        assert answer.status_code == 400

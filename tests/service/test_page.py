@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -18,6 +22,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from geoblanket._arrays import Indices
 from geoblanket.mechanism import load_bundle
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from tests.service.city_lattices import save_city
@@ -41,12 +46,14 @@ FLAGS = [
     "--no-first-run",
 ]
 
+AXE = files("axe_playwright_python") / "axe.min.js"
+
 PATIENCE_MS = 120_000
 """On a busy machine the emulated graphics card takes its time."""
 
 expect.set_options(timeout=PATIENCE_MS)
 
-VIEWS = ("explore", "compare", "replay", "promise")
+VIEWS = ("start", "explore", "compare", "replay", "promise")
 
 Open = Callable[..., Page]
 
@@ -157,7 +164,7 @@ def test_it_shows_what_the_mechanism_does(open_page: Open, explorer: Explorer) -
     assert view is not None
     expected = view.outlook(place, previous)
     assert _metres(page, "Mean error of a report") == pytest.approx(expected.error_m, abs=50)
-    assert page.locator("#figures tr", has_text="True place reported").locator("td").inner_text().endswith("%")
+    assert page.locator("#figures tr", has_text="The true place is reported").locator("td").inner_text().endswith("%")
     _wait_until(page, lambda: _share_of(page, "#0e6f8c") + _share_of(page, "#07465a") > 0.005)
     _wait_until(page, lambda: _share_of(page, "#c3c9ce") > 0.005)  # roads
 
@@ -306,8 +313,7 @@ def test_all_is_reached_with_the_keyboard(open_page: Open) -> None:
         reached.append(
             page.evaluate("(({id, hash, className, name}) => id || hash || name || className)(document.activeElement)")
         )
-    assert reached[0] == "#settings"
-    assert reached[1:5] == ["#explore", "#compare", "#replay", "#promise"]
+    assert reached[:6] == ["skip", "#start", "#explore", "#compare", "#replay", "#promise"]
     assert {"theme", "epsilon-a", "weight-a", "layer", "first"} <= set(reached)
     vehicle = _marker(page, "Vehicle")
     vehicle.focus()
@@ -330,7 +336,7 @@ def test_every_view_fits_a_phone_and_names_its_controls(open_page: Open) -> None
         page.goto(page.url.partition("#")[0] + f"#{view}")
         page.wait_for_selector(f"body[data-view={view}]")
         assert page.evaluate("document.documentElement.scrollWidth") == 390
-        assert page.locator("#legend").is_visible() == (view != "promise")
+        assert page.locator("#legend").is_visible() == (view not in ("start", "promise"))
         if view != "promise":
             box = page.locator("#map-a").bounding_box()
             assert box is not None
@@ -354,18 +360,21 @@ def test_light_and_dark(open_page: Open) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def test_names_of_files_are_never_markup(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
-    odd = tmp_path / "<img src=x onerror=alert(1)>.bundle"
+def test_names_and_credits_of_files_are_never_markup(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
+    odd, roads = tmp_path / "<img src=x onerror=alert(1)>.bundle", tmp_path / "odd.roads"
     shutil.copy(small_town.bundles[0], odd)
+    replace(RoadGraph.load(small_town.roads), credit="<img src=y>").save(roads)
     store = BundleStore([odd])
-    with live(store, explorer=Explorer(store)) as plain:  # no record, no roads, no walks
+    with live(store, explorer=Explorer(store, roads=roads)) as plain:  # no record, no walks
         page = open_page("promise", url=plain.url)
         expect(page.locator("#promise-words")).to_contain_text("<img src=x")
         assert page.locator("#promise-words img").count() == 0
         page.goto(f"{plain.url}/#explore")
+        expect(page.locator(".maplibregl-ctrl-attrib")).to_have_text("<img src=y>")
         expect(page.locator("#figures tr", has_text="Expected loss").locator("td")).to_have_text("–")
         expect(page.locator("nav a[href='#replay']")).to_be_hidden()
         expect(page.locator("#epsilon-a")).to_be_disabled()
+        expect(page.locator("#epsilon-a-why")).to_have_text(re.compile("^Only one ε is served"))
         assert re.search(r"\d+ k?m", page.locator("#figures").inner_text())
 
 
@@ -403,6 +412,73 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def _at(page: Page, name: str, frame: str = "a") -> Locator:
     """A marker at a coordinate."""
     return page.locator(f'#frame-{frame} [aria-label^="{name} at 4"]')
+
+
+def test_a_newcomer_starts_with_metres(open_page: Open, city: Live) -> None:
+    page = open_page("", url=city.url)
+    expect(page.locator("nav a[aria-current]")).to_have_text("Start")
+    row = page.locator("#start-figures tr")
+
+    def value(words: str) -> Locator:
+        return row.filter(has_text=words).locator("td")
+
+    expect(value("Half of all single reports")).to_have_text("within 500 m")
+    expect(page.locator(".ring-label").first).to_have_text("half of all reports: 500 m")
+    # ε = 5.2 every 60 s: between the plan's 2 and 8 by logarithms, 100 m · 60 / 5.2. The anchor adds to that.
+    expect(value("follows all reports")).to_have_text("at least 1.2 km off")
+    expect(value("Parked for an hour")).to_have_text("380 m off")
+    page.get_by_text("No, or it does not report there").click()
+    expect(value("Parked for an hour")).to_have_text("69 m off")  # √(π/60)/3.3 km
+    expect(page.locator("#start-commands")).to_contain_text("--epsilon 3.3 --interval 60 --no-anchor")
+    page.get_by_role("radio", name="10 min").focus()
+    page.keyboard.press("Space")
+    expect(value("follows all reports")).to_have_text("more than 1.8 km off")  # the plan ends at 60 s
+    page.get_by_role("button", name="Show it on the map").click()
+    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, lattice, anchor ε₀ = 4")
+    page.keyboard.press("Shift+Tab")
+    page.locator("#skip").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#settings")).to_be_focused()
+    assert urlsplit(page.url).fragment == "explore"
+
+
+def test_nothing_keeps_anybody_out(browser: Browser, small_town: SmallTown, tmp_path: Path) -> None:
+    """No serious finding of axe-core, contrast among them: in every view, on a desk and on a phone, light and dark."""
+    lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(PLAN))
+    store = BundleStore([*small_town.bundles, save_city(tmp_path / "city.bundle", at=(lat, lon))])
+    explorer = Explorer(store, roads=small_town.roads, walks=small_town.walks, plan=plan)
+    context = browser.new_context(bypass_csp=True, reduced_motion="reduce")  # axe is no part of the page
+    with live(store, explorer=explorer) as found:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(found.url)
+        page.add_script_tag(path=str(AXE))
+        page.wait_for_selector("body[data-ready=true]", state="attached")
+        wrong = []
+        schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+        screens = list(itertools.product((1360, 390), schemes))
+        for kind, views, shown in (
+            ("lattice", (*VIEWS, "try"), screens),
+            ("zones", ("explore", "replay", "promise"), [screens[0], screens[-1]]),  # the same colours
+        ):
+            page.evaluate("location.hash = 'explore'")
+            page.locator("#kind-a").select_option(kind)
+            for view in views:
+                page.evaluate("view => { location.hash = view }", view)
+                page.wait_for_load_state("networkidle")
+                for width, scheme in shown:
+                    page.set_viewport_size({"width": width, "height": 850})
+                    page.emulate_media(color_scheme=scheme)
+                    assert page.evaluate("document.documentElement.scrollWidth") == width
+                    expect(page.locator(".maplibregl-ctrl-attrib").first).to_have_text("a synthetic city")
+                    for finding in page.evaluate("axe.run({ resultTypes: ['violations'] })")["violations"]:
+                        if finding["impact"] in ("serious", "critical"):
+                            nodes = [node["html"][:200] for node in finding["nodes"]]
+                            wrong.append((kind, view, width, scheme, finding["id"], nodes))
+        context.close()
+    assert wrong == []
 
 
 def test_a_lattice_is_explored_anywhere(open_page: Open, city: Live) -> None:
@@ -538,7 +614,8 @@ def test_a_lattice_fits_a_phone(open_page: Open, city: Live) -> None:
         page.wait_for_selector(f"body[data-view={view}]")
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") == 390
-        expect(page.locator("#map-a")).to_be_in_viewport()
+        if view != "start":  # there the questions come first
+            expect(page.locator("#map-a")).to_be_in_viewport()
 
 
 def test_zones_beside_a_lattice(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
@@ -546,16 +623,20 @@ def test_zones_beside_a_lattice(open_page: Open, small_town: SmallTown, tmp_path
     store = BundleStore([small_town.bundles[0], save_city(tmp_path / "city.bundle", at=(lat, lon))])
     with live(store, explorer=Explorer(store)) as mixed:
         page = open_page("compare", url=mixed.url)
-        expect(page.locator("#title-a")).to_have_text("A: ε = 2 per km, w = 1")
-        expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, lattice, anchor ε₀ = 4")
+        expect(page.locator("#title-a")).to_have_text("A: ε = 4 per km, lattice, anchor ε₀ = 4")
+        expect(page.locator("#title-b")).to_have_text("B: ε = 2 per km, w = 1")
         expect(page.locator(".for-both")).to_contain_text("promise different things")
         assert page.locator("#legend .scale").count() == 2
         page.mouse.click(*_centre(page.locator("#map-b")))
-        expect(page.locator("#where")).to_contain_text("A: Place")
+        expect(page.locator("#where")).to_contain_text("B: Place")
         expect(page.locator("#where")).to_contain_text("tells no zone")
-        page.locator("#kind-a").select_option("lattice")
-        expect(page.locator("#title-a")).to_have_text("A: ε = 4 per km, lattice, anchor ε₀ = 4")
+        page.locator("#kind-b").select_option("lattice")
+        expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, lattice, anchor ε₀ = 4")
         expect(page.locator(".for-both")).to_be_hidden()
-        expect(page.locator('#frame-a [aria-label^="Vehicle at"]')).to_be_visible()
+        expect(page.locator('#frame-b [aria-label^="Vehicle at"]')).to_be_visible()
+        page.goto(f"{mixed.url}/#explore")
+        expect(page.locator("#title-b")).to_be_hidden()
+        page.goto(f"{mixed.url}/#compare")  # two that are alike are no comparison
+        expect(page.locator("#title-b")).to_have_text("B: ε = 2 per km, w = 1")
         page.wait_for_load_state("networkidle")
         page.goto("about:blank")  # before its service stops

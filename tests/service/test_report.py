@@ -241,6 +241,7 @@ def test_no_page_elsewhere_may_ask(desk_service: Live) -> None:
     [
         (ParameterError("no fix"), (409, "not_now")),
         (RefusedError("spent", "budget"), (429, "budget_spent")),
+        (RefusedError("spent", "budget", 1234.2), (429, "budget_spent")),
         (RefusedError("old", "time"), (409, "too_old")),
         (LedgerError("damaged"), (503, "ledger")),
         (RandomnessError("none"), (503, "randomness")),
@@ -257,6 +258,8 @@ def test_every_way_to_fail_has_its_answer(store: BundleStore, raised: Exception,
         assert error(answer) == expected
         assert "41.0011" not in answer.text
         assert ("retry-after" in answer.headers) == (expected[0] in {429, 503})
+        if getattr(raised, "retry_after_s", None) is not None:
+            assert answer.headers["retry-after"] == "1235"
         assert service.client.get("/healthz").is_success
 
 

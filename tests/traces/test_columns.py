@@ -92,7 +92,7 @@ def test_parquet_rows_that_cannot_be_read_are_counted_by_their_number(tmp_path: 
         ({"time": pl.Series(MOMENTS).dt.replace_time_zone(None)}, "--time-zone"),
         ({"time": [True] * 4}, "must hold times"),
         ({"time": MOMENTS, "lat": [True] * 4}, "column 'lat' must hold numbers"),
-        ({"moment": MOMENTS}, "has no column 'time'"),
+        ({"moment": MOMENTS}, "column 'time' is missing"),
     ],
 )
 def test_parquet_tables_that_cannot_be_used(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
@@ -149,8 +149,12 @@ def test_impossible_latitudes_are_counted(tmp_path: Path, value: str) -> None:
     ("rows", "options", "message"),
     [
         (steady(3), {"delimiter": ";"}, "single cell that contains the delimiter ','"),
-        (steady(3), {"columns": {"lat": "Breite"}}, "row 1: has no column 'Breite'"),
-        (steady(3), {"columns": {"trip": "ride"}}, "row 1: has no column 'ride'"),
+        (
+            steady(3),
+            {"columns": {"lat": "Breite"}},
+            "row 1: column 'Breite' is missing. The file has: vehicle,",
+        ),
+        (steady(3), {"columns": {"trip": "ride"}}, "row 1: column 'ride'"),
         (steady(3), {"time_unit": "ms"}, "Give --time-unit s"),
         ([f"a,{k},41.9,12.5" for k in range(3)], {}, "cannot be told"),
         ([f"a,2014-02-01 00:00:0{k},41.9,12.5" for k in range(3)], {}, "--time-zone"),
@@ -165,6 +169,34 @@ def test_tables_that_cannot_be_used(tmp_path: Path, rows: list[str], options: di
     with pytest.raises(InputError, match=message):
         imported(tmp_path, path, format="table", **options)
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_column_is_told_with_those_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("latitude,longitude,ts\n41.9,12.5,2014-02-01\n")
+    with pytest.raises(InputError) as raised:
+        imported(tmp_path, path, format="table")
+    assert str(raised.value) == (
+        f"{path}, row 1: column 'time' is missing. The file has: latitude, longitude, ts. Say which is which: "
+        "--columns time=ts,lat=latitude,lon=longitude."
+    )
+
+
+@pytest.mark.parametrize("first_row", ["a,41.9,12.5", "POINT(12.5 41.9),taxi 7", "taxi,2014-02-01 10:00", "taxi 1.5,b"])
+def test_cells_are_never_told(tmp_path: Path, first_row: str) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text(f"{first_row}\n{first_row}\n")
+    with pytest.raises(InputError, match="column 'time' is missing") as raised:
+        imported(tmp_path, path, format="table")
+    assert not any(cell in f"{raised.value.problem} {raised.value.hint}" for cell in ("41.9", "12.5", "taxi", "2014"))
+
+
+@pytest.mark.parametrize("content", [b"\0\0\0\x0d\n\x09OSMHeader", b"GBROADS1" + bytes(99), b"<?xml?>\n<osm>"])
+def test_what_is_no_table_at_all_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "points.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is not a table of GPS points: it is a"):
+        imported(tmp_path, path, format="porto")
 
 
 def test_seconds_of_a_simulation_are_read_where_they_are_declared(tmp_path: Path) -> None:

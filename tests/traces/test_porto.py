@@ -170,7 +170,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (PORTO_HEADER.replace("TAXI_ID", "TAXI") + "\n", "row 1: has no column 'TAXI_ID'"),
+        (PORTO_HEADER.replace("TAXI_ID", "TAXI") + "\n", "row 1: column 'TAXI_ID'"),
         (PORTO_HEADER.replace("DAY_TYPE", "TAXI_ID") + "\n", "more than one column 'TAXI_ID'"),
         (PORTO_HEADER.replace(",", ";") + "\n", r"delimiter ';'; give --delimiter"),
         (PORTO_HEADER + "\n", "has a header but no rows"),

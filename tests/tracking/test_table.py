@@ -195,7 +195,7 @@ def test_what_does_not_belong_together_is_refused(city: Bundle, anchored: Bundle
             track_table(path, out, bundle=city, model=near_model(at=at))
     with pytest.raises(MismatchError, match="takes 45 s"):
         track_table(path, out, bundle=city, model=near_model(interval_s=45))
-    with pytest.raises(InputError, match="so it is not a table of released cells"):
+    with pytest.raises(InputError, match="is not a table of released cells"):
         track_table(tmp_path / "town.bundle", out, bundle=city)
     with pytest.raises(InputError, match="that does not tell its 'bundle'"):
         track_table(save_cells(tmp_path / "b.parquet", city, many(city), {"bundle": 5}), out, bundle=city)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._arrays import Octets
+from geoblanket._file_kinds import MAGIC
 from geoblanket._training import WALKS, training_of
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
@@ -29,7 +30,7 @@ __all__ = ["LARGEST_BYTES", "load_predictor", "save_predictor"]
 LARGEST_BYTES: Final = 1 << 28
 """The largest file that is read unless the caller says otherwise."""
 
-_MAGIC = b"GBPREDI1"
+_MAGIC = MAGIC["predictor"]
 _KIND = "a predictor of blankets"
 _HINT = "Train it again, or get it again from where it came from"
 _LARGEST_NUMBER = 1e6  # of weights and origins, either way

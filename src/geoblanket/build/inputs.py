@@ -38,6 +38,7 @@ from geoblanket.loss.straight_line import StraightLine
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.loss.travel_cost import TravelCost
 from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.zone_names import zone_name
 from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
@@ -79,13 +80,13 @@ class Inputs:
                 part.depth == 0 if name == self.clock.start else (part.regime == regime) & (part.depth > 0)
                 for part in (self.counts, self.steps)
             )
-            for number, zone in enumerate(self.zones.ids):
+            for number in range(len(self.zones)):
                 members = self.zones.members(number)
                 here = self.zones.zone[self.counts.histories[:, 0]] == number
                 here_held_out = self.zones.zone[self.steps.histories[:, 0]] == number
                 counts = self.counts.where(chosen & here)
                 yield ZoneTask(
-                    zone=zone,
+                    zone=zone_name(number),
                     number=number,
                     regime=name,
                     context=NO_CONTEXT if name == self.clock.start else self.config.context,

@@ -17,6 +17,7 @@ from geoblanket.build.rows import RowsReport
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.errors import InputError
 from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
@@ -126,6 +127,11 @@ class ZoneRecord:
     """The second stage; None if it was not asked for or could not be done, which the notes tell."""
     notes: tuple[str, ...]
     """What a reader should know, in words."""
+
+    @property
+    def where(self) -> str:
+        """Which mechanism it is, for messages."""
+        return f"{zone_in_words(self.number).capitalize()}, regime '{self.regime}'"
 
     @property
     def epsilon_micro(self) -> int:
@@ -239,6 +245,11 @@ class BuildRecord:
             lower_bound=mean("lower_bound"),
             marginal_error=max(part.marginal_error for part, _ in parts),
         )
+
+    @property
+    def zones_in_order(self) -> list[ZoneRecord]:
+        """The zones by number and regime, as people read them."""
+        return sorted(self.zones, key=lambda zone: (zone.number, zone.regime))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values; "inf" stands for infinity."""

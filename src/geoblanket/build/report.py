@@ -144,9 +144,9 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
     folder.show(page, "loss-map", caption, alt="A map of the places, coloured by the loss of their zone.")
     header = ("zone", "regime", "share of steps", "loss", "gap", "held out", "outputs used")
     compared = ("without context", "context gains") if record.totals.context_free_loss is not None else ()
-    rows = (_loss_row(zone)[: len(header) + len(compared)] for zone in _in_order(record))
+    rows = (_loss_row(zone)[: len(header) + len(compared)] for zone in record.zones_in_order)
     page.table((*header, *compared), rows, caption=f"Losses in {record.unit}.", words=(0, 1))
-    notes = [f"Zone {zone.number}, {zone.regime}: {note}." for zone in record.zones for note in _ended(zone)]
+    notes = [f"{zone.where}: {note}." for zone in record.zones_in_order for note in _ended(zone)]
     _add_second_stage(page, record)
     if notes:
         page.subheading("Notes")
@@ -154,7 +154,7 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
 
 
 def _add_second_stage(page: Page, record: BuildRecord) -> None:
-    stages = [(zone, zone.refinement) for zone in _in_order(record) if zone.refinement is not None]
+    stages = [(zone, zone.refinement) for zone in record.zones_in_order if zone.refinement is not None]
     if not stages:
         return
     page.subheading("The second stage")
@@ -210,7 +210,7 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
                 _big(zone.rows.histories_reachable), f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}",
                 f"{zone.seconds:.1f}",
             )
-            for zone in _in_order(record)
+            for zone in record.zones_in_order
         ],
         words=(0, 1, 2),
     )  # fmt: skip
@@ -238,10 +238,6 @@ def _add_making(page: Page, record: BuildRecord) -> None:
     page.table(("section", "parameter", "value"), parameters, caption="Every parameter.", words=(0, 1, 2))
     made = [*record.inputs.items(), *record.software.items()]
     page.table(("what", "identity or version"), made, caption="Inputs and software.", words=(0, 1))
-
-
-def _in_order(record: BuildRecord) -> list[ZoneRecord]:
-    return sorted(record.zones, key=lambda zone: (zone.number, zone.regime))
 
 
 def _ended(zone: ZoneRecord) -> Iterator[str]:

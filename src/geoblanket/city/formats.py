@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from geoblanket._files import atomic_output
+from geoblanket._files import atomic_output, writing
 from geoblanket._tables import write_table
 from geoblanket.city.fleet import CALL_TYPES, FIRST_VEHICLE
 from geoblanket.city.gps import IrregularPoints, RegularPoints
@@ -172,12 +172,14 @@ class PartsTable:
         self._parts = 0
 
     def __enter__(self) -> Self:
-        self._folder = TemporaryDirectory(dir=self._path.parent, prefix=f".{self._path.stem}.")
+        with writing(self._path):
+            self._folder = TemporaryDirectory(dir=self._path.parent, prefix=f".{self._path.stem}.")
         return self
 
     def add(self, frame: pl.DataFrame) -> None:
         """Add rows at the end."""
-        frame.write_parquet(Path(self._folder.name) / f"{self._parts:06}.parquet", compression="lz4")
+        with writing(self._path):
+            frame.write_parquet(Path(self._folder.name) / f"{self._parts:06}.parquet", compression="lz4")
         self._parts += 1
 
     def __exit__(

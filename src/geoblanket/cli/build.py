@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperOption
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._places import warn_of_many_places
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def build(
     from geoblanket.build.statement import learned_in_words, training_of_build
     from geoblanket.mechanism.bundle.version import next_version
     from geoblanket.mechanism.meaning import odds_in_words
+    from geoblanket.mobility.walks import scan_walks
 
     unfinished = unfinished_path(out)
     replace = overwrite or (resume and unfinished.exists())
@@ -160,6 +162,7 @@ def build(
         say(learned_in_words(training))
         if why is not None:
             say(why)
+        warn_of_many_places(roads, scan_walks(used)[1]["spacing_m"])
         with progress_bars() as progress:
             record = build_bundle(
                 roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
@@ -253,14 +256,14 @@ def _print_record(record: BuildRecord) -> None:
     if len(record.zones) <= _MAX_ZONES_SHOWN:
         print_table(
             "Zones and regimes",
-            [_zone_row(zone) for zone in record.zones],
+            [_zone_row(zone) for zone in record.zones_in_order],
             header=("zone", "regime", "places", "rows", f"loss, {unit}", "gap", "held out", "outputs"),
         )
     if (caution := about_drawn_walks(record)) is not None:
         say(caution)
-    for zone in record.zones:
+    for zone in record.zones_in_order:
         for note in zone.notes:
-            say(f"Zone {zone.number}, regime '{zone.regime}': {note}.")
+            say(f"{zone.where}: {note}.")
 
 
 def _zone_row(zone: ZoneRecord) -> tuple[str, ...]:

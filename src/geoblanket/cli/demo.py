@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import shlex
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +24,42 @@ _OUTPUTS = ("--out", "--picture", "--report")
 _RESUMABLE = ("blanket discover", "build", "evaluate")
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A command of the demonstration, or a loop over one."""
+
+    title: str
+    arguments: Sequence[str | Path]
+    each: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Values for the names in the arguments, written as {name}: the command runs silently for all combinations."""
+    to: Path | None = None
+    """The file for what it prints; None: the screen."""
+
+    def commands(self) -> Iterator[list[str]]:
+        """Yield the arguments with each combination of values."""
+        for values in itertools.product(*self.each.values()):
+            words = [str(word) for word in self.arguments]
+            for name, value in zip(self.each, values, strict=True):
+                words = [word.replace(f"{{{name}}}", value) for word in words]
+            yield words
+
+    def written(self) -> Iterator[Path]:
+        """Yield the files and folders that it writes."""
+        for words in self.commands():
+            yield from (Path(path) for flag, path in itertools.pairwise(words) if flag in _OUTPUTS)
+        if self.to is not None:
+            yield self.to
+
+    def typed(self) -> str:
+        """Return what somebody would type into a shell."""
+        (words,) = _Step("", self.arguments, {name: [f"${name}"] for name in self.each}).commands()
+        line = " ".join(["geoblanket", *(f'"{word}"' if "$" in word else shlex.quote(word) for word in words)])
+        line += "" if self.to is None else f" > {shlex.quote(str(self.to))}"
+        for name, values in reversed(list(self.each.items())):
+            line = f"for {name} in {' '.join(values)}; do {line}; done"
+        return line
+
+
 def demo(
     *,
     context: typer.Context,
@@ -29,103 +68,153 @@ def demo(
 ) -> None:
     """Run the whole pipeline on a synthetic city, showing each command."""
     start = time.perf_counter()
-    city = out / "city"
-    steps: list[tuple[str, list[str | Path]]] = [
-        ("A city: streets, taxis, and the truth about how they move.",
-         ["city", "--out", city, "--formats", "porto", "--picture", out / "city.png"]),
-        ("Its map, as OpenStreetMap would have it.",
-         ["roads", "import", city / "roads.osm.pbf", "--out", out / "city.roads"]),
-        ("The public parts of the city, each of which will share one mechanism.",
-         ["roads", "zones", out / "city.roads", "--max-places", "100", "--picture", out / "zones.png"]),
-        ("The taxis' GPS points, in the format of the Porto data set, with its faults.",
-         ["traces", "import", "--format", "porto", city / "porto.csv", "--out", out / "traces.parquet"]),
-        ("The points on the roads, as walks: a place every 30 seconds.",
-         ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads", "--out", out / "walks.parquet",
-          "--picture", out / "walks.png"]),
-        ("How far back a taxi's next place depends on its past: the Markov blanket, by speed and part of the city.",
-         ["blanket", "discover", "--walks", out / "walks.parquet", "--roads", out / "city.roads",
-          "--out", out / "findings.parquet", "--by", "speed,region"]),
-        ("A small network that predicts the blanket, for devices.",
-         ["blanket", "train", "--findings", out / "findings.parquet", "--out", out / "city.blanket"]),
-        ("Walks again, between places 250 m apart: the places that will be reported.",
-         ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads", "--spacing", "250",
-          "--out", out / "walks-250.parquet"]),
-        ("A mechanism for each zone: the least loss for the privacy asked for, proven in exact arithmetic.",
-         ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "4",
-          "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300", "--compare",
-          "--out", out / "city.bundle", "--report", out / "report"]),
-        ("The same with more privacy, to look at them side by side.",
-         ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "1",
-          "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300",
-          "--out", out / "city-private.bundle"]),
-        ("The bundle, verified again without trusting anything in it.",
-         ["verify", out / "city.bundle"]),
-        ("Perturbed reports, as devices would send them.",
-         ["perturb", out / "city.bundle", "--walks", out / "walks-250.parquet", "--roads", out / "city.roads",
-          "--out", out / "released.parquet"]),
-        ("Which mechanism to use: all of them, compared on taxis that none of them has seen.",
-         ["evaluate", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
-          "--predictor", out / "city.blanket", "--findings", out / "findings.parquet", "--quick",
-          "--city", "synthetic city", "--out", out / "comparison"]),
-        ("The second story, a trip across the city. From the map alone, in seconds: a lattice that discloses no zone.",
-         ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--no-anchor", "--out", out / "trips.bundle"]),
-        ("Its promise, between any two coordinates, verified again.",
-         ["verify", out / "trips.bundle"]),
-        ("The taxis' trips, reported by it: no traces were learned from, and none are matched to roads.",
-         ["perturb", out / "trips.bundle", "--traces", out / "traces.parquet", "--out", out / "trips.parquet"]),
-        ("How vehicles move, from the map alone: nobody drove these trips.",
-         ["model", "--roads", out / "city.roads", "--out", out / "roads.model"]),
-        ("Whoever receives the reports follows each taxi, at no cost in privacy. How far off is that?",
-         ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "roads.model",
-          "--truth", out / "traces.parquet", "--out", out / "tracked-by-map.parquet"]),
-        ("The same with what walks tell about how taxis move, and as far back as the Markov blanket says.",
-         ["model", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
-          "--findings", out / "findings.parquet", "--out", out / "city.model"]),
-        ("Nearer still.",
-         ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "city.model",
-          "--truth", out / "traces.parquet", "--out", out / "tracked.parquet"]),
-        ("Vehicles also park. With an anchor, a secret shift that stays for an hour, all reports of an hour at one "
-         "place cost 4 per km together.",
-         ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--out", out / "anchored.bundle"]),
-    ]  # fmt: skip
-    written = [path for _, words in steps for flag, path in pairwise(words) if flag in _OUTPUTS]
-    options.check_folder(out, *(str(Path(path).relative_to(out)) for path in written), overwrite=overwrite)
-    make_folder(out)
-    root = context.find_root().command
-    for number, (title, arguments) in enumerate(steps, 1):
-        words = [str(word) for word in arguments] + (_again(arguments) if overwrite else [])
-        say(typer.style(f"\n{number}. {title}", bold=True))
-        say(typer.style(f"   $ geoblanket {shlex.join(words)}\n", fg="cyan"))
-        code = root.main(words, prog_name="geoblanket", standalone_mode=False)
-        if isinstance(code, int) and code:
-            raise typer.Exit(code)
+    steps = _steps(out)
+    options.check_folder(
+        out, *(str(path.relative_to(out)) for step in steps for path in step.written()), overwrite=overwrite
+    )
+    make_folder(out / "bundles")
+    for number, step in enumerate(map(_again, steps) if overwrite else steps, 1):
+        say(typer.style(f"\n{number}. {step.title}", bold=True))
+        say(typer.style(f"   $ {step.typed()}\n", fg="cyan"))
+        _run(context, step)
     from geoblanket.city.agreement import share_of_true_places
 
-    share = share_of_true_places(out / "walks.parquet", roads=out / "city.roads", city=city)
+    share = share_of_true_places(out / "walks.parquet", roads=out / "city.roads", city=out / "city")
     print_table(
         f"Done in {time.perf_counter() - start:.0f} s",
         [
             ("steps that put the taxi where it truly was", f"{share:.2%}"),
             ("the city, its districts and some true routes", str(out / "city.png")),
-            ("the zones", str(out / "zones.png")),
-            ("the walks found from noisy GPS", str(out / "walks.png")),
-            ("the mechanisms, verified", str(out / "city.bundle")),
-            ("what was built, what it costs and what it promises", str(out / "report" / "report.html")),
-            ("perturbed reports", str(out / "released.parquet")),
-            ("the lattice of the whole city, verified", str(out / "trips.bundle")),
+            ("lattices and zones, verified", str(out / "bundles")),
+            ("perturbed reports of trips, by a lattice", str(out / "trips.parquet")),
             ("where a recipient thinks that the taxis are", str(out / "tracked.parquet")),
+            ("which ε and how often, judged on trips", str(out / "plan.json")),
+            ("the walks found from noisy GPS", str(out / "walks.png")),
+            ("the zones", str(out / "zones.png")),
+            ("perturbed reports, by zones", str(out / "released.parquet")),
+            ("zones: what they cost and what they promise", str(out / "report" / "report.html")),
             ("which mechanism, at what cost, and would an attacker win", str(out / "comparison/report/report.html")),
         ],
     )
-    bundles = [str(out / "city.bundle"), str(out / "city-private.bundle")]
-    local = ["--roads", str(out / "city.roads"), "--walks", str(out / "walks-250.parquet")]
-    say("\nTo look at both bundles on a map, and at trips as they are reported:\n")
-    say(typer.style(f"   $ geoblanket serve {shlex.join([*bundles, *local])}\n", fg="cyan"))
+    city = {"--roads": "city.roads", "--walks": "walks-250.parquet", "--plan": "plan.json"}
+    given = " ".join(f"{option} {shlex.quote(str(out / name))}" for option, name in city.items())
+    say("\nTo choose what suits you, and to see on a map what it does:\n")
+    say(typer.style(f"   $ geoblanket serve {shlex.quote(str(out))}/bundles/*.bundle {given}\n", fg="cyan"))
 
 
-def _again(words: Sequence[str | Path]) -> list[str]:
-    """Return what lets a step run where an earlier demonstration, finished or interrupted, left its files."""
+def _run(context: typer.Context, step: _Step) -> None:
+    root = context.find_root().command
+    for words in step.commands():
+        printed = io.StringIO()
+        with ExitStack() as quiet:
+            if step.each or step.to is not None:
+                quiet.enter_context(redirect_stdout(printed))
+            if step.each:
+                quiet.enter_context(redirect_stderr(io.StringIO()))
+            code = root.main(words, prog_name="geoblanket", standalone_mode=False)
+        if step.to is not None:
+            step.to.write_text(printed.getvalue(), encoding="utf-8")
+        if isinstance(code, int) and code:
+            raise typer.Exit(code)
+
+
+def _again(step: _Step) -> _Step:
+    """Return a step that can run where an earlier demonstration, finished or interrupted, left its files."""
+    words = [str(word) for word in step.arguments]
     if words[0] == "verify":
-        return []
-    resumable = any(" ".join(map(str, words)).startswith(command) for command in _RESUMABLE)
-    return ["--overwrite", "--resume"] if resumable else ["--overwrite"]
+        return step
+    resumable = " ".join(words).startswith(_RESUMABLE)
+    return replace(step, arguments=[*step.arguments, "--overwrite", *(["--resume"] if resumable else [])])
+
+
+def _steps(out: Path) -> list[_Step]:
+    return [*_of_the_city(out), *_of_lattices(out), *_of_zones(out)]
+
+
+def _of_the_city(out: Path) -> list[_Step]:
+    city = out / "city"
+    return [
+        _Step("A city: streets, taxis, and the truth about how they move.",
+              ["city", "--out", city, "--formats", "porto", "--picture", out / "city.png"]),
+        _Step("Its map, as OpenStreetMap would have it.",
+              ["roads", "import", city / "roads.osm.pbf", "--out", out / "city.roads"]),
+        _Step("The taxis' GPS points, in the format of the Porto data set, with its faults.",
+              ["traces", "import", "--format", "porto", city / "porto.csv", "--out", out / "traces.parquet"]),
+    ]  # fmt: skip
+
+
+def _of_lattices(out: Path) -> list[_Step]:
+    return [
+        _Step("The first story, a trip across the city. From the map alone, in seconds: a lattice that discloses no "
+              "zone.",
+              ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--no-anchor",
+               "--out", out / "trips.bundle"]),
+        _Step("Its promise, between any two coordinates, verified again without trusting anything in it.",
+              ["verify", out / "trips.bundle"]),
+        _Step("The taxis' trips, reported by it: no traces were learned from, and none are matched to roads.",
+              ["perturb", out / "trips.bundle", "--traces", out / "traces.parquet", "--out", out / "trips.parquet"]),
+        _Step("How vehicles move, from the map alone: nobody drove these trips.",
+              ["model", "--roads", out / "city.roads", "--out", out / "roads.model"]),
+        _Step("Whoever receives the reports follows each taxi, at no cost in privacy. How far off is that?",
+              ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "roads.model",
+               "--truth", out / "traces.parquet", "--out", out / "tracked-by-map.parquet"]),
+        _Step("Vehicles also park. With an anchor, a secret shift that stays for an hour, all reports of an hour at "
+              "one place cost 4 per km together.",
+              ["lattice", "--roads", out / "city.roads", "--epsilon", "4",
+               "--out", out / "bundles" / "lattice-4.bundle"]),
+        _Step("The same with more and with less privacy, to look at them side by side.",
+              ["lattice", "--roads", out / "city.roads", "--epsilon", "{epsilon}",
+               "--out", out / "bundles" / "lattice-{epsilon}.bundle"],
+              each={"epsilon": ("0.5", "1", "2", "8")}),
+        _Step("Which ε, and how often? Schedules, judged by how far off somebody is who follows all reports.",
+              ["plan", "--roads", out / "city.roads", "--night", "32", "--hour", "240", "--trips", "60", "--json"],
+              to=out / "plan.json"),
+    ]  # fmt: skip
+
+
+def _of_zones(out: Path) -> list[_Step]:
+    bundle = out / "bundles" / "zones-4-w1.bundle"
+    return [
+        _Step("The second story, the best single report. The public parts of the city, each of which will share one "
+              "mechanism.",
+              ["roads", "zones", out / "city.roads", "--max-places", "100", "--picture", out / "zones.png"]),
+        _Step("The points on the roads, as walks: a place every 30 seconds.",
+              ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads",
+               "--out", out / "walks.parquet", "--picture", out / "walks.png"]),
+        _Step("How far back a taxi's next place depends on its past: the Markov blanket, by speed and part of the "
+              "city.",
+              ["blanket", "discover", "--walks", out / "walks.parquet", "--roads", out / "city.roads",
+               "--out", out / "findings.parquet", "--by", "speed,region"]),
+        _Step("A small network that predicts the blanket, for devices.",
+              ["blanket", "train", "--findings", out / "findings.parquet", "--out", out / "city.blanket"]),
+        _Step("Walks again, between places 250 m apart: the places that will be reported.",
+              ["match", "--traces", out / "traces.parquet", "--roads", out / "city.roads", "--spacing", "250",
+               "--out", out / "walks-250.parquet"]),
+        _Step("A mechanism for each zone: the least loss for the privacy asked for, proven in exact arithmetic.",
+              ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet", "--epsilon", "4",
+               "--predictor", out / "city.blanket", "--max-places", "60", "--max-rows", "300", "--compare",
+               "--out", bundle, "--report", out / "report"]),
+        _Step("Its promise, verified again.",
+              ["verify", bundle]),
+        _Step("Smaller ones of the same places, to look at them side by side: more and less privacy, with a past that "
+              "counts (w = 1) and one that must make no difference (w = 0).",
+              ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
+               "--epsilon", "{epsilon}", "--history-weights", "{w}", "--context", "markov:1", "--loss", "straight",
+               "--max-places", "60", "--max-rows", "50", "--gap", "0.2",
+               "--out", out / "bundles" / "zones-{epsilon}-w{w}.bundle"],
+              each={"epsilon": ("1", "8"), "w": ("0", "1")}),
+        _Step("Perturbed reports, as devices would send them.",
+              ["perturb", bundle, "--walks", out / "walks-250.parquet", "--roads", out / "city.roads",
+               "--out", out / "released.parquet"]),
+        _Step("Which mechanism to use: all of them, compared on taxis that none of them has seen.",
+              ["evaluate", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
+               "--predictor", out / "city.blanket", "--findings", out / "findings.parquet", "--quick",
+               "--city", "synthetic city", "--out", out / "comparison"]),
+        _Step("What walks tell about how taxis move, as far back as the Markov blanket says, helps a recipient of the "
+              "lattice's reports too.",
+              ["model", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
+               "--findings", out / "findings.parquet", "--out", out / "city.model"]),
+        _Step("Nearer than with the map alone.",
+              ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "city.model",
+               "--truth", out / "traces.parquet", "--out", out / "tracked.parquet"]),
+    ]  # fmt: skip

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 from geoblanket import __version__
 from geoblanket._extras import explain_missing
 from geoblanket.cli import blanket, evaluate, ledger, roads, traces
 from geoblanket.cli.build import ConfiguredCommand, build
-from geoblanket.cli.bundle import show, verify
+from geoblanket.cli.bundle import show
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
+from geoblanket.cli.doctor import doctor
 from geoblanket.cli.gateway import gateway
 from geoblanket.cli.lattice import lattice
 from geoblanket.cli.learn import learn
@@ -27,19 +29,57 @@ from geoblanket.cli.report import report
 from geoblanket.cli.sample import sample
 from geoblanket.cli.serve import serve
 from geoblanket.cli.track import track
+from geoblanket.cli.verify import verify
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
 
-_ORDER = (
-    "demo", "city", "traces", "roads", "match", "blanket", "build", "plan", "lattice", "verify", "show", "report",
-    "perturb", "ledger", "model", "learn", "sample", "track", "evaluate", "serve", "gateway",
-)  # fmt: skip
+_CONTENTS = {
+    "Start here": {
+        "demo": "Run the whole pipeline on a synthetic city, command by command.",
+        "city": "Make a synthetic city: roads, traces, and the truth.",
+        "doctor": "Check this machine: versions, extras, disk, ledger, clock.",
+    },
+    "From traces to a mechanism": {
+        "traces": "Import and inspect GPS traces.",
+        "roads": "Import, inspect, cut into zones and export road networks.",
+        "match": "Match traces to roads: walks from place to place.",
+        "blanket": "Find how much of the past the next place depends on.",
+        "build": "Build the mechanisms of all zones, from roads and walks.",
+        "lattice": "Make a mechanism for a whole city, from a map alone.",
+        "plan": "Choose how to report: which anchor, which ε, how often.",
+    },
+    "Check a mechanism": {
+        "verify": "Verify a bundle or model in exact arithmetic: OK or NOT OK.",
+        "show": "Show what is in a bundle or model.",
+        "report": "Write a page on a bundle: maps, losses, the promise in words.",
+    },
+    "On the device": {
+        "perturb": "Perturb locations as they come, or walks and traces in bulk.",
+        "ledger": "Make, show and verify the durable budget of a device.",
+    },
+    "The receiving side": {
+        "model": "Learn how vehicles move, from a map and from walks.",
+        "learn": "Learn it with differential privacy for those who drove.",
+        "sample": "Draw walks that nobody drove from a motion model.",
+        "track": "Estimate where vehicles are from what they released.",
+    },
+    "Measure": {
+        "evaluate": "Compare mechanisms: utility, leakage, attacks; the paper.",
+    },
+    "Serve": {
+        "serve": "Serve bundles over HTTP, with a page that shows what they do.",
+        "gateway": "Stand between trackers and their server.",
+    },
+}
+"""The help's table of contents: all commands in the order of the work, each in one line."""
+_ORDER = [name for panel in _CONTENTS.values() for name in panel]
+_COMPLETION = frozenset({"install_completion", "show_completion"})
 
 
 _EXTRAS = {"serve": "service", "gateway": "gateway", "learn": "private"}
 """Commands with an extra of their own; others need what the missing module belongs to."""
-_LIGHT = {"lattice", "verify", "show", "perturb", "ledger", "track"}
+_LIGHT = {"doctor", "lattice", "verify", "show", "perturb", "ledger", "track"}
 """Commands that work without any extra, but for some of their options."""
 
 
@@ -48,6 +88,14 @@ class _InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, those of shell completion out of sight: most people need them once, or never."""
+        params = super().get_params(ctx)
+        for param in params:
+            if isinstance(param, TyperOption) and param.name in _COMPLETION:
+                param.hidden = True
+        return params
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; if it needs what is not installed, say which extra brings it."""
@@ -65,31 +113,37 @@ app = typer.Typer(
     cls=_InOrder,
     help="Context-aware metric differential privacy for vehicle locations.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # a traceback with local variables would print coordinates
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(city)
-app.add_typer(traces.app, name="traces")
-app.add_typer(roads.app, name="roads")
-app.command()(match)
-app.add_typer(blanket.app, name="blanket")
-app.command(cls=ConfiguredCommand)(build)
-app.command()(plan)
-app.command()(lattice)
-app.command()(verify)
-app.command()(show)
-app.command()(report)
-app.command()(perturb)
-app.add_typer(ledger.app, name="ledger")
-app.command()(model)
-app.command()(learn)
-app.command()(sample)
-app.command()(track)
-app.add_typer(evaluate.app, name="evaluate")
-app.command()(serve)
-app.command()(gateway)
+_GROUPS = {
+    "traces": traces.app,
+    "roads": roads.app,
+    "blanket": blanket.app,
+    "ledger": ledger.app,
+    "evaluate": evaluate.app,
+}
+_COMMANDS: dict[str, Callable[..., None]] = {
+    command.__name__: command
+    for command in (
+        demo, city, doctor, match, build, lattice, plan, verify, show, report, perturb, model, learn, sample, track,
+        serve, gateway,
+    )
+}  # fmt: skip
+
+
+def _add(name: str, line: str, panel: str) -> None:
+    """Add a command, or a group of them, to the help."""
+    if name in _GROUPS:
+        app.add_typer(_GROUPS[name], name=name, short_help=line, rich_help_panel=panel)
+    else:
+        described_by = ConfiguredCommand if name == "build" else None
+        app.command(name, cls=described_by, short_help=line, rich_help_panel=panel)(_COMMANDS[name])
+
+
+for _panel, _lines in _CONTENTS.items():
+    for _name, _line in _lines.items():
+        _add(_name, _line, _panel)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from geoblanket._repr import counted, short_repr
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
+from geoblanket.build.typed_values import as_json
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
@@ -30,6 +32,7 @@ from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.tabulating import tabulate
 from geoblanket.evaluate.tracking_cities import TrackingTask, track_city
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 
@@ -146,6 +149,11 @@ def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> di
     }
 
 
+def _named(setting: Setting) -> str:
+    """Return a name that no other setting has; a repr may leave something out."""
+    return json.dumps(as_json(dict(setting)))
+
+
 class _Plan:
     """The tasks of an experiment in a city: zones first, those of one zone one after the other; then whole walks."""
 
@@ -186,7 +194,7 @@ class _Plan:
                     if not chosen:
                         continue
                     yield ComparisonTask(
-                        name=f"{self._where(data.number)}, {', '.join(chosen)}, {setting!r}",
+                        name=f"{self._where(data.number)}, {', '.join(chosen)}, {_named(setting)}",
                         data=data,
                         setting=setting,
                         methods=chosen,
@@ -243,10 +251,10 @@ class _Plan:
         return [ZoneOutcome.joined(part, setting.methods) for part in parts.values()]
 
     def _where(self, zone: int) -> str:
-        return f"{self._files.name}, experiment '{self._experiment.name}', zone {zone}"
+        return f"{self._files.name}, experiment '{self._experiment.name}', {zone_in_words(zone)}"
 
     def _tracking_name(self, setting: Setting) -> str:
-        return f"{self._files.name}, experiment '{self._experiment.name}', tracked, {setting!r}"
+        return f"{self._files.name}, experiment '{self._experiment.name}', tracked, {_named(setting)}"
 
 
 def _with_walks(files: CityFiles, walks: Path) -> CityFiles:

@@ -22,6 +22,7 @@ from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
 from geoblanket.evaluate.variants import Varied, read_variant
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 
 __all__ = ["CHECKS", "CHECK_NAMES", "Violation", "check_results"]
 
@@ -94,7 +95,7 @@ def _settings(results: pl.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str,
 
 
 def _where(keys: Mapping[str, Any], method: str) -> str:
-    zone = {ALL_ZONES: "all zones", WHOLE_CITY: "whole city"}.get(keys["zone"], f"zone {keys['zone']}")
+    zone = {ALL_ZONES: "all zones", WHOLE_CITY: "whole city"}.get(keys["zone"], zone_in_words(keys["zone"]))
     variant = f", {keys['variant']}" if keys["variant"] else ""
     return (
         f"{keys['city']}, {keys['experiment']}, {zone}, {METHODS[method].label}, ε = {keys['epsilon']:g}, "

@@ -14,7 +14,7 @@ from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.lattice.lattice import Lattice
 
-__all__ = ["DISTANCES_KM", "Errors", "laplace_errors", "lattice_in_words", "odds", "odds_in_words"]
+__all__ = ["DISTANCES_KM", "Errors", "found_km", "laplace_errors", "lattice_in_words", "odds", "odds_in_words"]
 
 DISTANCES_KM = (0.1, 0.5, 1.0)
 _POINTS = 2048
@@ -75,6 +75,24 @@ def laplace_errors(epsilon: float, anchor_epsilon: float | None = None) -> Error
     return Errors(float(mass @ distance.ravel() / mass.sum()), median, most)
 
 
+def found_km(epsilon: float, draws: float) -> float:
+    """Return how far off the best guess of a point is, on average, from independent reports of it, kilometres.
+
+    Exact for one report, and what it tends to for many. Knowledge of streets and habits helps beyond that.
+
+    Parameters
+    ----------
+    epsilon
+        ε of a report, per kilometre.
+    draws
+        How many reports there are, at least one.
+    """
+    if draws <= 1:
+        return 2 / epsilon
+    # The point that fits n reports best is off by √2/(ε·√n) along an axis, by √(π/2) times as much over both.
+    return math.sqrt(math.pi / draws) / epsilon
+
+
 def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
     """Return what a lattice promises and costs, in sentences for people.
 
@@ -94,14 +112,12 @@ def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
         f"{_distance(errors.most_km)}.",
     ]
     if anchor is None:
-        # Whoever takes the point that fits n reports best is off by √2/(ε·√n) along an axis, by √(π/2) times as much
-        # over both.
-        found_km = math.sqrt(math.pi * interval_s / _HOUR_S) / lattice.epsilon
+        parked_km = found_km(lattice.epsilon, _HOUR_S / interval_s)
         return [
             *sentences,
             f"An hour of reports, one every {interval_s:g} s, adds up to {an_hour:g} per km, on the road or parked. "
             "Without an anchor the noise averages out: a car that is parked for an hour is found to within "
-            f"{_distance(found_km)} or so, and the longer it stays the nearer.",
+            f"{_distance(parked_km)} or so, and the longer it stays the nearer.",
         ]
     return [
         *sentences,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket._files import check_output
+from geoblanket._files import check_output, temporary_folder
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
@@ -112,9 +111,9 @@ def match_traces(
     if not chunks:
         raise InputError("has no points", path=traces, hint="Look at the summary of their import")
     points = sum(count for _, count in chunks)
-    with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.") as folder:
+    with temporary_folder(out) as folder:
         job = _Job(
-            folder=Path(folder),
+            folder=folder,
             traces=Path(traces),
             roads=Path(roads),
             roads_identity=graph.identity,

@@ -20,7 +20,18 @@ from typing import Final
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 
-__all__ = ["DAY_S", "HOUR_S", "LARGEST_EPSILON", "NIGHT_S", "Budgets", "Schedule", "affordable", "every", "stays"]
+__all__ = [
+    "DAY_S",
+    "HOUR_S",
+    "LARGEST_EPSILON",
+    "NIGHT_S",
+    "Budgets",
+    "Schedule",
+    "affordable",
+    "every",
+    "round_down",
+    "stays",
+]
 
 HOUR_S: Final = 3600
 NIGHT_S: Final = 8 * HOUR_S
@@ -162,11 +173,12 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Seq
             limits.append(budgets.hour / alone.hour)
         if budgets.night is not None:
             for period_s in periods_s:
-                epsilon, anchor_epsilon = _down(min(limits)), _down(budgets.night / periods_of_night(period_s))
+                epsilon = round_down(min(limits))
+                anchor_epsilon = round_down(budgets.night / periods_of_night(period_s))
                 if min(epsilon, anchor_epsilon) >= _LEAST_EPSILON:
                     yield Schedule(epsilon, interval_s, anchor_epsilon, period_s)
             limits.append(budgets.night / alone.night)
-        epsilon = _down(min(limits))
+        epsilon = round_down(min(limits))
         if epsilon >= _LEAST_EPSILON:
             yield Schedule(epsilon, interval_s)
 
@@ -176,7 +188,7 @@ def _exact(cost: float) -> float:
     return round(cost, 6)
 
 
-def _down(epsilon: float) -> float:
+def round_down(epsilon: float) -> float:
     """Round down to two digits that count, and to what devices accept."""
     epsilon = min(epsilon, LARGEST_EPSILON)
     if epsilon < _LEAST_EPSILON / 10:

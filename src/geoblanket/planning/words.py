@@ -8,8 +8,9 @@ from typing import Any
 
 from geoblanket.mechanism.meaning import odds
 from geoblanket.planning.at_rest import RestErrors
+from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.on_the_road import RoadErrors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, every, stays
+from geoblanket.planning.schedules import DAY_S, every, stays
 from geoblanket.planning.search import Plan, Rated
 
 __all__ = ["commands", "in_words", "plan_facts", "radius_in_words"]
@@ -77,19 +78,8 @@ def commands(plan: Plan, *, roads: str | None) -> list[str]:
     roads
         The file of the road graph; None: the area of the places is given instead.
     """
-    schedule = plan.recommended.schedule
-    where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={_area(plan.area)}"
-    anchor = "--no-anchor"
-    if schedule.anchor_epsilon is not None:
-        anchor = f"--anchor-epsilon {schedule.anchor_epsilon:g} --anchor-period {schedule.anchor_period_s}"
-    ledger = f"--budget {schedule.hour:.6g} --window {HOUR_S}"
-    if schedule.anchor_epsilon is not None:
-        ledger += f" --anchor-budget {schedule.anchors_of_hour:.6g}"
-    return [
-        f"geoblanket lattice {where} --epsilon {schedule.epsilon:g} --interval {schedule.interval_s:g} {anchor} "
-        "--out city.bundle",
-        f"geoblanket ledger create car.ledger {ledger}",
-    ]
+    where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
+    return schedule_commands(plan.recommended.schedule, where)
 
 
 def plan_facts(plan: Plan, *, roads: str | None) -> dict[str, Any]:
@@ -162,9 +152,3 @@ def _metres(metres: float) -> str:
 
 def _times(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"
-
-
-def _area(area: tuple[float, float, float, float]) -> str:
-    south, west, north, east = area
-    outwards = (math.floor(south * 1e4), math.floor(west * 1e4), math.ceil(north * 1e4), math.ceil(east * 1e4))
-    return ",".join(f"{value / 1e4:.4f}" for value in outwards)

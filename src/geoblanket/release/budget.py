@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.mechanism.lattice.anchor import Shift
 
-__all__ = ["Account", "Anchor", "Answer", "Budget"]
+__all__ = ["Account", "Anchor", "Answer", "Budget", "Freed"]
 
 _MICRO: Final = 10**6
 _MS_PER_S: Final = 1000
@@ -122,6 +124,15 @@ class Anchor:
     def wiped(self) -> Anchor:
         """Return it without the shift."""
         return self if self.shift is None else replace(self, shift=None)
+
+
+class Freed(NamedTuple):
+    """What is left of the budgets after some time without a report."""
+
+    wait_ms: int
+    """How long that is."""
+    left_micro: int
+    anchor_left_micro: int
 
 
 class Account:
@@ -230,13 +241,49 @@ class Account:
         """Return what is left for anchors in the window that ends now and with this slot."""
         return self.anchor_limit_micro - sum(anchor.cost_micro for anchor in self.anchors_after(slot_ms, now_ns))
 
-    def checked_left_micro(self, slot_ms: int, now_ns: int, cost_micro: int, anchor_micro: int = 0) -> int:
+    def freeing(self, slot_ms: int, now_ns: int) -> Iterator[Freed]:
+        """Yield what will be left as reports leave the window, one after the other, if no other is made.
+
+        It depends on the times and costs of past reports only.
+
+        Parameters
+        ----------
+        slot_ms, now_ns
+            Now, as in `expiring`.
+        """
+        left = self.left_micro(slot_ms, now_ns)
+        staying = list(self._answers)[len(self.expiring(slot_ms, now_ns)) :]
+        wait_ms = 0
+        for answer, following in zip_longest(staying, staying[1:]):
+            in_real_time_ms = -((now_ns - self._window_ns - answer.made_ns) // _NS_PER_MS)
+            wait_ms = max(0, answer.slot_ms + self.window_ms - slot_ms, in_real_time_ms)
+            left += answer.cost_micro
+            oldest_ms = slot_ms + wait_ms if following is None else following.slot_ms
+            yield Freed(wait_ms, left, self._anchor_left_micro(oldest_ms))
+        for ends_ms in sorted({anchor.ends_ms for anchor in self.anchors if anchor.ends_ms > slot_ms + wait_ms}):
+            yield Freed(ends_ms - slot_ms, left, self._anchor_left_micro(ends_ms))
+
+    def _anchor_left_micro(self, oldest_ms: int) -> int:
+        """Return what is left for anchors when the oldest report of the window is in this slot."""
+        return self.anchor_limit_micro - sum(anchor.cost_micro for anchor in self.anchors if anchor.ends_ms > oldest_ms)
+
+    def checked_left_micro(
+        self,
+        slot_ms: int,
+        now_ns: int,
+        cost_micro: int,
+        anchor_micro: int = 0,
+        *,
+        wait_ms: Callable[[], int | None] | None = None,
+    ) -> int:
         """Return what is left after a report of this cost, made now in this slot; raise unless it is allowed.
 
         Parameters
         ----------
         anchor_micro
             What the anchor costs that has to be drawn for it; 0: there is one, or none is needed.
+        wait_ms
+            Tells how long until such a report is allowed, milliseconds, or None if it never is: for the refusal.
 
         Raises
         ------
@@ -251,11 +298,9 @@ class Account:
             )
         left = self.left_micro(slot_ms, now_ns) - cost_micro
         if anchor_micro and anchor_micro > self.anchor_left_micro(slot_ms, now_ns):
-            raise RefusedError(
-                "The privacy budget of this window of time for anchors is spent. Report again later.", "budget"
-            )
+            raise _spent("The privacy budget of this window of time for anchors is spent.", slot_ms, wait_ms)
         if left < 0:
-            raise RefusedError("The privacy budget of this window of time is spent. Report again later.", "budget")
+            raise _spent("The privacy budget of this window of time is spent.", slot_ms, wait_ms)
         return left
 
     def add(self, answer: Answer, anchor: Anchor | None = None) -> None:
@@ -290,3 +335,18 @@ class Account:
         if answer.request is not None:
             del self._by_request[answer.request]
         self._kept_micro -= answer.cost_micro
+
+
+def _spent(problem: str, slot_ms: int, wait_ms: Callable[[], int | None] | None) -> RefusedError:
+    """Return the refusal of a report in a slot, with the time from which one is allowed again, if it is asked for."""
+    if wait_ms is None:
+        return RefusedError(f"{problem} Report again later.", "budget")
+    if (wait := wait_ms()) is None:
+        return RefusedError(f"{problem} All of it is less than a report costs: give a larger budget.", "budget")
+    seconds = wait / _MS_PER_S
+    then = datetime.fromtimestamp((slot_ms + wait) / _MS_PER_S, UTC)
+    return RefusedError(
+        f"{problem} Enough of it frees up in {seconds:,.0f} s: report again at {then:%Y-%m-%d %H:%M:%S} UTC.",
+        "budget",
+        seconds,
+    )

@@ -6,7 +6,6 @@ summary says what one run spends, and a second run spends it again.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
-from geoblanket._files import check_output
+from geoblanket._files import check_output, temporary_folder
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import counted, short_repr
@@ -34,7 +33,7 @@ from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.release._opening import check_policy
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.places import choose_places
+from geoblanket.roads.places import Places, choose_places
 from geoblanket.traces.table import write_traces
 
 __all__ = ["RELEASED_SCHEMA", "PerturbSummary", "perturb_traces", "perturb_walks"]
@@ -203,8 +202,10 @@ def perturb_traces(
     _check_zones(bundle)
     clock = bundle.needed_clock()
     check_policy(policy, bundle, bundle)
-    with tempfile.TemporaryDirectory(dir=Path(out).parent, prefix=f".{Path(out).stem}.", suffix=".partial") as folder:
-        walks = Path(folder) / "walks.parquet"
+    # Before the long work, and in the words of who gave roads and spacing.
+    _check_places(bundle, choose_places(RoadGraph.load(roads), spacing_m=spacing_m), roads)
+    with temporary_folder(out) as folder:
+        walks = folder / "walks.parquet"
         match_traces(
             traces,
             roads,
@@ -225,17 +226,21 @@ def _check_zones(bundle: Bundle) -> None:
         )
 
 
+def _check_places(bundle: Bundle, places: Places, given: str | Path) -> None:
+    """Raise unless the bundle is for these places, which come from the file that was `given`."""
+    if not np.array_equal(places.coordinates_e7, bundle.places_e7):
+        raise MismatchError(
+            f"{given} has {len(places):,} places at {places.spacing_m:g} m on these roads, and the bundle is for "
+            f"{len(bundle.places_e7):,} others. Match with the roads and the spacing that the bundle was built with."
+        )
+
+
 def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: RoadGraph) -> Clock:
     """Return the clock of the bundle; raise unless walks, roads and bundle belong together."""
     clock = bundle.needed_clock()
     if about.get("roads") != graph.identity:
         raise MismatchError(f"{walks} was matched to other roads. Give the roads that it was matched to.")
-    places = choose_places(graph, spacing_m=about["spacing_m"])
-    if not np.array_equal(places.coordinates_e7, bundle.places_e7):
-        raise MismatchError(
-            f"{walks} has {len(places):,} places at {places.spacing_m:g} m on these roads, and the bundle is for "
-            f"{len(bundle.places_e7):,} others. Match with the roads and the spacing that the bundle was built with."
-        )
+    _check_places(bundle, choose_places(graph, spacing_m=about["spacing_m"]), walks)
     if about.get("interval_s") != clock.interval_s:
         raise MismatchError(
             f"{walks} has a step every {about.get('interval_s'):g} s, and the bundle is for one every "

@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from geoblanket._file_kinds import MAGIC
 from geoblanket._files import sync_to_disk
 from geoblanket.errors import LedgerError
 
@@ -20,7 +21,7 @@ __all__ = ["Counter"]
 
 _COPY: Final = struct.Struct("<8s16sQ")
 _SECTOR: Final = 512
-_MAGIC: Final = b"GBCOUNT1"
+_MAGIC: Final = MAGIC["counter"]
 _CHECK_BYTES: Final = 32
 
 

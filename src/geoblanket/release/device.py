@@ -38,7 +38,7 @@ from geoblanket.release._opening import (
     open_ledger,
     open_tables,
 )
-from geoblanket.release.budget import Answer, Budget
+from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
 from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import NO_ANCHORS, MemoryLedger
@@ -249,12 +249,24 @@ class Device:
         if (answer := account.stored(slot_ms, request)) is not None:
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
         cost, anchor_cost = self._source.costs(slot, account)
-        left = account.checked_left_micro(slot_ms, now_ns, cost, anchor_cost)
+        left = account.checked_left_micro(
+            slot_ms, now_ns, cost, anchor_cost, wait_ms=lambda: self._wait_ms(slot, now_ns, account)
+        )
         drawn = self._source.draw(point, slot, account)
         answer = Answer(slot_ms, cost, drawn.output, drawn.lat_e7, drawn.lon_e7, request, now_ns)
         self._ledger.write([(_VEHICLE, answer)], NO_ANCHORS if drawn.anchor is None else {_VEHICLE: drawn.anchor})
         self._source.made(point, slot)
         return self._report_of(answer, left, stored=False)
+
+    def _wait_ms(self, slot: int, now_ns: int, account: Account) -> int | None:
+        """Return how long until a report is allowed again, milliseconds, a whole number of slots; None: never."""
+        interval_ms = self._source.interval_ms
+        for freed in account.freeing(slot * interval_ms, now_ns):
+            slots = -(-freed.wait_ms // interval_ms)
+            cost, anchor_cost = self._source.costs(slot + slots, account)
+            if slots and cost <= freed.left_micro and anchor_cost <= freed.anchor_left_micro:
+                return slots * interval_ms
+        return None
 
     def _report_of(self, answer: Answer, left_micro: int, *, stored: bool) -> Report:
         return Report(

@@ -190,6 +190,8 @@ class Ledger(MemoryLedger):
         """
         path = Path(path)
         count = _counter_path(path, counter)
+        if path.is_dir():
+            raise LedgerError(f"{path}: is a folder. Give the name of the file to make.")
         if path.exists() or count.exists():
             raise LedgerError(f"{path}: there is a ledger, or its counter, already. It keeps what was spent.")
         row = _new_row(budget, sealed_by := SealingKey.for_new_ledger(device_key))

@@ -1,8 +1,9 @@
 """Reports as a stream of JSON lines, one answer per line: for use by another process.
 
 A line asks: `{"lat": 41.15, "lon": -8.61, "time": "2026-05-04T07:00:00Z"}`, with a name (`"request"`) if the request
-may be repeated. The answer is a report, or `{"error": ..., "message": ...}`, which never repeats any of the line. A bad
-line does not end the stream; a ledger that cannot be used does.
+may be repeated. The answer is a report, or `{"error": ..., "message": ...}`, which never repeats any of the line; where
+the budget is spent, it has `retry_after_s`, the seconds until enough of it frees up. A bad line does not end the
+stream; a ledger that cannot be used does.
 """
 
 from __future__ import annotations
@@ -73,4 +74,7 @@ def _request(line: bytes) -> dict[str, Any]:
 def _error_answer(error: GeoblanketError) -> dict[str, Any]:
     kind = {ParameterError: "input", LedgerError: "ledger", RandomnessError: "randomness"}
     code = error.reason if isinstance(error, RefusedError) else kind.get(type(error), "other")
-    return {"error": code, "message": str(error)}
+    answer: dict[str, Any] = {"error": code, "message": str(error)}
+    if isinstance(error, RefusedError) and error.retry_after_s is not None:
+        answer["retry_after_s"] = error.retry_after_s
+    return answer

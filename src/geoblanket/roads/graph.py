@@ -14,6 +14,7 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
+from geoblanket._file_kinds import MAGIC
 from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
@@ -35,7 +36,7 @@ ROAD_CLASSES = (
 LengthModel = Literal["sphere", "given"]
 """`sphere`: lengths measured by geoblanket on the sphere; `given`: taken from the source's own column."""
 
-_MAGIC = b"GBROADS1"
+_MAGIC = MAGIC["roads"]
 
 _DTYPES = {
     "node_ids": "<i8", "lat": "<f8", "lon": "<f8", "offsets": "<i8", "targets": "<i4", "length_m": "<f8",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from geoblanket._arguments import checked
+from geoblanket._file_kinds import found_in_words, kind_of_file
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
@@ -181,10 +182,12 @@ def _kind_of(path: Path) -> str:
             return "osm" + packing
     elif ".csv" in [suffix.lower() for suffix in path.suffixes]:
         return "csv"
+    found = kind_of_file(path)
     raise InputError(
-        "is neither OpenStreetMap data (PBF or XML), nor GraphML, nor a table named .csv",
+        "is neither OpenStreetMap data (PBF or XML), nor GraphML, nor a table named .csv"
+        + ("" if found is None else f": it is {found_in_words(found)}"),
         path=path,
-        hint="Check that the file is what its name says",
+        hint="It was imported already: use it as it is" if found == "roads" else "Check that it is the right file",
     )
 
 

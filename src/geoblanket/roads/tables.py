@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Floats, Ints, Octets
+from geoblanket._column_names import missing_column
 from geoblanket._geodesy import haversine_m
 from geoblanket._unpacking import UNPACKED_BY_POLARS, open_unpacked
 from geoblanket.errors import InputError
@@ -88,8 +89,9 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
     else:
         expected, present = (EDGE_COLUMNS, edges) if edges else (NODE_COLUMNS, nodes)
         missing = next(names for column, names in expected.items() if column not in present)
-        raise InputError(
-            f"has no column {' or '.join(missing)}",
+        raise missing_column(
+            " or ".join(f"'{name}'" for name in missing),
+            frame.columns,
             path=path,
             hint="A table of nodes has the columns osmid,y,x and a table of edges u,v,length, separated by commas",
         )

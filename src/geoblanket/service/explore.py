@@ -28,6 +28,7 @@ from geoblanket.service.explore_bundle import Conclusion, ExploredBundle, Outloo
 from geoblanket.service.explore_lattice_routes import NO_TRIP, add_lattice_routes
 from geoblanket.service.explore_replay import Replay, replay
 from geoblanket.service.explore_replay import Trip as HeldOutTrip
+from geoblanket.service.explore_start import add_start_route
 from geoblanket.service.explore_tracking import model_facts, tracked_json
 from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.refusals import NO_BUNDLE, NO_ZONES, NOT_FOUND, Refusal, Refused
@@ -99,6 +100,7 @@ def router(explorer: Explorer) -> APIRouter:
     _add_map(routes, explorer)
     _add_questions(routes, explorer)
     add_lattice_routes(routes, explorer)
+    add_start_route(routes, explorer)
     return routes
 
 

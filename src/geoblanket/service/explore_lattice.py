@@ -20,6 +20,7 @@ from geoblanket.mechanism.lattice.anchor import Shift
 from geoblanket.mechanism.lattice.lattice import NO_SHIFT
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.mechanism.meaning import Errors, laplace_errors
+from geoblanket.service.explore_guess import WholeCity
 from geoblanket.service.store import ServedBundle
 
 __all__ = ["ExploredLattice", "Heat", "Spread"]
@@ -30,8 +31,8 @@ _REACH: Final = 1.3
 """How far it reaches, times the distance within which 95 % of reports lie."""
 _NEAR_KM: Final = 0.25
 _HECTARES_IN_KM2: Final = 100.0
-_MEAN_FROM_MIDDLE: Final = 0.382598
-"""The mean distance of the points of a square from its middle, in sides."""
+_SMALL_NOISE: Final = 1 / 20
+"""Of the city's shorter side: reports that are off by less hardly ever reach beyond it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,15 @@ class Spread:
         distances, density = self._profile
         return np.asarray(np.interp(distance, distances, density, right=0.0))
 
+    def draw(self, rng: np.random.Generator, count: int) -> Floats:
+        """Draw noise for an estimate, in floating point, shape (n, 2), km."""
+        total = np.zeros((count, 2))
+        for rate in (self._epsilon, self._anchor_epsilon):
+            if rate is not None:
+                radius, angle = rng.gamma(2, 1 / rate, count), rng.uniform(0, 2 * math.pi, count)
+                total += radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+        return total
+
     @cached_property
     def _profile(self) -> tuple[Floats, Floats]:
         """Distances, and the density of the sum of both noises there: the product of their transforms."""
@@ -104,9 +114,11 @@ class ExploredLattice:
     ----------
     served
         The bundle.
+    area
+        South, west, north and east of the city, degrees; None: of the lattice's frame, which reaches beyond the city.
     """
 
-    def __init__(self, served: ServedBundle) -> None:
+    def __init__(self, served: ServedBundle, area: tuple[float, float, float, float] | None = None) -> None:
         if served.bundle.lattice is None:
             raise ValueError("This bundle has no lattice.")
         self.facts, self.guarantee = served.facts, served.guarantee
@@ -114,6 +126,8 @@ class ExploredLattice:
         self.lattice = served.bundle.lattice
         self.costs = served.bundle.costs
         self.interval_s: float = served.bundle.needed_clock().interval_s
+        self._known_recipient_km: dict[bool, float] = {}
+        self.city = WholeCity(*(self.lattice.spec.plane.corners if area is None else area))
 
     def errors(self, *, anchored: bool) -> Errors:
         """Return how far reports are off, with the anchor or without."""
@@ -126,13 +140,22 @@ class ExploredLattice:
             "error_m": 1000 * errors.mean_km,
             "median_error_m": 1000 * errors.median_km,
             "most_error_m": 1000 * errors.most_km,
-            # With all coordinates alike, nothing is a better guess than the report itself.
-            "recipient_error_m": 1000 * errors.mean_km,
+            "recipient_error_m": 1000 * self._recipient_km(anchored),
             "unreported_error_m": self.unreported_error_m,
             "zone_error_m": None,
             "loss": None,
             "unit": None,
         }
+
+    def _recipient_km(self, anchored: bool) -> float:
+        """Return how far off the best guess from one report is, with all coordinates of the city alike beforehand."""
+        if anchored not in self._known_recipient_km:
+            mean_km, spread = self.errors(anchored=anchored).mean_km, self._spread(anchored)
+            # Where noise is small against the city, nothing is a better guess than the report itself.
+            is_small = mean_km < _SMALL_NOISE * min(self.city.size_km)
+            guess_km = mean_km if is_small else self.city.reported_km(spread.per_km2, spread.draw)
+            self._known_recipient_km[anchored] = min(guess_km, mean_km)
+        return self._known_recipient_km[anchored]
 
     def heat(self, lat: float, lon: float, *, anchored: bool) -> Heat:
         """Return where reports from a coordinate fall, around it.
@@ -206,23 +229,24 @@ class ExploredLattice:
     def near_truth(self, lat: float, lon: float, report: tuple[float, float], *, anchored: bool) -> tuple[float, float]:
         """Return how probable it is to a recipient that the vehicle is within 250 m of where it is.
 
-        Before a report, with all coordinates of the frame alike, and after it.
+        Before a report, with all coordinates of the city alike, and after it.
         """
-        plane = self.lattice.spec.plane
-        side_km = plane.side * plane.unit_mm / 1e6
-        area_km2 = math.pi * _NEAR_KM**2
+        near_km2 = math.pi * _NEAR_KM**2
         away_km = float(haversine_m(lat, lon, *report)) / 1000
         steps = np.linspace(-_NEAR_KM, _NEAR_KM, 21)
         east, north = np.meshgrid(steps, steps)
         inside = np.hypot(east, north) <= _NEAR_KM
-        density = self._spread(anchored).per_km2(np.hypot(east[inside] + away_km, north[inside]))
-        return area_km2 / side_km**2, min(float(density.mean()) * area_km2, 1.0)
+        spread = self._spread(anchored)
+        here = float(spread.per_km2(np.hypot(east[inside] + away_km, north[inside])).mean()) * near_km2
+        # Of a lattice's noise much may lie beyond the city, where nobody looks for the vehicle.
+        anywhere = min(self.city.mean_per_km2(spread.per_km2, *report) * self.city.area_km2, 1.0)
+        before = min(near_km2 / self.city.area_km2, 1.0)
+        return before, min(here / anywhere, 1.0) if anywhere > 0 else before
 
     @property
     def unreported_error_m(self) -> float:
-        """How far off the middle of the frame is as a guess, on average with all its coordinates alike, metres."""
-        plane = self.lattice.spec.plane
-        return plane.side * plane.unit_mm / 1000 * _MEAN_FROM_MIDDLE
+        """How far off the best guess is without a report, on average with all coordinates of the city alike, metres."""
+        return 1000 * self.city.unreported_km()
 
     def _anchor_epsilon(self, anchored: bool) -> float | None:
         return self.lattice.anchor.epsilon if anchored and self.lattice.anchor is not None else None

@@ -136,7 +136,7 @@ class Explorer:
             and served.bundle.lattice.spec.plane.holds(middle[1], middle[0])
         ]
         self._lattices = {
-            served.sha256: self._lattices.get(served.sha256) or ExploredLattice(served) for served in found
+            served.sha256: self._lattices.get(served.sha256) or ExploredLattice(served, self.area) for served in found
         }
         return self._lattices
 
@@ -152,6 +152,14 @@ class Explorer:
         plane = lattices[0].spec.plane
         lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
         return float(lon), float(lat)
+
+    @property
+    def area(self) -> tuple[float, float, float, float] | None:
+        """South, west, north and east of the city's roads, or else of its places, degrees; None: there are neither."""
+        if self._graph is not None:
+            return _around(self._graph.lat, self._graph.lon)
+        first = next(iter(self.bundles.values()), None)
+        return None if first is None else _around(*(first.bundle.places_e7.T * 1e-7))
 
     @cached_property
     def roads(self) -> bytes | None:
@@ -230,7 +238,9 @@ class Explorer:
         return {
             "places": degrees,
             "middle": self.middle,
+            "area": self.area,
             "roads": self._graph is not None,
+            "credit": "" if self._graph is None else self._graph.credit,
             "traffic": self.traffic is not None,
             "plan": self._plan,
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
@@ -280,6 +290,10 @@ class Explorer:
             interval_s=clock.interval_s,
             snapping_radius_m=bundle.snapping_radius_mm / 1000,
         )
+
+
+def _around(lat: Floats, lon: Floats) -> tuple[float, float, float, float]:
+    return float(lat.min()), float(lon.min()), float(lat.max()), float(lon.max())
 
 
 def _explored(served: ServedBundle) -> ExploredBundle:

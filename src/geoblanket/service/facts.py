@@ -9,6 +9,7 @@ import numpy as np
 
 from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.zone_names import zone_order
 from geoblanket.service.geojson import encoded, feature
 
 __all__ = ["guarantee_facts", "places_geojson", "zones_geojson"]
@@ -59,7 +60,7 @@ def _points(bundle: Bundle) -> list[list[float]]:
 def _places_of_zones(bundle: Bundle) -> dict[str, list[int]]:
     """Return the present places of each zone, whatever the regime, in order."""
     places: dict[str, list[int]] = {}
-    for zone in sorted({bundled.zone for bundled in bundle}):
+    for zone in sorted({bundled.zone for bundled in bundle}, key=zone_order):
         present = np.concatenate([bundled.histories[:, 0] for bundled in bundle if bundled.zone == zone])
         places[zone] = np.unique(present[present >= 0]).tolist()
     return places

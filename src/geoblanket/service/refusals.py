@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -31,6 +32,10 @@ class Refusal:
     retry_after_s: int | None = None
     close: bool = False
     """Whether the connection ends with it, as the rest of the request is not read."""
+
+    def after(self, seconds: float | None) -> Refusal:
+        """Return it with the time after which to ask again, seconds; None: as it is."""
+        return self if seconds is None else replace(self, retry_after_s=math.ceil(seconds))
 
     def response(self) -> JSONResponse:
         """Return the answer."""

@@ -38,7 +38,10 @@ _NOT_LOCAL: Final = Refusal(
 _NOT_NOW: Final = Refusal(409, "not_now", "The time is not the present. Nothing was released.")
 _TOO_OLD: Final = Refusal(409, "too_old", "A later report exists already. Nothing was released.")
 _SPENT: Final = Refusal(
-    429, "budget_spent", "The privacy budget of this window of time is spent. Nothing was released.", retry_after_s=30
+    429,
+    "budget_spent",
+    "The privacy budget of this window of time is spent. Nothing was released. Retry-After tells when enough frees up.",
+    retry_after_s=30,
 )
 _NO_LEDGER: Final = Refusal(
     503, "ledger", "The ledger cannot be trusted or written, so nothing is released.", retry_after_s=60
@@ -172,7 +175,7 @@ async def _report(request: Request, desk: ReportDesk) -> dict[str, Any]:
     except ParameterError:
         refusal = _NOT_NOW
     except RefusedError as error:
-        refusal = _SPENT if error.reason == "budget" else _TOO_OLD
+        refusal = _SPENT.after(error.retry_after_s) if error.reason == "budget" else _TOO_OLD
     except LedgerError:
         refusal = _NO_LEDGER
     except RandomnessError:

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import polars as pl
 
-from geoblanket._frames import names_of_columns
+from geoblanket._column_names import missing_column
 from geoblanket.errors import InputError
 from geoblanket.traces._times import TimeUnit
 from geoblanket.traces.cleaning import Points
@@ -160,16 +160,22 @@ def check_coordinates(frame: pl.DataFrame, *, path: Path, home: Box | None = Non
 
 
 def find_columns(
-    header: list[str], names: Mapping[str, str], *, optional: set[str], path: Path, delimiter: str | None
+    header: list[str],
+    names: Mapping[str, str],
+    *,
+    optional: set[str],
+    path: Path,
+    delimiter: str | None,
+    hint: str,
 ) -> dict[str, int]:
     """Return the position of each wanted column; `names` gives its name in the header.
-
-    The header of a text file is never echoed: in a file without one it is a row of data.
 
     Parameters
     ----------
     delimiter
         Between the cells of a text file; None for a table whose columns have names.
+    hint
+        What to do where one is missing.
     """
     row = None if delimiter is None else 1
     positions = {}
@@ -179,12 +185,13 @@ def find_columns(
         if name in header:
             positions[role] = header.index(name)
         elif role not in optional:
-            why = names_of_columns(header) if delimiter is None else _why_no_column(header, delimiter)
-            raise InputError(f"has no column '{name}'", path=path, row=row, hint=why)
+            why = None if delimiter is None else _why_no_column(header, delimiter)
+            raise missing_column(f"'{name}'", () if why else header, path=path, row=row, hint=why or hint)
     return positions
 
 
-def _why_no_column(header: list[str], delimiter: str) -> str:
+def _why_no_column(header: list[str], delimiter: str) -> str | None:
+    """Return why the first row is no header; None if it may be one."""
     if len(header) == 1:
         for candidate in ",;\t|":
             if candidate != delimiter and candidate in header[0]:
@@ -192,7 +199,7 @@ def _why_no_column(header: list[str], delimiter: str) -> str:
                 return f"The first row is a single cell that contains the delimiter {name}; give --delimiter"
     if any(_is_number(name) for name in header):
         return "The first row holds numbers, so the file seems to have no header; add one"
-    return "Columns have to be named as in the header, letter by letter"
+    return None
 
 
 def _is_number(text: str) -> bool:

@@ -24,6 +24,7 @@ ROLES = ("vehicle", "trip", "time", "lat", "lon")
 _OPTIONAL = {"vehicle", "trip"}
 _LATITUDES = {"lat", "latitude", "y"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "x"}
+_TIMES = {"time", "timestamp", "ts", "datetime", "date_time", "utc"}
 _ROWS_AT_A_TIME = 500_000
 _EXPECTED = "Check the mapping of the columns, the delimiter and the times"
 
@@ -159,10 +160,24 @@ class FrameTable(_TypedTable):
 
 
 def _find_roles(header: list[str], reading: ReadingOptions, path: Path, *, named: bool = False) -> dict[str, int]:
-    names = check_columns(reading.columns)
-    optional = _OPTIONAL - set(reading.columns)
-    delimiter = None if named else reading.delimiter
-    return find_columns(header, names, optional=optional, path=path, delimiter=delimiter)
+    return find_columns(
+        header,
+        check_columns(reading.columns),
+        optional=_OPTIONAL - set(reading.columns),
+        path=path,
+        delimiter=None if named else reading.delimiter,
+        hint=_how_to_map(header, reading.columns),
+    )
+
+
+def _how_to_map(header: list[str], given: Mapping[str, str]) -> str:
+    """Return how to say which column is which, by the names that columns usually have."""
+    if "POLYLINE" in header:
+        return "Trips as those of Porto are read with --format porto"
+    usual = {"time": _TIMES, "lat": _LATITUDES, "lon": _LONGITUDES}
+    known = {role: next((name for name in header if name.lower() in names), "…") for role, names in usual.items()}
+    chosen = {role: given[role] if given.get(role) in header else name for role, name in known.items()}
+    return f"Say which is which: --columns {','.join(f'{role}={name}' for role, name in chosen.items())}"
 
 
 def _with_vehicle(frame: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -16,6 +14,8 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arguments import checked, wrong_type
+from geoblanket._file_kinds import MAGIC, found_in_words, kind_of_file
+from geoblanket._files import temporary_folder
 from geoblanket._frames import FRAME, AnyFrame, is_frame, is_path
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
@@ -34,6 +34,8 @@ __all__ = ["TraceFormat", "import_traces"]
 
 TraceFormat = Literal["porto", "rome", "table"]
 
+_MAPS = frozenset({"osm", "graphml"})
+_NO_POINTS = _MAPS | MAGIC.keys() | {"ledger"}
 _WORKERS = min(4, pl.thread_pool_size())  # threads
 _DELIMITERS: dict[TraceFormat, str] = {"porto": ",", "rome": ";", "table": ","}
 
@@ -129,7 +131,7 @@ def import_traces(
     )
     summary = ImportSummary(paths)
     with (
-        _workspace(out) as workspace,
+        temporary_folder(out) as workspace,
         ThreadPoolExecutor(_WORKERS) as pool,
         ThreadPoolExecutor(1) as writer,
     ):
@@ -171,23 +173,18 @@ def _sources(
         yield FrameTable(file, path, number, reading) if is_frame(file) else open_file(path, number, reading)
 
 
-@contextmanager
-def _workspace(out: Path) -> Iterator[Path]:
-    """Give a folder for temporary files beside the result, and remove it in the end."""
-    try:
-        folder = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial")
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written ({error.strerror or error}).") from error
-    with folder as name:
-        yield Path(name)
-
-
 def _check_files(paths: list[Path], out: Path, *, count: int) -> None:
     if not count:
         raise ParameterError("at least one file is needed. Got none.")
     for path in paths:
         if not path.is_file():
             raise InputError("is a folder" if path.is_dir() else "no such file", path=path)
+        if (found := kind_of_file(path)) in _NO_POINTS:
+            raise InputError(
+                f"is not a table of GPS points: it is {found_in_words(str(found))}",
+                path=path,
+                hint="Maps are imported with `geoblanket roads import`" if found in _MAPS else None,
+            )
         if out.exists() and path.samefile(out):
             raise ParameterError(f"{path} is both read and written. Choose another name for the result.")
     if len({path.resolve() for path in paths}) < len(paths):

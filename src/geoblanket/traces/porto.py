@@ -35,6 +35,7 @@ STEP_US = 15_000_000
 BAD_POLYLINE = "POLYLINE is not a JSON list of [longitude, latitude]"
 
 _COLUMNS = {"vehicle": "TAXI_ID", "time": "TIMESTAMP", "missing": "MISSING_DATA", "polyline": "POLYLINE"}
+_OTHER_TABLE = "If it is another table, give --format table"
 _PORTUGAL = Box(36.8, -9.7, 42.3, -6.0)
 _NUMBER = r"-?[0-9]{1,3}(?:\.[0-9]+)?"
 _POINT = rf"\[{_NUMBER}, ?{_NUMBER}\]"
@@ -52,7 +53,9 @@ class PortoFile:
         self._drop_missing_data = reading.drop_missing_data
         header = read_header(path, delimiter=delimiter)
         self._width = len(header)
-        self._columns = find_columns(header, _COLUMNS, optional={"missing"}, path=path, delimiter=delimiter)
+        self._columns = find_columns(
+            header, _COLUMNS, optional={"missing"}, path=path, delimiter=delimiter, hint=_OTHER_TABLE
+        )
         sample = self._cells(peek(path, header=True))[0].get_column("time")
         self._time = find_time_format(sample, path=path, unit=reading.time_unit or "s", zone=None)
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
+from geoblanket._file_kinds import MAGIC as _MAGIC_OF
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket._html import card
 from geoblanket._lazy import companion
@@ -39,7 +40,7 @@ __all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles"]
 
 LONGEST_MEMORY: Final = 3
 """Places of a state, the present one included, at most."""
-MAGIC: Final = b"GBMOTION"
+MAGIC: Final = _MAGIC_OF["model"]
 _MOST_PLACES: Final = 1 << 20
 _MOST_STATES: Final = 1 << 26
 _MOST_STEPS: Final = 3600

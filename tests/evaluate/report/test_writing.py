@@ -19,6 +19,7 @@ ABOUT = {
     "software": {"geoblanket": "9.9"},
     "notes": ["porto, Tight constraints: <b>none</b> found"],
 }
+TITLE = "A <made-up> comparison"
 SOUND = {"lp_cmdp": 0.8, "lp": 1.0, "constopt": 1.15}
 
 
@@ -42,7 +43,7 @@ def _losses_only(results: pl.DataFrame) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write_report(_sound(), folder, about=ABOUT, title="A <made-up> comparison", chapters=[paper_chapter()])
+    write_report(_sound(), folder, about=ABOUT, title=TITLE, chapters=[paper_chapter()])
     return folder
 
 
@@ -126,14 +127,15 @@ def test_one_method_alone_and_no_results_at_all_make_a_report_too(tmp_path: Path
     assert "There are no results of all zones together." in page
 
 
-def test_the_command_writes_the_report_again(tmp_path: Path, folder: Path) -> None:
+def test_the_command_writes_the_report_again(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from geoblanket.cli.main import app
 
-    write_results(_sound(), tmp_path, about=ABOUT)
-    result = CliRunner().invoke(app, ["evaluate", "report", str(tmp_path), "--title", "A <made-up> comparison"])
+    results = _losses_only(_sound())
+    page = write_report(results, tmp_path / "first", about=ABOUT, title=TITLE, chapters=[paper_chapter()])
+    write_results(results, tmp_path, about=ABOUT)
+    result = CliRunner().invoke(app, ["evaluate", "report", str(tmp_path), "--title", TITLE])
     assert result.exit_code == 0, result.output
-    assert "- So use LP+C-mDP: it costs less, whichever way the budget is counted." in result.stderr
-    again = tmp_path / "report"
-    assert (again / "report.html").read_bytes() == (folder / "report.html").read_bytes()
+    assert "- So use LP+C-mDP" in result.stderr
+    assert (tmp_path / "report" / "report.html").read_bytes() == page.read_bytes()

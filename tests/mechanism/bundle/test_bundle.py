@@ -223,7 +223,7 @@ def test_bad_parts_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_zone_is_a_mismatch(tmp_path: Path) -> None:
-    with pytest.raises(MismatchError, match="no mechanism for the zone 'centre' and the regime 'dusk'"):
+    with pytest.raises(MismatchError, match="no mechanism for zone 'centre', regime 'dusk'"):
         load_bundle(save_plain(tmp_path / "a.bundle")).get("centre", "dusk")
 
 

@@ -19,6 +19,7 @@ from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
@@ -204,10 +205,6 @@ class Bundle(ReadBundle):
                 f"{self.in_one_sentence}"
             )
         certificates = [bundled.mechanism.certificate for bundled in self]
-
-        def total(count: str) -> int:
-            return sum(getattr(certificate, count) for certificate in certificates)
-
         promises = sorted({(bundled.mechanism.epsilon, bundled.mechanism.eta_km) for bundled in self})
         stated = "; ".join(
             f"ε = {epsilon:.9g} per km for " + ("any d" if eta == np.inf else f"d ≤ η = {eta:.9g} km")
@@ -218,20 +215,14 @@ class Bundle(ReadBundle):
             f"Disclosed by every report: {self.disclosed}. {self._zones_in_words()}",
             "Within a zone and regime, whatever is reported is at most e^(ε·d) times as probable from one history as "
             f"from another at distance d km: {stated}{more}.",
-            f"Verified exactly, in integers: {len(self):,} mechanism(s), {total('rows'):,} rows, {total('pairs'):,} "
-            f"pairs of rows, {total('checks'):,} inequalities. The largest ε found is "
+            f"Verified exactly, in integers: {len(self):,} mechanism(s), {self._total('rows'):,} rows, "
+            f"{self._total('pairs'):,} pairs of rows, {self._total('checks'):,} inequalities. The largest ε found is "
             f"{max(certificate.epsilon_effective for certificate in certificates):.6g} per km.",
         ]
         if pasts := sorted({bundled.history_weights_micro for bundled in self if bundled.history_weights_micro}):
             counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED])
             lines.append(f"Earlier places count in d, the latest first, times {counted}.")
-        if beyond := total("pairs_beyond"):
-            lines.append(
-                f"Only for d ≤ η: {beyond:,} pairs of rows are further apart. Along a chain of pairs within η the "
-                "bounds multiply."
-            )
-        if parted := sum(not certificate.connected for certificate in certificates):
-            lines.append(f"In {parted:,} mechanism(s) no chain joins all rows: between the parts nothing is promised.")
+        lines += [*self._beyond_in_words(), *self._parts_in_words()]
         lines.append(
             "Row distances were checked on the map, between all histories of the zone's present places with any past "
             "among the bundle's places, listed or not: none is larger."
@@ -239,10 +230,7 @@ class Bundle(ReadBundle):
             else "The file has no coordinates: its distances are taken as they are stated."
         )
         lines.append(self._snapping_in_words())
-        lines.append(
-            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
-            "past."
-        )
+        lines.append(self._costs_in_words())
         if (promise := self.training.promise) is not None:
             lines.append(
                 f"The ε of learning was computed again from the noise that the file names (ρ = {promise.rho:.4g} for "
@@ -250,6 +238,39 @@ class Bundle(ReadBundle):
             )
         lines.append(self.in_one_sentence)
         return "\n".join(lines)
+
+    @property
+    def caveats(self) -> list[str]:
+        """What the promise does not cover, in sentences, the gravest first."""
+        learned = [] if (caveat := self.training.caveat()) is None else [caveat]
+        if self.lattice is not None:
+            return [self.lattice.not_covered, *learned]
+        if not self.located:
+            learned.insert(0, "The file has no coordinates: no device accepts it.")
+        where = [self._zones_in_words(), self._snapping_in_words()] if self.located else []
+        return [*self._parts_in_words(), *learned, self._costs_in_words(), *where, *self._beyond_in_words()]
+
+    def _total(self, count: str) -> int:
+        return sum(getattr(bundled.mechanism.certificate, count) for bundled in self)
+
+    def _beyond_in_words(self) -> list[str]:
+        if not (beyond := self._total("pairs_beyond")):
+            return []
+        return [
+            f"Only for d ≤ η: {beyond:,} pairs of rows are further apart. Along a chain of pairs within η the bounds "
+            "multiply."
+        ]
+
+    def _parts_in_words(self) -> list[str]:
+        if not (parted := sum(not bundled.mechanism.certificate.connected for bundled in self)):
+            return []
+        return [f"In {parted:,} mechanism(s) no chain joins all rows: between the parts nothing is promised."]
+
+    def _costs_in_words(self) -> str:
+        return (
+            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
+            "past."
+        )
 
     @property
     def in_one_sentence(self) -> str:
@@ -325,7 +346,7 @@ class Bundle(ReadBundle):
         for mechanism in self.mechanisms:
             if (mechanism.zone, mechanism.regime) == (zone, regime):
                 return mechanism
-        raise MismatchError(f"The bundle has no mechanism for the zone '{zone}' and the regime '{regime}'.")
+        raise MismatchError(f"The bundle has no mechanism for {zone_in_words(zone)}, regime '{regime}'.")
 
     def plot(
         self,

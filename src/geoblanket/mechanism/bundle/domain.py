@@ -15,6 +15,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket.mechanism.bundle.header import MechanismHeader
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.history_rule.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -151,8 +152,9 @@ class DomainCheck:
         zone_of = np.full(self._city.count, -1)
         for number, (header, tree) in enumerate(zones):
             if (shared := tree.present[zone_of[tree.present] >= 0]).size:
+                other = zones[zone_of[shared[0]]][0].zone
                 raise ValueError(
-                    f"the zones '{zones[zone_of[shared[0]]][0].zone}' and '{header.zone}' share {shared.size} place(s) "
+                    f"{zone_in_words(other)} and {zone_in_words(header.zone)} share {shared.size} place(s) "
                     f"in the regime '{header.regime}', so that it does not say which to use"
                 )
             zone_of[tree.present] = number

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
+from geoblanket.mechanism.bundle.zone_names import zone_order
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.meaning import lattice_in_words
 from geoblanket.mechanism.problem import NEVER_MM
@@ -235,7 +236,7 @@ class BundleFacts:
             else [None],
             history_weights=[_weights(past) for past in sorted({bundled.history_weights_micro for bundled in bundle})],
             epsilon_per_location_per_km=bundle.costs.largest_per_km,
-            zones=sorted({bundled.zone for bundled in bundle}),
+            zones=sorted({bundled.zone for bundled in bundle}, key=zone_order),
             regimes=sorted({bundled.regime for bundled in bundle}),
             places=len(bundle.places_e7),
             snapping_radius_m=bundle.snapping_radius_m,

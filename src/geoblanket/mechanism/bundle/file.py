@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from geoblanket._arrayfile import read_arrays
 from geoblanket._arrays import Indices, Octets
+from geoblanket._file_kinds import MAGIC as _MAGIC_OF
 from geoblanket.errors import GuaranteeViolation, InputError, LatticeViolation, MechanismError
 from geoblanket.mechanism.bundle.contents import BundledMechanism
 from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, triangle_size, unpack
@@ -30,7 +31,7 @@ __all__ = ["LARGEST_BYTES", "MAGIC", "BundleFile", "check_layout"]
 
 LARGEST_BYTES: Final = 1 << 30
 """The largest bundle that is read unless the caller says otherwise."""
-MAGIC: Final = b"GBBUNDL2"
+MAGIC: Final = _MAGIC_OF["bundle"]
 
 _KIND = "a bundle of mechanisms"
 _DTYPES: Mapping[str, tuple[str, ...]] = {

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from geoblanket._picture import axes_or_new, new_figure
 from geoblanket._repr import counted
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.lattice.picture import plot_lattice
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import dot_size, plot_map
@@ -86,7 +87,7 @@ def _draw_mechanism(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> N
     else:
         _draw_table(panel, bundled)
     used = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
-    title = f"{bundled.zone}, {bundled.regime}\n{used}"
+    title = f"{zone_in_words(bundled.zone)}, {bundled.regime}\n{used}"
     panel.tick_params(labelsize=6)
     # A dollar sign would start a formula.
     panel.set_title(title.replace("$", r"\$"), fontsize=9)

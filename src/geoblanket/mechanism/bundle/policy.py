@@ -19,6 +19,7 @@ from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.costs import Costs, Counted
 from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.mechanism.lattice.spec import LatticeSpec
@@ -169,12 +170,12 @@ class Policy:
     def _of_zone(self, facts: ZoneFacts) -> Iterable[str]:
         if facts.fewest_sharing < self.fewest_places:
             yield (
-                f"in zone '{facts.zone}' only {facts.fewest_sharing} place(s) are hidden among each other, fewer than "
-                f"{self.fewest_places}"
+                f"in {zone_in_words(facts.zone)} only {facts.fewest_sharing} place(s) are hidden among each other, "
+                f"fewer than {self.fewest_places}"
             )
         if facts.smallest_part_m < self.smallest_extent_m:
             yield (
-                f"in zone '{facts.zone}' these are at most {facts.smallest_part_m:.0f} m apart, less than "
+                f"in {zone_in_words(facts.zone)} these are at most {facts.smallest_part_m:.0f} m apart, less than "
                 f"{self.smallest_extent_m:g} m"
             )
 

@@ -199,12 +199,7 @@ class Lattice:
             f"positions within a cell, and by proof for the rest. The ε needed is {found.epsilon_effective:.6g} per "
             "km.",
         ]
-        if self.anchor is None:
-            lines.append(
-                "Not covered: repeated reports, whose ε add up. There is no anchor: noise that is drawn anew averages "
-                "out, so that a parked car is found, and the longer it stays the nearer."
-            )
-        else:
+        if self.anchor is not None:
             lines.append(
                 f"All reports of a period of {self.anchor.period_s:,} s share a secret shift, the anchor, with "
                 f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one, in the "
@@ -212,11 +207,20 @@ class Lattice:
                 "e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d the distances that are left. So "
                 "staying at one place costs ε₀ per km for the period, however many reports."
             )
-            lines.append(
-                "Not covered: several periods, whose costs add up; whoever knows the anchor; and a stay for part of a "
-                "period against one who knows the place of its other reports, which then count too."
+        return "\n".join([*lines, self.not_covered])
+
+    @property
+    def not_covered(self) -> str:
+        """What is not promised, in words."""
+        if self.anchor is None:
+            return (
+                "Not covered: repeated reports, whose ε add up. There is no anchor: noise that is drawn anew averages "
+                "out, so that a parked car is found, and the longer it stays the nearer."
             )
-        return "\n".join(lines)
+        return (
+            "Not covered: several periods, whose costs add up; whoever knows the anchor; and a stay for part of a "
+            "period against one who knows the place of its other reports, which then count too."
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Lattice], tuple[LatticeSpec, AnchorSpec | None]]:
         return Lattice.verified, (self.spec, self.anchor)

@@ -2,7 +2,7 @@
 
 import { anchorInWords, element, factor, weightsInWords } from "./words.js";
 
-const KINDS = { zones: "Zones (one report)", lattice: "Lattice (whole city)" };
+const KINDS = { lattice: "Lattice (trips)", zones: "Zones (one report)" };
 
 const weightKey = (bundle) => JSON.stringify(bundle.history_weights);
 const weightSize = (bundle) =>
@@ -26,8 +26,8 @@ export class Choice {
   constructor(container, name, bundles, chosen) {
     this.all = bundles;
     this.chosen = chosen;
-    this.epsilon = this.slider(name, "epsilon", "Privacy parameter ε");
-    this.weight = this.slider(name, "weight", "Weight of the past w");
+    this.epsilon = this.slider(name, "epsilon", "Privacy parameter ε", "ε");
+    this.weight = this.slider(name, "weight", "Weight of the past w", "w");
     this.kind = element("select", { id: `kind-${name}`, onchange: () => this.change(this.kind.value) });
     this.kind.append(...Object.entries(KINDS).map(([kind, words]) => new Option(words, kind)));
     const kindLabel = element("label", { for: `kind-${name}` }, "Kind of mechanism");
@@ -58,21 +58,24 @@ export class Choice {
     this.epsilons = [...new Set(this.bundles.map((bundle) => bundle.epsilon))].sort((a, b) => a - b);
     const byKey = new Map(this.bundles.map((bundle) => [weightKey(bundle), bundle]));
     this.weights = [...byKey.values()].sort((a, b) => weightSize(a) - weightSize(b)).map(weightKey);
-    for (const [{ input }, { length }] of [[this.epsilon, this.epsilons], [this.weight, this.weights]]) {
+    for (const [{ input, why }, { length }] of [[this.epsilon, this.epsilons], [this.weight, this.weights]]) {
       input.max = Math.max(length - 1, 0);
       input.disabled = length < 2;
+      why.hidden = length > 1;
     }
     this.weight.field.hidden = kind === "lattice";
     this.kind.value = kind;
   }
 
-  slider(name, what, title) {
+  slider(name, what, title, symbol) {
     const id = `${what}-${name}`;
-    const input = element("input", { type: "range", id, min: 0, step: 1, "aria-describedby": `${id}-hint` });
+    const input = element("input", { type: "range", id, min: 0, step: 1, "aria-describedby": `${id}-why ${id}-hint` });
     const output = element("output", { for: id });
     const hint = element("p", { class: "hint", id: `${id}-hint` });
+    const why = element("p", { class: "hint why", id: `${id}-why` });
+    why.textContent = `Only one ${symbol} is served of this kind: serve bundles with other values to compare.`;
     const label = element("label", { for: id }, `${title}: `, output);
-    return { input, output, hint, field: element("div", { class: "field" }, label, input, hint) };
+    return { input, output, hint, why, field: element("div", { class: "field" }, label, input, why, hint) };
   }
 
   /** Take the bundle at the sliders; where there is none, the nearest with what was moved. */

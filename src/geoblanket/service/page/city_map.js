@@ -3,6 +3,7 @@
 /* global maplibregl */
 import { borders, latestOnly, mapUrl } from "./service.js";
 import { colours, HECTARE_STEPS, STEPS } from "./theme.js";
+import { element } from "./words.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -24,6 +25,9 @@ const point = (coordinates, properties = {}) => ({
   properties,
   geometry: { type: "Point", coordinates },
 });
+
+/** MapLibre reads a credit as markup; the credit of roads is text. */
+const asText = (text) => element("span", {}, text).innerHTML;
 
 /** Cells of a lattice that are so much less probable than the most probable one are left out. */
 const LEAST_SHARE = 0.002;
@@ -142,8 +146,8 @@ function style({ roads, places }, palette, above) {
 
 export class CityMap {
   /**
-   * @param {string} container The id of the element to draw in.
-   * @param {{places: [number, number][], roads: boolean}} city
+   * @param {"map-a"|"map-b"} container The id of the element to draw in.
+   * @param {{places: [number, number][], roads: boolean, credit: string}} city
    * @param {[[number, number], [number, number]]} box What is in sight at first.
    * @param {Promise<Map<number, object>>} cells The cell of each place, a feature of GeoJSON.
    */
@@ -158,12 +162,13 @@ export class CityMap {
       style: style(city, this.palette, this.above),
       bounds: box,
       fitBoundsOptions: { padding: 70 },
-      attributionControl: false,
+      // Whose streets these are is always to be read, on a phone too.
+      attributionControl: city.credit !== "" && { compact: false, customAttribution: asText(city.credit) },
       dragRotate: false,
       pitchWithRotate: false,
       maxPitch: 0,
       fadeDuration: 0,
-      locale: { "Map.Title": "Map of the city. Arrow keys move it, plus and minus zoom." },
+      locale: { "Map.Title": `Map ${container.at(-1).toUpperCase()} of the city. Arrow keys move it, plus and minus zoom.` },
     });
     this.map.touchZoomRotate.disableRotation();
     this.map.keyboard.disableRotation();

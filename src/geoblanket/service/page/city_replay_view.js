@@ -6,7 +6,7 @@ import { PointMarker } from "./markers.js";
 import { Player } from "./player.js";
 import * as service from "./service.js";
 import { along, circleNow, heldSoFar, replayFigures, soFar } from "./tracked.js";
-import { bundleInWords, duration, metres, modelInWords, number } from "./words.js";
+import { bundleInWords, every, metres, modelInWords, number } from "./words.js";
 
 const TAIL = 8;
 const PLAY_MS = 25_000;
@@ -148,13 +148,12 @@ export class CityReplayView {
       const now90 = metres(this.drawn.tracked.radius_m[now]);
       return `After ${many} the tracker is ${metres(this.drawn.tracked.error_m[now])} off. Its circle of ${now90} holds the vehicle nine times out of ten.`;
     }
-    if (!anchored) return `Reports scatter around the car, so together they find it: after ${many} the tracker is ${bare} off.`;
-    const period = duration(this.bundle.lattice.anchor.period_s);
+    if (!anchored) return `Reports scatter around the car, so together they find it: in this draw, after ${many}, the tracker is ${bare} off.`;
     const shifts = this.replay.periods[now] > 1 ? `${this.replay.periods[now]} shifted points` : "the shifted point";
     return (
-      `Reports scatter around ${shifts}, not around the car: after ${many} the tracker is still ` +
+      `Reports scatter around ${shifts}, not around the car: in this draw, after ${many}, the tracker is ` +
       `${metres(anchored.tracked.error_m[now])} off. Without the anchor it would be ${bare}, without any report ${guess}. ` +
-      `The shift is drawn anew every ${period === "an hour" ? "hour" : period}.`
+      `The shift is drawn anew every ${every(this.bundle.lattice.anchor.period_s)}.`
     );
   }
 

@@ -24,8 +24,8 @@ export function showLattice({ map, markers }, { figures, conclusion }, point) {
 export function concludedOverCity({ conclusion: { before, after, recipient_error_m: error } }) {
   return (
     `To a recipient for whom all of the city is alike, the vehicle was within 250 m of its true coordinate with ` +
-    `${percent(before)} before the report, and is with ${percent(after)} now. The best guess is the report itself, ` +
-    `expected to be ${metres(error)} off.`
+    `${percent(before)} before the report, and is with ${percent(after)} now. On average, the best guess after one ` +
+    `report is ${metres(error)} off. Whoever gets all reports is nearer: see Replay.`
   );
 }
 

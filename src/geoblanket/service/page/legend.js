@@ -16,7 +16,7 @@ const MARKS = {
 
 const CITY_MARKS = {
   report: [["present", "vehicle"]],
-  conclusion: [["present", "vehicle"], ["reported", "reported, and best guess"]],
+  conclusion: [["present", "vehicle"], ["reported", "reported"]],
   replay: [
     ["present", "true"], ["shifted", "shifted by the anchor"], ["reported", "reported"], ["guess", "tracked"],
     ["within", "90 % circle"],

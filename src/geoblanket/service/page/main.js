@@ -11,11 +11,12 @@ import { showPromise } from "./promise_view.js";
 import { ReplayView } from "./replay_view.js";
 import { RingsView } from "./rings_view.js";
 import { cells as askCells, overview as askOverview } from "./service.js";
+import { StartView } from "./start_view.js";
 import { State } from "./state.js";
 import { followTheme } from "./theme.js";
 import { TryView } from "./try_view.js";
 
-const VIEWS = ["explore", "compare", "replay", "promise", "try"];
+const VIEWS = ["start", "explore", "compare", "replay", "promise", "try"];
 
 const byId = (id) => document.getElementById(id);
 
@@ -33,40 +34,55 @@ function tellLeftOut({ left_out: count }) {
     " other places, another frame, or neither, and cannot be on this map.";
 }
 
-/** Where to begin: in the middle of the city, with a mechanism of middle ε, one with zones that looks at the past if any. */
+/** Where to begin: with a mechanism of middle ε, a lattice if there is one. */
 function beginning(overview) {
-  const common = {
-    view: null, layer: "report", prior: overview.traffic ? "traffic" : "equal", draws: 0, output: null, anchored: true,
-    drawn: "anchored", rings: "report", place: null, previous: null, regime: null, point: overview.middle,
-  }; // prettier-ignore
+  const lattices = overview.bundles.filter((bundle) => bundle.kind === "lattice");
   const zoned = overview.bundles.filter((bundle) => bundle.kind === "zones");
-  return { ...common, ...(zoned.length ? amongZones(overview, zoned) : amongLattices(overview.bundles)) };
+  const first = lattices.length ? middleOf(lattices, ({ lattice }) => lattice.anchor) : middleOf(zoned, looksBack);
+  return {
+    view: null, layer: "report", prior: overview.traffic ? "traffic" : "equal", draws: 0, output: null, anchored: true,
+    drawn: "anchored", rings: "report", advice: null, a: first.sha256, b: contrast(overview.bundles, first).sha256,
+    ...somewhere(overview, first.kind === "zones" ? first : zoned[0]),
+  }; // prettier-ignore
 }
 
-function amongLattices(bundles) {
-  const sorted = [...bundles].sort((a, b) => a.epsilon - b.epsilon);
-  const anchored = sorted.filter((bundle) => bundle.lattice.anchor);
-  const usual = anchored.length ? anchored : sorted;
-  const first = usual[Math.floor((usual.length - 1) / 2)];
-  const second = usual.find((bundle) => bundle.epsilon > first.epsilon) ?? sorted.find((bundle) => bundle !== first) ?? first;
-  return { a: first.sha256, b: second.sha256 };
+const looksBack = ({ history_weights: weights }) => weights.some((weight) => weight !== 0);
+const byEpsilon = (bundles) => [...bundles].sort((a, b) => a.epsilon - b.epsilon);
+
+/** The bundle of middle ε among those that are usual, if any are. */
+function middleOf(bundles, isUsual) {
+  const usual = bundles.filter(isUsual);
+  const sorted = byEpsilon(usual.length ? usual : bundles);
+  return sorted[Math.floor((sorted.length - 1) / 2)];
 }
 
-function amongZones(overview, zoned) {
-  const bundles = zoned.sort((a, b) => a.epsilon - b.epsilon);
-  const withPast = bundles.filter((bundle) => bundle.history_weights.some((weight) => weight !== 0));
-  const usual = withPast.length ? withPast : bundles;
-  const first = usual[Math.floor((usual.length - 1) / 2)];
-  const higher = usual.find((bundle) => bundle.epsilon > first.epsilon);
-  const another = overview.bundles.find((bundle) => bundle !== first);
-  const second = higher ?? bundles.find((bundle) => bundle !== first) ?? another ?? first;
-  const inside = first.zone.flatMap((zone, place) => (zone < 0 ? [] : [place]));
-  const middle = [0, 1].map((axis) => inside.reduce((sum, place) => sum + overview.places[place][axis], 0) / inside.length);
-  const place = nearestPlace(overview.places, inside, middle);
-  const others = inside.filter((other) => other !== place && first.zone[other] === first.zone[place]);
-  const previous = nearestPlace(overview.places, others.length ? others : inside, overview.places[place]);
-  const [{ sha256: a, regimes }, { sha256: b }] = [first, second];
-  return { a, b, regime: regimes[0], place, previous, point: overview.places[place] };
+/** What to compare a bundle with: of its kind, the one whose ε differs most and little else; or else any other. */
+function contrast(bundles, first) {
+  const apart = ({ epsilon }) => Math.abs(Math.log(epsilon / first.epsilon));
+  const past = ({ history_weights: weights, lattice }) => JSON.stringify([weights, lattice?.anchor != null]);
+  const differs = (bundle) => Number(past(bundle) !== past(first));
+  const others = byEpsilon(bundles).reverse().filter((bundle) => bundle !== first); // prettier-ignore
+  const alike = others.filter((bundle) => bundle.kind === first.kind && bundle.epsilon !== first.epsilon);
+  return alike.sort((a, b) => apart(b) - apart(a) || differs(a) - differs(b))[0] ?? others[0] ?? first;
+}
+
+/** How far the vehicle is from the city's corner in the south-west at first, in sides. */
+const [EASTWARD, NORTHWARD] = [0.35, 0.62];
+
+/**
+ * Where the vehicle is at first, and a place beside it to come from. Not in the middle of the city: that is a good guess
+ * without any report, so that a vehicle there would seem easy to find.
+ */
+function somewhere({ area, middle, places }, zoned) {
+  const [south, west, north, east] = area ?? [];
+  const point = area ? [west + EASTWARD * (east - west), south + NORTHWARD * (north - south)] : middle;
+  if (!zoned) return { place: null, previous: null, regime: null, point };
+  const { zone, regimes } = zoned;
+  const inside = zone.flatMap((number, place) => (number < 0 ? [] : [place]));
+  const place = nearestPlace(places, inside, point);
+  const others = inside.filter((other) => other !== place && zone[other] === zone[place]);
+  const previous = nearestPlace(places, others.length ? others : inside, places[place]);
+  return { place, previous, regime: regimes[0], point: places[place] };
 }
 
 /** What is to be seen first: the zone where the vehicle is, or as far as most reports of a lattice fall. */
@@ -92,7 +108,7 @@ function followAddress(state, overview) {
   const go = () => {
     const asked = window.location.hash.slice(1);
     const possible = { replay: canReplay(overview), try: canTry(overview) };
-    const view = VIEWS.includes(asked) && (possible[asked] ?? true) ? asked : "explore";
+    const view = VIEWS.includes(asked) && (possible[asked] ?? true) ? asked : "start";
     document.body.dataset.view = view;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
@@ -102,6 +118,12 @@ function followAddress(state, overview) {
   };
   window.addEventListener("hashchange", go);
   go();
+}
+
+/** The address stands for the view, so the link to the content must not change it. */
+function skipTo(event) {
+  event.preventDefault();
+  [...document.querySelectorAll("#settings, .on-start, .on-promise")].find((part) => part.offsetParent !== null).focus();
 }
 
 async function start() {
@@ -141,11 +163,16 @@ async function start() {
     state.on([name], () => maps["ab".indexOf(name)]?.showBorders(bundle(name)).catch(report));
   }
   state.on(["view", "layer", "a", "b"], paint);
+  state.on(["view"], () => {
+    const { view, a, b } = state.values; // two that are alike are no comparison
+    if (view === "compare" && a === b) state.set({ b: contrast(overview.bundles, bundle("a")).sha256 });
+  });
   new PlacesView(state, overview, { a: first, b: second }, report);
   new ReplayView(state, overview, first, report);
   new CityReplayView(state, overview, first, report);
   new PlanView(state, overview);
   new RingsView(state, overview, first);
+  new StartView(state, overview, report);
   new TryView(state, overview, first, report);
   state.on(["a", "view"], () => showPromise(byId("promise-words"), bundle("a"), state));
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
@@ -154,6 +181,7 @@ async function start() {
     if (bundle("a").kind !== kind) requestAnimationFrame(() => showAgain(maps, state, overview));
     kind = bundle("a").kind;
   });
+  byId("skip").addEventListener("click", skipTo);
   followTheme(byId("theme"), paint);
   first.showBorders(bundle("a")).catch(report);
   followAddress(state, overview);

@@ -205,7 +205,7 @@ export class PlacesView {
     );
     await this.loadChoices(({ choices }) => {
       byId("choices-table").replaceChildren(
-        choicesTable([...bundles], [...choices, ...lattices], this.state.values.a, choose),
+        ...choicesTable([...bundles], [...choices, ...lattices], this.state.values.a, choose),
       );
     }).catch(this.report);
   }
@@ -219,7 +219,7 @@ export class PlacesView {
       const words = bundleInWords(side.bundle);
       byId(`title-${side.name}`).textContent = sides.length > 1 ? `${side.name.toUpperCase()}: ${words}` : words;
     }
-    byId("figures").replaceChildren(figuresTable(sides));
+    byId("figures").replaceChildren(figuresTable(sides, this.state.values));
     const hints = sides.map(({ bundle }) => (bundle.kind === "lattice" ? CITY_HINTS : HINTS)[layer]);
     const conclusions = layer === "conclusion" ? sides.map((side) => this.concluded(side, sides.length)) : [];
     const words = [...new Set(hints), ...conclusions];
@@ -272,7 +272,7 @@ export class PlacesView {
   whereInZone({ bundle, figures }) {
     const { place } = this.state.values;
     return (
-      `Place ${place}, in zone ${bundle.zone[place] + 1} of ${bundle.zones.length}, which has ${figures.places} places. ` +
+      `Place ${place}, in zone ${bundle.zones[bundle.zone[place]]}, which has ${figures.places} places. ` +
       "A report tells its zone; where in it the vehicle is, the mechanism hides."
     );
   }

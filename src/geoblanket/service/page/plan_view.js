@@ -1,7 +1,7 @@
 /** What other intervals would give, by a plan: how far off the tracker is on the road, and where this bundle is. */
 
 import { svg } from "./chart.js";
-import { duration, element, metres, number } from "./words.js";
+import { duration, element, every, metres, number } from "./words.js";
 
 const SIZE = { width: 360, height: 190, left: 48, right: 40, bottom: 34, top: 10 };
 
@@ -25,6 +25,24 @@ export function curveOf(schedules, epsilon) {
     const error = along(here.map((schedule) => [schedule.epsilon, schedule.error_m]), epsilon); // prettier-ignore
     return error === null ? [] : [[interval, error]];
   });
+}
+
+/** The nearest value within the ends of a sorted list. */
+const within = (values, value) => Math.min(Math.max(value, values[0]), values.at(-1));
+
+/**
+ * How far off the tracker is on the road by a plan. Beyond its ends, what the nearest end says is a bound: more ε and
+ * shorter intervals bring a recipient nearer.
+ * @returns {{error_m: number, bound: ""|"less than "|"more than "}|null} null: the plan tells nothing.
+ */
+export function onTheRoad({ schedules }, epsilon, interval) {
+  const [epsilons, intervals] = ["epsilon", "interval_s"].map((name) => sorted(schedules.map((schedule) => schedule[name])));
+  const [known, each] = [within(epsilons, epsilon), within(intervals, interval)];
+  const less = epsilon > known || interval < each;
+  const more = epsilon < known || interval > each;
+  const error = along(curveOf(schedules, known), each);
+  if (error === null || (less && more)) return null;
+  return { error_m: error, bound: less ? "less than " : more ? "more than " : "" };
 }
 
 export class PlanView {
@@ -78,11 +96,11 @@ export class PlanView {
   }
 
   words(here, { hour, interval, anchor, alike, without }) {
-    const every = `every ${duration(interval).replace(/^an /, "")}`;
+    const often = `every ${every(interval)}`;
     return [
       here === null
-        ? `The plan says nothing of this bundle's ε ${every}. `
-        : `Dot: this bundle, ${every}: ${metres(here)} off on the road, and ${number(hour)} per km for an hour. `,
+        ? `The plan says nothing of this bundle's ε ${often}. `
+        : `Dot: this bundle, ${often}: ${metres(here)} off on the road, and ${number(hour)} per km for an hour. `,
       alike.length ? "Rings: the same cost for an hour. " : "",
       `Dashes: without any report, ${metres(without)}. `,
       anchor ? "The plan's curves are without an anchor, which adds to the error on the road." : "",

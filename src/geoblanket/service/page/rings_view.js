@@ -1,4 +1,4 @@
-/** Rings of equal odds around a point: what ε means on this map. */
+/** Rings around a point: how far reports fall from it, or how far odds reach, which is what ε means on this map. */
 
 /* global maplibregl */
 import { beside, boxAt, circle } from "./geometry.js";
@@ -29,16 +29,16 @@ export class RingsView {
     this.overview = overview;
     this.map = map;
     this.labels = [];
-    this.centre = new PointMarker(map, "present", "Centre of the rings", {
+    this.centre = new PointMarker(map, "present", "Vehicle", {
       step: () => 100,
       moved: (point) => state.set({ point }),
     });
     map.map.on("click", ({ lngLat: { lng, lat } }) => {
       if (this.active) state.set({ point: [lng, lat] });
     });
-    state.on(["view", "a", "point", "rings"], () => this.show());
+    state.on(["view", "a", "point", "rings", "advice"], () => this.show());
     map.map.on("zoomend", () => this.active && this.showLabels());
-    state.on(["view", "a"], () => requestAnimationFrame(() => this.fit()));
+    state.on(["view", "a", "advice"], () => requestAnimationFrame(() => this.fit()));
   }
 
   get bundle() {
@@ -46,7 +46,25 @@ export class RingsView {
   }
 
   get active() {
-    return this.state.values.view === "promise" && this.bundle.kind === "lattice";
+    const { view, advice } = this.state.values;
+    return view === "start" ? advice !== null : view === "promise" && this.bundle.kind === "lattice";
+  }
+
+  /** How far away each ring is, metres, where it is labelled, what with, and what is said of it. */
+  get rings() {
+    const { view, rings, advice } = this.state.values;
+    if (view === "start") return ofReports(advice);
+    return RINGS.map(({ factor, angle }) => {
+      const away = ringMetres(factor, spent(this.bundle, rings));
+      const words = away < 1 ? "less than 1 m" : metres(away);
+      return { away, angle, words: `× ${factor}: ${words}`, spoken: `${factor} times as probable at most, ${words} away` };
+    });
+  }
+
+  /** As far as is to be seen: all of one report's rings, so that those of a night look as small as they are. */
+  get reach() {
+    const { view } = this.state.values;
+    return view === "start" ? this.rings.at(-1).away : ringMetres(RINGS.at(-1).factor, this.bundle.epsilon);
   }
 
   show() {
@@ -56,32 +74,29 @@ export class RingsView {
       this.centre.put(null);
       return;
     }
-    const { point, rings } = this.state.values;
-    const epsilon = spent(this.bundle, rings);
+    const { point, view } = this.state.values;
     this.map.showHeat([], []);
     this.map.showWays([], []);
-    this.map.showRings(RINGS.map(({ factor }) => circle(point, ringMetres(factor, epsilon))));
+    this.map.showRings(this.rings.map(({ away }) => circle(point, away)));
     this.centre.put(point);
-    document.getElementById("title-a").textContent = bundleInWords(this.bundle);
+    document.getElementById("title-a").textContent =
+      view === "start" ? "Where single reports of a vehicle fall" : bundleInWords(this.bundle);
   }
 
   /** Write on each ring what it is; where they are too small for that, below them. */
   showLabels() {
     for (const label of this.labels) label.remove();
-    this.labels = this.active ? RINGS.map((ring, index) => this.label(ring, index)) : [];
+    this.labels = this.active ? this.rings.map((ring, index) => this.label(ring, index)) : [];
   }
 
-  label({ factor, angle }, index) {
-    const { point, rings } = this.state.values;
-    const epsilon = spent(this.bundle, rings);
-    const away = ringMetres(factor, epsilon);
-    const words = away < 1 ? "less than 1 m" : metres(away);
-    const shape = element("span", { class: "ring-label" }, `× ${factor}: ${words}`);
-    const radius = this.pixels(ringMetres(RINGS.at(-1).factor, epsilon));
+  label({ away, angle, words, spoken }, index) {
+    const { point } = this.state.values;
+    const radius = this.pixels(this.rings.at(-1).away);
+    const shape = element("span", { class: "ring-label" }, words);
     const options = { element: shape, offset: [0, radius < LEAST_PIXELS ? Math.max(radius, 14) + 20 + 27 * index : 0] };
     const at = radius < LEAST_PIXELS ? point : beside(point, away * Math.cos(angle), away * Math.sin(angle));
     const label = new maplibregl.Marker(options).setLngLat(at).addTo(this.map.map);
-    shape.setAttribute("aria-label", `${factor} times as probable at most, ${words} away`);
+    shape.setAttribute("aria-label", spoken);
     return label;
   }
 
@@ -92,10 +107,18 @@ export class RingsView {
     return Math.abs(there.x - here.x);
   }
 
-  /** Show the rings of one report in full: those of a night then look as small as they are. */
+  /** Bring the rings into sight. */
   fit() {
     if (!this.active) return;
     this.map.map.resize();
-    this.map.fit(boxAt(this.state.values.point, 1.15 * ringMetres(RINGS.at(-1).factor, this.bundle.epsilon)));
+    this.map.fit(boxAt(this.state.values.point, 1.15 * this.reach));
   }
+}
+
+/** Rings that hold half of all reports, and nearly all. */
+function ofReports({ median_m: median, most_m: most }) {
+  return [
+    { away: median, angle: 0.5 * Math.PI, words: `half of all reports: ${metres(median)}` },
+    { away: most, angle: -0.5 * Math.PI, words: `19 of 20: ${metres(most)}` },
+  ].map((ring) => ({ ...ring, spoken: ring.words }));
 }

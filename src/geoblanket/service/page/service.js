@@ -28,6 +28,7 @@ export async function cells() {
 /** The borders of a bundle's zones, as GeoJSON. */
 export const borders = async (sha256) => answered(await fetch(`/explore/borders/${sha256}`));
 
+export const advice = (wish) => ask("start", wish);
 export const outlook = (question) => ask("outlook", question);
 export const conclusion = (question) => ask("conclusion", question);
 export const choices = (question) => ask("choices", question);

@@ -48,8 +48,11 @@ export function anchorInWords({ lattice: { anchor } }) {
 export function duration(seconds) {
   if (seconds === 3600) return "an hour";
   if (seconds % 3600 === 0) return `${seconds / 3600} hours`;
-  return seconds < 120 ? `${number(seconds)} s` : `${number(seconds / 60)} min`;
+  return seconds < 60 || seconds % 60 ? `${number(seconds)} s` : `${number(seconds / 60)} min`;
 }
+
+/** The same after "every": "hour" or "30 min". @param {number} seconds */
+export const every = (seconds) => duration(seconds).replace(/^an /, "");
 
 const KNOWS = {
   roads: "It also knows the roads",

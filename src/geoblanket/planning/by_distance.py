@@ -1,0 +1,53 @@
+"""A schedule for somebody who knows how far off reports should be, and no ε: what to do, and what it means in metres.
+
+All figures follow from planar Laplace noise. What somebody learns who follows a trip does not: a plan
+(`geoblanket.planning.search`) estimates it.
+"""
+
+from __future__ import annotations
+
+from geoblanket.errors import ParameterError
+from geoblanket.mechanism.meaning import found_km, laplace_errors
+from geoblanket.planning.schedules import HOUR_S, LARGEST_EPSILON, NIGHT_S, Schedule, round_down
+
+__all__ = ["found_parked_km", "schedule_by_distance"]
+
+
+def schedule_by_distance(off_km: float, *, interval_s: float, anchored: bool) -> Schedule:
+    """Return the schedule by which half of all single reports are this far off or further.
+
+    Parameters
+    ----------
+    off_km
+        The median distance from a report to the truth, kilometres.
+    interval_s
+        Seconds from one report to the next.
+    anchored
+        Whether the vehicle parks where nobody should know. Then there is an anchor for an hour with the report's ε:
+        with a smaller ε₀, the reports of a drive tell more of the shift.
+
+    Raises
+    ------
+    ParameterError
+        If devices would refuse the ε that this needs.
+    """
+    # Twice the ε has half the noise.
+    epsilon = laplace_errors(1.0, 1.0 if anchored else None).median_km / off_km
+    if epsilon > LARGEST_EPSILON:
+        raise ParameterError(f"Reports that near need ε = {epsilon:.3g} per km, and devices refuse more than 20.")
+    epsilon = round_down(epsilon)
+    return Schedule(epsilon, interval_s, epsilon if anchored else None)
+
+
+def found_parked_km(schedule: Schedule) -> tuple[float, float]:
+    """Return how far off the best guess of a parked vehicle is after an hour and after a night, kilometres.
+
+    An anchor's reports tell its shifted point at best: each period counts as one report with its ε₀. Whoever knows
+    streets or habits is nearer.
+    """
+    if schedule.anchor_epsilon is None:
+        return (
+            found_km(schedule.epsilon, HOUR_S / schedule.interval_s),
+            found_km(schedule.epsilon, NIGHT_S / schedule.interval_s),
+        )
+    return found_km(schedule.anchor_epsilon, 1), found_km(schedule.anchor_epsilon, NIGHT_S / schedule.anchor_period_s)
