@@ -39,8 +39,13 @@ def run(path: Path) -> None:
     notebook: Any = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as folder:
         os.environ[KEY_FILE_VARIABLE] = str(Path(folder) / "device.key")
-        options = {"kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
-        NotebookClient(notebook, **options, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(
+            notebook,
+            kernel_name=KERNEL["name"],
+            record_timing=False,
+            coalesce_streams=True,
+            resources={"metadata": {"path": folder}},
+        ).execute()
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     noisy = [output for output in outputs if output.get("name") == "stderr"]
