@@ -28,11 +28,11 @@ def test_roads_their_file_and_their_box_are_the_same_area(tmp_path: Path) -> Non
     graph: RoadGraph = grid_graph(5, 5)
     graph.save(tmp_path / "a.roads")
     box = (graph.lat.min(), graph.lon.min(), graph.lat.max(), graph.lon.max())
-    made = [
-        make_lattice(area, tmp_path / f"{number}.bundle", anchor=False, **COARSE).sha256
-        for number, area in enumerate((graph, tmp_path / "a.roads", box))
-    ]
-    assert len(set(made)) == 1
+    areas: dict[str, RoadGraph | Path | tuple[float, ...]] = {"graph": graph, "file": tmp_path / "a.roads", "box": box}
+    made = {
+        make_lattice(area, tmp_path / f"{name}.bundle", anchor=False, **COARSE).sha256 for name, area in areas.items()
+    }
+    assert len(made) == 1
 
 
 def test_a_bundle_that_replaces_another_has_the_next_version(tmp_path: Path) -> None:
