@@ -47,6 +47,14 @@ def evaluate(
     experiment: Annotated[
         list[str], typer.Option(metavar="NAME|FILE.toml", help="What to compare; may be given several times.")
     ] = ["quick"],  # noqa: B006 - Typer reads it, and nothing changes it
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="Also compare a mechanism of your own: a function from a Problem to a table of probabilities, which "
+            "is repaired and verified exactly. May be given several times.",
+        ),
+    ] = None,
     experiments: Annotated[bool, typer.Option("--experiments", help="List the experiments and exit.")] = False,
     predictor: Annotated[
         Path | None,
@@ -104,7 +112,7 @@ def evaluate(
     for option, file, label in (("--predictor", predictor, "LP+C-mDP"), ("--findings", findings, "LP+TrueMB")):
         if file is None:
             say(f"Without {option}, {label} is left out.")
-    chosen = [read_experiment(name, quick=quick) for name in experiment]
+    chosen = [read_experiment(name, quick=quick).with_methods(method or ()) for name in experiment]
     _run([files], chosen, out, workers, resume=resume, report=report, json=json)
 
 

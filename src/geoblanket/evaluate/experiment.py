@@ -7,7 +7,7 @@ values of its keys that are lists (`history_weights`, itself a list, is varied a
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -22,6 +22,7 @@ from geoblanket.build.parameters import Number, Parameters, WrongParametersError
 from geoblanket.build.typed_values import as_json
 from geoblanket.errors import InputError
 from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.own_methods import is_own
 from geoblanket.evaluate.settings import Setting
 
 __all__ = ["Experiment", "read_experiment", "shipped_experiments"]
@@ -72,9 +73,15 @@ class Experiment(Parameters):
             for name, value in self
         }
 
+    def with_methods(self, methods: Sequence[str]) -> Experiment:
+        """Return the same with more methods in every setting, such as `FILE.py:FUNCTION`."""
+        settings = (setting.replaced(methods=(*setting.methods, *methods)) for setting in self.settings)
+        return self.replaced(settings=tuple(settings)) if methods else self
+
     def contradictions(self) -> Iterator[str]:
         """Yield what is wrong between parameters that are each in order."""
-        unknown = {method for setting in self.settings for method in setting.methods} - set(METHODS)
+        named = {method for setting in self.settings for method in setting.methods}
+        unknown = {method for method in named if method not in METHODS and not is_own(method)}
         if unknown:
             yield f"unknown methods {', '.join(sorted(unknown))} (known: {', '.join(METHODS)})"
         for setting in self.settings:

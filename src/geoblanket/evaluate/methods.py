@@ -23,7 +23,8 @@ from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.build.refinement import coarse_rows, refine
 from geoblanket.build.rows import ZoneRows
-from geoblanket.errors import MechanismError, ParameterError
+from geoblanket.errors import GuaranteeViolation, MechanismError, ParameterError
+from geoblanket.evaluate.own_methods import OwnMaker, is_own
 from geoblanket.mechanism.baselines.const_opt import const_opt
 from geoblanket.mechanism.baselines.exponential import exponential
 from geoblanket.mechanism.baselines.peaks import peaks
@@ -148,7 +149,7 @@ def make(method: Method, task: Task) -> Made:
     started = time.perf_counter()
     try:
         made = method.maker(task)
-    except (MechanismError, ParameterError) as error:
+    except (GuaranteeViolation, MechanismError, ParameterError) as error:
         return Made(None, time.perf_counter() - started, note=str(error))
     if isinstance(made, Made):
         return made
@@ -249,8 +250,18 @@ def _lattice(task: Task) -> Made:
     )
 
 
-METHODS = {
-    method.key: method
+class _Methods(dict[str, Method]):
+    """Methods by their keys. Those of users are not in the table, and are found by their names all the same."""
+
+    def __missing__(self, key: str) -> Method:
+        if not is_own(key):
+            raise KeyError(key)
+        own = OwnMaker.named(key)
+        return Method(key, own.label, lambda task: own.make(task.problem))
+
+
+METHODS = _Methods(
+    (method.key, method)
     for method in (
         Method("lp_cmdp", "LP+C-mDP", _optimal, "predicted"),
         Method("lp_true_mb", "LP+TrueMB", _optimal, "found"),
@@ -280,5 +291,5 @@ METHODS = {
         Method("lattice", "Lattice", _lattice, only_city_wide=True),
         Method("peaks", "Peaks", _peaks, only_city_wide=True),
     )
-}
-"""All methods by their keys."""
+)
+"""All methods by their keys; one of your own has the key `FILE.py:FUNCTION` (see `own_methods`)."""

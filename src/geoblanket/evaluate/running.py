@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_z
 from geoblanket.evaluate.experiment import Experiment
 from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
 from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.own_methods import OwnMaker, is_own
 from geoblanket.evaluate.results import WHOLE_CITY, write_results
 from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
@@ -41,12 +41,11 @@ __all__ = ["Evaluation", "evaluate_cities", "unfinished_folder"]
 _Task = TypeVar("_Task")
 
 _SECONDS_PER_TASK = 10.0
-_GROUPS = (
+_SAME_ROWS = (
     ("lp_cmdp", "lp_true_mb", "lp_cmdp_refined", "lp_cmdp_split"),
     ("lp_markov1", "lp_markov1_refined", "lp_markov1_split"),
-    tuple(key for key, method in METHODS.items() if not method.uses_past),
 )
-"""Methods that are one task: those whose rows may be the same, and those that are quick."""
+"""Methods with a past whose rows may be the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,10 @@ def evaluate_cities(
     out = make_folder(out)
     if not cities or not experiments:
         raise ParameterError("There must be one city or more, and one experiment or more.")
-    about = _about(cities, experiments)
+    own = {method: OwnMaker.named(method) for method in _own_methods(experiments)}
+    for maker in own.values():
+        maker.load()  # what is wrong with one is said before the work begins
+    about = _about(cities, experiments, own)
     store = PartStore(unfinished_folder(out), about, resume=resume, pack=pack_outcome, unpack=unpack_outcome)
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
@@ -134,7 +136,14 @@ def _written(results: pl.DataFrame, notes: Sequence[str], out: Path, about: Mapp
     return Evaluation(results, tuple(notes), violations)
 
 
-def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> dict[str, Any]:
+def _own_methods(experiments: Sequence[Experiment]) -> list[str]:
+    settings = (setting for experiment in experiments for setting in experiment.settings)
+    return sorted({method for setting in settings for method in setting.methods if is_own(method)})
+
+
+def _about(
+    cities: Sequence[CityFiles], experiments: Sequence[Experiment], own: Mapping[str, OwnMaker]
+) -> dict[str, Any]:
     def identity(files: CityFiles) -> dict[str, Any]:
         paths = {name: value for name, value in vars(files).items() if isinstance(value, Path)}
         for path in paths.values():
@@ -145,8 +154,17 @@ def _about(cities: Sequence[CityFiles], experiments: Sequence[Experiment]) -> di
     return {
         "cities": {files.name: identity(files) for files in cities},
         "experiments": {experiment.name: experiment.as_json() for experiment in experiments},
+        "own_methods": {method: sha256_file(maker.file) for method, maker in own.items()},
         "software": software_versions(),
     }
+
+
+def _grouped(settings: Sequence[Setting]) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """Yield the methods that are one task: those whose rows may be the same, and those that are quick."""
+    for setting in settings:
+        same_rows = [tuple(method for method in setting.methods if method in group) for group in _SAME_ROWS]
+        quick = tuple(method for method in setting.methods if not METHODS[method].uses_past)
+        yield from ((setting, group) for group in (*same_rows, quick) if group)
 
 
 def _named(setting: Setting) -> str:
@@ -189,10 +207,7 @@ class _Plan:
             zones = city.whole_city() if max_places == WHOLE_CITY else city.zones(max_places)
             chosen_zones = city.chosen_zones(zones, experiment.zones)
             for data in city.zone_data(zones, chosen_zones, loss_case):
-                for setting, methods in product(settings, _GROUPS):
-                    chosen = tuple(method for method in setting.methods if method in methods)
-                    if not chosen:
-                        continue
+                for setting, chosen in _grouped(settings):
                     yield ComparisonTask(
                         name=f"{self._where(data.number)}, {', '.join(chosen)}, {_named(setting)}",
                         data=data,

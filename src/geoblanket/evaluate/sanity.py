@@ -20,6 +20,7 @@ from geoblanket._arguments import checked
 from geoblanket._repr import short_repr
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.own_methods import is_own
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
 from geoblanket.evaluate.variants import Varied, read_variant
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
@@ -105,8 +106,8 @@ def _where(keys: Mapping[str, Any], method: str) -> str:
 
 def _verified(methods: Mapping[str, Measures]) -> _Problems:
     for method, measures in methods.items():
-        # A whole city may be too large for a method, which the notes tell.
-        may_not_exist = method in _MAY_NOT_EXIST or measures.get("zone") == WHOLE_CITY
+        # A whole city may be too large for a method, and a user's own may break its promise, which the notes tell.
+        may_not_exist = method in _MAY_NOT_EXIST or measures.get("zone") == WHOLE_CITY or is_own(method)
         if measures.get(Measure.VERIFIED) == 0 and not may_not_exist:
             yield method, "there is no verified mechanism"
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
 from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.own_methods import is_own
 from geoblanket.evaluate.report.figures import (
     PARTS,
     SWEEPS,
@@ -78,7 +79,7 @@ def make_figures(story: Story) -> Iterator[tuple[str, Figure]]:
     yield "loss", measure_figure(main, [Measure.HELD_OUT_LOSS], methods=of_paper)
     if any("lp" in panel.methods and len(panel.methods) > 1 for panel in main):
         yield "gain", gain_figure(main, over="lp", methods=[method for method in of_paper if method != "lp"])
-    if set(in_use) - set(PAPER_METHODS):
+    if set(in_use) - set(of_paper):
         yield "loss-in-use", measure_figure(main, [Measure.HELD_OUT_LOSS], methods=in_use)
     yield from _privacy(main, of_paper)
     yield from _sweeps(story)
@@ -124,7 +125,11 @@ def _sweeps(story: Story) -> Iterator[tuple[str, Figure]]:
 
 
 def _drawn(panels: Sequence[Panel], methods: Sequence[str]) -> list[str]:
-    return [method for method in methods if any(panel.series(method, Measure.HELD_OUT_LOSS) for panel in panels)]
+    """Return those of the methods that have losses, and the users' own."""
+    own = dict.fromkeys(method for panel in panels for method in panel.methods if is_own(method))
+    return [
+        method for method in (*methods, *own) if any(panel.series(method, Measure.HELD_OUT_LOSS) for panel in panels)
+    ]
 
 
 def _share_of_epsilon(panel: Panel, measures: Sequence[str]) -> Panel:

@@ -17,6 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from geoblanket._arrays import Floats
 from geoblanket._numbers import Interval
 from geoblanket._picture import FAINT, INK
+from geoblanket.evaluate.own_methods import is_own
 
 __all__ = ["Look", "apart", "draw_interval", "epsilon_axis", "label_lines", "look_of", "say_beside"]
 
@@ -63,9 +64,13 @@ _LOOKS = {
 }
 
 
+_OWN = Look("#a21caf", "*", width=2.6)
+"""Of users' own methods: they want to see them first."""
+
+
 def look_of(method: str) -> Look:
     """Return how a method is drawn in every figure."""
-    return _LOOKS.get(method, Look(FAINT))
+    return _OWN if is_own(method) else _LOOKS.get(method, Look(FAINT))
 
 
 def epsilon_axis(axes: Axes, points: Sequence[float], *, label: bool = True) -> None:

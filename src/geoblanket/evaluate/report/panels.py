@@ -13,6 +13,7 @@ from geoblanket._numbers import Interval
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.own_methods import is_own
 from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 from geoblanket.evaluate.variants import Varied, read_variant
 
@@ -72,9 +73,9 @@ class Panel:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Methods in the order of `METHODS`."""
+        """Methods in the order of `METHODS`, then those of users."""
         measured = {method for method, _, _ in self.values}
-        return tuple(key for key in METHODS if key in measured)
+        return (*(key for key in METHODS if key in measured), *sorted(filter(is_own, measured)))
 
     @property
     def points(self) -> tuple[float | str, ...]:

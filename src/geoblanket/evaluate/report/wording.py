@@ -11,6 +11,7 @@ from geoblanket._numbers import number, percent
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.own_methods import is_own
 from geoblanket.evaluate.report.panels import ALIKE_WITHIN, REFERENCE_EPSILON, Panel, Relation, decide, saved
 
 __all__ = [
@@ -33,7 +34,7 @@ _CONTEXT = ("lp_cmdp", "lp_markov1", "lp_true_mb")
 
 def label_of(method: str) -> str:
     """Return the name of a method."""
-    return METHODS[method].label if method in METHODS else method
+    return METHODS[method].label if method in METHODS or is_own(method) else method
 
 
 def primary(panel: Panel) -> str | None:
