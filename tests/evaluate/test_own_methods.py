@@ -110,7 +110,7 @@ def test_a_run_is_not_resumed_with_another_function(town: Town, own: Path, tmp_p
     experiment = quick.replaced(settings=tuple(each.replaced(methods=("expmech",)) for each in quick.settings))
     experiment = experiment.with_methods([f"{own}:as_published"])
 
-    def stop(phase: str, *_: object) -> None:
+    def stop(phase: str, done: float, total: float | None) -> None:  # noqa: ARG001
         if "tracking" in phase:
             raise KeyboardInterrupt
 

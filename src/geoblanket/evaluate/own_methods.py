@@ -69,7 +69,7 @@ class OwnMaker:
             spec.loader.exec_module(module)
         except Exception as error:
             raise ParameterError(f"{self.file}: cannot be run ({type(error).__name__}: {error}).") from error
-        found = getattr(module, self.function, None)
+        found: Callable[[Problem], Any] | None = getattr(module, self.function, None)
         if not callable(found):
             raise ParameterError(f"{self.file}: has no function '{self.function}'.")
         return found
