@@ -218,3 +218,21 @@ def test_name_says_what_to_install() -> None:
     done = run(NAMES, given=BEYOND_NUMPY)
     assert (done.returncode, set(done.stdout.split())) == (0, NEEDS_CITY), done.stderr
     assert set(geoblanket.__all__) > NEEDS_CITY
+
+
+ROOM = """
+import importlib, json, pkgutil, sys
+from tests.only_light import forget
+room, missing = json.load(sys.stdin)
+forget(missing)
+for module in pkgutil.walk_packages(importlib.import_module(room).__path__, room + "."):
+    importlib.import_module(module.name)
+"""
+
+
+@pytest.mark.parametrize("extra", ["gateway", "service"])
+def test_extra_brings_all_that_its_room_imports(extra: str) -> None:
+    """Another extra must not have to be there by chance."""
+    brought = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]]
+    done = run(ROOM, given=[f"geoblanket.{extra}", modules_beyond(brought)])
+    assert done.returncode == 0, done.stderr

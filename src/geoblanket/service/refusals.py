@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 __all__ = ["ErrorBody", "Refusal", "Refused", "answer_with_refusals", "documented"]
 
@@ -80,6 +82,7 @@ def documented(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
 
 def answer_with_refusals(app: FastAPI) -> None:
     """Turn every error of a route or the framework into a refusal; the framework's own would repeat what was sent."""
+    from fastapi.exceptions import RequestValidationError  # the gateway refuses too, and does without FastAPI
 
     async def refused(_request: Request, error: Exception) -> JSONResponse:
         return error.refusal.response() if isinstance(error, Refused) else INTERNAL.response()
