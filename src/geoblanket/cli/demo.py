@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import shlex
+import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
@@ -99,7 +101,8 @@ def demo(
     city = {"--roads": "city.roads", "--walks": "walks-250.parquet", "--plan": "plan.json"}
     given = " ".join(f"{option} {shlex.quote(str(out / name))}" for option, name in city.items())
     say("\nTo choose what suits you, and to see on a map what it does:\n")
-    say(typer.style(f"   $ geoblanket serve {shlex.quote(str(out))}/bundles/*.bundle {given}\n", fg="cyan"))
+    command = "geoblanket" if shutil.which("geoblanket") else sys.argv[0]  # that of an environment not activated
+    say(typer.style(f"   $ {command} serve {shlex.quote(str(out))}/bundles/*.bundle {given}\n", fg="cyan"))
 
 
 def _run(context: typer.Context, step: _Step) -> None:
