@@ -357,7 +357,7 @@ def test_it_says_what_it_was_learned_from(tmp_path: Path, training: Training) ->
     learned = "nothing was learned from anyone" if training == NOBODY else f"the mechanisms were {training.in_words()}"
     assert bundle.guarantee.split("\n")[-1] == (
         "In one sentence: each report is at most e^(2·d) times as probable from one history as from any other of the "
-        "same zone and regime, d km apart, the zone, the regime, and when a report was made are disclosed, and "
+        "same zone and regime, d km apart; disclosed: the zone, the regime, and when a report was made; "
         f"{learned}."
     )
     facts = BundleFacts.of(bundle, name="a", size=1)

@@ -60,7 +60,7 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert bundle.guarantee.endswith(
         "In one sentence: each report is at most e^(2·d) times, and all reports of a whole period of 3,600 s at one "
         "place together at most e^(2·d) times, as probable from one coordinate as from any other, d km apart with "
-        "14.2 m added for rounding, when a report was made is disclosed, and nothing was learned from anyone."
+        "14.2 m added for rounding; disclosed: when a report was made; nothing was learned from anyone."
     )
     assert path.stat().st_size < 2_000
 

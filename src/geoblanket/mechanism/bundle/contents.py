@@ -280,8 +280,7 @@ class Bundle(ReadBundle):
             if self.training == NOBODY
             else f"the mechanisms were {self.training.in_words()}"
         )
-        are = "are" if self.lattice is None else "is"
-        return f"In one sentence: {self._reporting()}, {self.disclosed} {are} disclosed, and {learned}."
+        return f"In one sentence: {self._reporting()}; disclosed: {self.disclosed}; {learned}."
 
     def _reporting(self) -> str:
         """Return what is promised to those who report, as part of a sentence."""
