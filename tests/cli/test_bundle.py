@@ -150,7 +150,7 @@ def test_the_verdict_tells_the_whole_promise(tmp_path: Path) -> None:
     verdict = result.stdout.split("\n")[0]
     assert verdict.startswith("OK: ")
     assert " In one sentence: each report is at most e^(2·d) times as probable" in verdict
-    assert verdict.endswith("and the mechanisms were learned with ε = 1, δ = 1e-06 for each vehicle.")
+    assert verdict.endswith("; the mechanisms were learned with ε = 1, δ = 1e-06 for each vehicle.")
     facts = json.loads(CliRunner().invoke(app, ["verify", str(path), "--json"]).stdout)
     assert verdict.endswith(facts["guarantee"][-1])
     assert "only who learned can know" in facts["notes"][0]
