@@ -181,8 +181,12 @@ def test_over_mqtt(city: Path, broker: Broker, tmp_path: Path, kills: int) -> No
 
 @pytest.mark.parametrize("fault", [pytest.param("no recovery", marks=pytest.mark.slow), "early answer"])
 def test_planted_faults_are_seen(city: Path, broker: Broker, tmp_path: Path, fault: str) -> None:
-    result = over_mqtt(city, broker, tmp_path / "gateway", 6, fault)
-    assert result.double + result.unpaid + result.lost + result.forgotten > 0
+    """Kills at random moments may miss a fault once, but not again and again."""
+    for attempt in range(5):
+        result = over_mqtt(city, broker, tmp_path / f"gateway {attempt}", 6, fault)
+        if result.double + result.unpaid + result.lost + result.forgotten:
+            return
+    pytest.fail(f"{fault}: not seen in {attempt + 1} runs of {result.kills} kills")
 
 
 def over_http(city: Path, receiver: Receiver, folder: Path, kills: int, answered: Callable[[int], None]) -> Outcome:
