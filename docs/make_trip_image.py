@@ -97,10 +97,9 @@ def frame(axes: Axes, graph: RoadGraph, lat: float, lon: float, *, width_km: flo
 def reports_of(folder: Path, traces: Path, *options: str) -> pl.DataFrame:
     """Return what a lattice reports of some trips."""
     bundle, released = folder / "city.bundle", folder / "released.parquet"
-    for old in (bundle, released):
-        old.unlink(missing_ok=True)
-    geoblanket("lattice", "--roads", folder / "city.roads", "--epsilon", EPSILON, *options, "--out", bundle)
-    geoblanket("perturb", bundle, "--traces", traces, "--out", released)
+    roads = folder / "city.roads"
+    geoblanket("lattice", "--roads", roads, "--epsilon", EPSILON, *options, "--out", bundle, "--overwrite")
+    geoblanket("perturb", bundle, "--traces", traces, "--out", released, "--overwrite")
     return pl.read_parquet(released)
 
 
@@ -184,7 +183,7 @@ def main(osm: str) -> None:
         ),
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=9)
-    figure.text(0.995, 0.015, "map data © OpenStreetMap contributors", ha="right", fontsize=7.5, color="#5b6270")
+    figure.text(0.995, 0.015, f"map data {graph.credit}", ha="right", fontsize=7.5, color="#5b6270")
     with TemporaryDirectory() as name:
         save_figure(figure, Path(name) / "trip.png", dpi=120)
         picture = Image.open(Path(name) / "trip.png").convert("RGB")
