@@ -138,6 +138,12 @@ class Plane:
         y = (lat_e7 - self.south_e7) * self.north_scale + half >> _SCALE_BITS
         return min(max(x, 0), self.side - 1), min(max(y, 0), self.side - 1)
 
+    def e7_of_unit(self, x: int, y: int) -> tuple[int, int]:
+        """Return latitude and longitude of a point of the frame, 1e-7 degrees: the inverse of `unit_of_e7`."""
+        lat_e7 = self.south_e7 + ((y << _SCALE_BITS + 1) + self.north_scale) // (2 * self.north_scale)
+        lon_e7 = self.west_e7 + ((x << _SCALE_BITS + 1) + self.east_scale) // (2 * self.east_scale)
+        return lat_e7, (lon_e7 + _FULL_CIRCLE_E7 // 2) % _FULL_CIRCLE_E7 - _FULL_CIRCLE_E7 // 2
+
     def holds(self, lat: float, lon: float) -> bool:
         """Return whether a coordinate in degrees lies in the frame."""
         east = (round(lon * 1e7) - self.west_e7) % _FULL_CIRCLE_E7
