@@ -113,8 +113,7 @@ def with_center(drawn: Fence, x: int, y: int) -> Fence:
 def test_the_promise_over_the_draw_by_enumeration() -> None:
     """All centres of two homes' discs: what the rest sees of two lives differs with probability δ at most.
 
-    Lives of three positions: all combinations of some points within the margin of each home, which stand for nights,
-    and one point outside of everything.
+    Nights are spent at any of some points within the margin of each home; days at one point outside.
     """
     drawn = Fence.draw(*HOME, radius_km=0.1, margin_m=10)
     plane = drawn._plane
@@ -129,11 +128,10 @@ def test_the_promise_over_the_draw_by_enumeration() -> None:
             law: dict[Any, int] = {}
             for dx, dy in disc(100):
                 fences = Fences((with_center(drawn, hx + dx, hy + dy),))
-                lives = [[fences.apply_e7(*a), fences.apply_e7(*outside), fences.apply_e7(*b)]
-                         for a in near for b in near]  # fmt: skip
-                # Given a centre all of these lives look the same: to whoever sees them, they are one.
-                assert all(life == lives[0] for life in lives)
-                law[tuple(lives[0])] = law.get(tuple(lives[0]), 0) + 1
+                here = {fences.apply_e7(*position) for position in near}
+                assert len(here) == 1  # given a centre, all lives within the margin look the same
+                life = (*here, fences.apply_e7(*outside))
+                law[life] = law.get(life, 0) + 1
             seen.append(law)
         first, second = seen
         total = len(disc(100))

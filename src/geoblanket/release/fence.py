@@ -116,7 +116,6 @@ class Fence:
             raise ParameterError("The radius of a fence is out of range.")
         if not -_FULL_CIRCLE_E7 // 2 <= self.lon_e7 < _FULL_CIRCLE_E7 // 2 or abs(self.lat_e7) > 90 * _DEGREE_E7:
             raise ParameterError("The centre of a fence is not on Earth.")
-        self._plane.check()
         x, y = self._center
         room = min(x, y, _SIDE - 1 - x, _SIDE - 1 - y)
         if room <= self.radius_m:
@@ -377,7 +376,9 @@ def _metres(radius_km: float, margin_m: float) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def _frame(south_e7: int, west_e7: int) -> Plane:
-    return Plane(south_e7, west_e7, _UNIT_MM, _SIDE)
+    plane = Plane(south_e7, west_e7, _UNIT_MM, _SIDE)
+    plane.check()
+    return plane
 
 
 def _random_frame(lat_e7: int, lon_e7: int) -> Plane:
