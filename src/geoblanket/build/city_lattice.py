@@ -14,12 +14,13 @@ from geoblanket.mechanism.bundle.file import BundleFile
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
 from geoblanket.mechanism.bundle.trust import ANY_FILE
 from geoblanket.mechanism.bundle.version import next_version
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["make_lattice"]
+__all__ = ["HOLD_M", "make_lattice"]
 
+HOLD_M: Final = 50.0
+"""GPS at rest stays within this distance, mostly."""
 _BOX: Final = 4
 _POINT: Final = 2
 
@@ -32,9 +33,7 @@ def make_lattice(
     epsilon: float,
     radius_km: float = 15.0,
     interval_s: float = 30.0,
-    anchor: bool = True,
-    anchor_epsilon: float | None = None,
-    anchor_period_s: int = 3600,
+    hold_m: float = HOLD_M,
     cell_m: float | None = None,
     version: int | None = None,
     progress: Progress = silent,
@@ -56,12 +55,9 @@ def make_lattice(
         Around a point: how far, kilometres.
     interval_s
         Seconds from one report to the next.
-    anchor
-        Whether all reports of a period share a secret shift, so that those of a parked vehicle do not add up.
-    anchor_epsilon
-        ε₀ of the anchor for a period, per kilometre; None: as much as `epsilon`.
-    anchor_period_s
-        Seconds that an anchor stays.
+    hold_m
+        Within this distance of where the last report was drawn, that report is repeated at no cost, metres: a stay
+        costs one report. At most 2/ε km; 0: never, and a parked vehicle is found.
     cell_m
         Metres from edge to edge of a cell; None: about 200/ε.
     version
@@ -84,20 +80,20 @@ def make_lattice(
     >>> from geoblanket import make_lattice
     >>> bundle = make_lattice((45.0, -30.0), "lattice.bundle", epsilon=8, radius_km=3, interval_s=60)
     >>> bundle
-    <Bundle: 116,281 cells of 25 m, ε = 8 per km, anchor ε₀ = 8 per km, verified exactly, not signed>
+    <Bundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
     >>> print(bundle.in_one_sentence)
-    In one sentence: each report is at most e^(8·d) times, and all reports of a whole period of 3,600 s ...
+    In one sentence: each report is at most e^(8·d) times, and a stay costs one report, as probable ...
     """
-    if not anchor and anchor_epsilon is not None:
-        raise ParameterError("Without an anchor there is no ε₀: leave out one of the two.")
     check_output(out)
+    if epsilon > 0 and not 0 <= hold_m <= 2000 / epsilon:
+        raise ParameterError(
+            f"hold_m must be 0 to {2000 / epsilon:,.0f} m, the mean error of a report at ε = {epsilon:g} per km. Got "
+            f"{hold_m:g} m instead."
+        )
+    hold_mm = round(1000 * hold_m)
     version = next_version(out, version)
     spec = spec_over(_area(area, radius_km), epsilon=epsilon, cell_m=cell_m, progress=progress)
-    stays = None
-    if anchor:
-        share = epsilon if anchor_epsilon is None else anchor_epsilon
-        stays = make_anchor(spec.plane, epsilon_micro=round(share * 10**6), period_s=anchor_period_s)
-    lattice = save_lattice(out, spec, stays, version=version, interval_s=interval_s)
+    lattice = save_lattice(out, spec, hold_mm=hold_mm, version=version, interval_s=interval_s)
     written = BundleFile.read(out, trust=ANY_FILE)
     return Bundle(
         mechanisms=(),

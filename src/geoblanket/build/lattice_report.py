@@ -30,8 +30,7 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path
     if lattice is None:
         raise ParameterError("The bundle has no lattice.")
     interval_s = bundle.needed_clock().interval_s
-    anchor = lattice.anchor
-    errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
+    errors = laplace_errors(lattice.epsilon)
     folder = ReportFolder(out, shown="png")
     folder.draw([("reports", draw_lattice(lattice))])
     meaning = lattice_in_words(lattice, interval_s)
@@ -50,7 +49,7 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path
             ("frame, with its margin", f"{side_km:.1f} km × {side_km:.1f} km"),
             ("cells", f"{lattice.cells:,} of {lattice.cell_m:g} m"),
             ("ε of a report", f"{lattice.epsilon:g} per km"),
-            ("ε₀ of the anchor", "none" if anchor is None else f"{anchor.epsilon:g} per km for {anchor.period_s:,} s"),
+            ("at rest", lattice.facts()[2]),
             ("one report every", f"{interval_s:g} s"),
             ("a report is off by, mean", f"{errors.mean_km:.2f} km"),
             ("median, 95 %", f"{errors.median_km:.2f} km, {errors.most_km:.2f} km"),

@@ -38,11 +38,12 @@ def open_ledger(
     device_key: bytes | None,
     counter: str | Path | None,
     replay: bool,
+    hold_in_memory: bool,
 ) -> MemoryLedger | None:
     """Open a ledger file, which must have the given budget, if any; without a file, keep the given budget in memory."""
     if path is None:
         return None if budget is None else MemoryLedger(budget, replay=replay)
-    ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay)
+    ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory)
     if budget is not None and _amounts(budget) != _amounts(ledger.budget):
         ledger.close()
         raise MismatchError(
@@ -51,8 +52,8 @@ def open_ledger(
     return ledger
 
 
-def _amounts(budget: Budget) -> tuple[int, int, int]:
-    return budget.micro, budget.anchor_micro, budget.window_ms
+def _amounts(budget: Budget) -> tuple[int, int]:
+    return budget.micro, budget.window_ms
 
 
 @contextmanager
@@ -98,7 +99,6 @@ def check_policy(policy: Policy, bundle: Bundle | ReleaseTables, mechanisms: Ite
         bundle.places_e7,
         bundle.clock,
         lattice=None if lattice is None else lattice.spec,
-        anchor=None if lattice is None else lattice.anchor,
     )
 
 
@@ -120,11 +120,5 @@ def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:
         raise ParameterError(
             f"One report costs up to {costs.largest_per_km:g} per km, and the whole budget is {budget.epsilon:g} per "
             "km. Choose a larger budget, or a bundle of a smaller ε."
-        )
-    anchor = None if tables.lattice is None else tables.lattice.anchor
-    if anchor is not None and anchor.epsilon_micro > budget.anchor_micro:
-        raise ParameterError(
-            f"An anchor costs {anchor.epsilon:g} per km for each period, and the whole budget for anchors is "
-            f"{budget.anchor_micro / 10**6:g} per km. Choose a larger one, or a bundle of a smaller ε₀."
         )
     return clock

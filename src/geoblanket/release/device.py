@@ -1,12 +1,14 @@
 """A vehicle's reports, within a durable budget.
 
-Every location takes the same steps: check the input, find what it counts as, look for a stored answer, check the
-budget, draw what is reported, store the answer and its cost durably, and only then return it. Refusals depend on times
-and costs only. The budget counts both the caller's times and real elapsed time, unless this is a replay.
+Every location takes the same steps: check the input, replace it by the centre of a fence that holds it, look for a
+stored answer, check the budget, draw what is reported or repeat it at rest (`hold`), store the answer and its cost
+durably, and only then return it. The budget counts both the caller's times and real elapsed time, unless this is a
+replay.
 
 What is drawn, and from what, is up to the bundle: `zone_source` for zones, `lattice_source` for a lattice. True places
 are kept in memory only, and only as many as the mechanisms of zones look back. After a restart, a gap, a refusal or a
-change of bundle there is no history, and the next report uses the start regime. An anchor is kept with the ledger.
+change of bundle there is no history, and the next report uses the start regime. Where a lattice's last report was drawn
+is kept beside the ledger.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +32,6 @@ from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release._opening import (
     CLOCK_TOLERANCE_S,
     checked_clock,
@@ -39,10 +41,11 @@ from geoblanket.release._opening import (
     open_tables,
 )
 from geoblanket.release.budget import Account, Answer, Budget
+from geoblanket.release.fence import NO_FENCES, Fence, Fences
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
 from geoblanket.release.lattice_source import LatticeSource
-from geoblanket.release.ledger import NO_ANCHORS, MemoryLedger
-from geoblanket.release.source import Kind, Point, ReportSource
+from geoblanket.release.ledger import MemoryLedger
+from geoblanket.release.source import Drawn, Kind, Point, ReportSource
 from geoblanket.release.zone_source import ZoneSource
 
 __all__ = ["Device", "Report"]
@@ -132,8 +135,11 @@ class Device:
     """
 
     @checked
-    def __init__(self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float) -> None:
+    def __init__(
+        self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float, fences: Iterable[Fence] = ()
+    ) -> None:
         checked_clock(tables, ledger.budget)
+        self._fences = ledger.fences_of(_VEHICLE).with_all(fences)
         self._tables, self._ledger = tables, ledger
         self._tolerance_s = math.inf if ledger.replay else clock_tolerance_s
         self._source: ReportSource = ZoneSource(tables) if tables.lattice is None else LatticeSource(tables)
@@ -154,6 +160,8 @@ class Device:
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
+        fences: Fences = NO_FENCES,
+        hold_in_memory: bool = False,
     ) -> Device:
         """Open a bundle and a ledger.
 
@@ -181,6 +189,11 @@ class Device:
         replay
             For simulations and tests: any time is accepted, and the budget counts the caller's time ONLY. An hour of
             data replayed in a second spends an hour's budget. A ledger is for replays or for real reports, never both.
+        fences
+            Fences besides those of the ledger, which are always used.
+        hold_in_memory
+            Whether the point where the last report was drawn is kept in memory only: after a restart the next report
+            is drawn, at its cost, instead of held. By default it is kept beside the ledger, encrypted.
 
         Raises
         ------
@@ -192,12 +205,14 @@ class Device:
             It promises less than the policy asks for.
         """
         checked_tolerance(clock_tolerance_s)
-        book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
+        book = open_ledger(
+            ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
+        )
         if book is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
         with closed_on_failure(book):
             tables = open_tables(bundle, book, trust=trust, policy=policy)
-            return cls(tables, book, clock_tolerance_s=clock_tolerance_s)
+            return cls(tables, book, clock_tolerance_s=clock_tolerance_s, fences=fences)
 
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
         """Report a location: draw a place or a cell, store it and what it cost, and return it.
@@ -235,7 +250,7 @@ class Device:
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         time_ms = checked_time_ms(time, accepted=accepted_ms(self._tolerance_s))
         request = checked_request(request)
-        point = self._source.point(lat_e7, lon_e7)
+        point = self._source.point(*self._fences.apply_e7(lat_e7, lon_e7))
         slot = time_ms // self._source.interval_ms
         with self._lock:
             if os.getpid() != self._process:
@@ -248,23 +263,26 @@ class Device:
         now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
-        cost, anchor_cost = self._source.costs(slot, account)
-        left = account.checked_left_micro(
-            slot_ms, now_ns, cost, anchor_cost, wait_ms=lambda: self._wait_ms(slot, now_ns, account)
-        )
-        drawn = self._source.draw(point, slot, account)
-        answer = Answer(slot_ms, cost, drawn.output, drawn.lat_e7, drawn.lon_e7, request, now_ns)
-        self._ledger.write([(_VEHICLE, answer)], NO_ANCHORS if drawn.anchor is None else {_VEHICLE: drawn.anchor})
+        last = account.last
+        is_held = last is not None and self._source.is_held(point, self._ledger.drawn_at(_VEHICLE))
+        cost = 0 if is_held else self._source.cost(slot)
+        left = account.checked_left_micro(slot_ms, now_ns, cost, wait_ms=lambda: self._wait_ms(slot, now_ns, account))
+        # Drawn even where it is held, and thrown away: both take the same steps.
+        drawn = self._source.draw(point, slot)
+        if last is not None and is_held:
+            drawn = Drawn(last.place, last.lat_e7, last.lon_e7)
+        answer = Answer(slot_ms, cost, *drawn, request, now_ns)
+        drawn_at = None if is_held else self._source.drawn_at(point, slot)
+        self._ledger.write([(_VEHICLE, answer)], {} if drawn_at is None else {_VEHICLE: drawn_at})
         self._source.made(point, slot)
         return self._report_of(answer, left, stored=False)
 
     def _wait_ms(self, slot: int, now_ns: int, account: Account) -> int | None:
         """Return how long until a report is allowed again, milliseconds, a whole number of slots; None: never."""
         interval_ms = self._source.interval_ms
-        for freed in account.freeing(slot * interval_ms, now_ns):
-            slots = -(-freed.wait_ms // interval_ms)
-            cost, anchor_cost = self._source.costs(slot + slots, account)
-            if slots and cost <= freed.left_micro and anchor_cost <= freed.anchor_left_micro:
+        for wait_ms, left_micro in account.freeing(slot * interval_ms, now_ns):
+            slots = -(-wait_ms // interval_ms)
+            if slots and self._source.cost(slot + slots) <= left_micro:
                 return slots * interval_ms
         return None
 
@@ -307,9 +325,9 @@ class Device:
         return self._tables.costs
 
     @property
-    def anchor(self) -> AnchorSpec | None:
-        """The anchor's ε₀ and period: what each period begun costs besides. None: there is none."""
-        return self._source.anchor
+    def fences(self) -> Fences:
+        """The fences that are applied to every position."""
+        return self._fences
 
     @property
     def bundle_sha256(self) -> str:

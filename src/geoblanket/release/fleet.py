@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ from geoblanket.release._opening import (
     open_tables,
 )
 from geoblanket.release.budget import Answer, Budget
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.inputs import accepted_ms, checked_locations_e7, checked_times_ms
 from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import Ledger, MemoryLedger
@@ -45,6 +46,7 @@ from geoblanket.release.zone_source import ZoneFleetSource
 __all__ = ["Fleet", "FleetReports"]
 
 
+NO_FLEET_FENCES: Final[Mapping[str, Fences]] = MappingProxyType({})
 _NS_PER_MS: Final = 10**6
 _NEVER: Final = -(1 << 62)
 
@@ -107,18 +109,19 @@ class Fleet:
         ledger: MemoryLedger | None,
         *,
         clock_tolerance_s: float,
+        fences: Mapping[str, Fences] = NO_FLEET_FENCES,
     ) -> None:
         checked_clock(tables, None if ledger is None else ledger.budget)
-        self.vehicles = tuple(vehicles)
-        if len(set(self.vehicles)) < len(self.vehicles):
-            raise ParameterError("The names of vehicles must differ.")
         self._tables, self._ledger = tables, ledger
         self._tolerance_s = clock_tolerance_s
-        kind = ZoneFleetSource if tables.lattice is None else LatticeFleetSource
-        self._source: FleetSource = kind(tables, len(self.vehicles))
-        self._slot, self._place = self._last_answers(self.vehicles)
+        self._source: FleetSource = (ZoneFleetSource if tables.lattice is None else LatticeFleetSource)(tables)
+        self.vehicles: tuple[str, ...] = ()
+        self._slot, self._place = np.empty(0, np.int64), np.empty(0, np.int32)
+        self._given_fences = dict(fences)
+        self._fences: dict[int, Fences] = {}
         self._lock = threading.Lock()
         self._process = os.getpid()
+        self.enrol(vehicles)
 
     @classmethod
     @checked
@@ -135,6 +138,8 @@ class Fleet:
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
         replay: bool = False,
+        fences: Mapping[str, Fences] = NO_FLEET_FENCES,
+        hold_in_memory: bool = False,
     ) -> Fleet:
         """Open a bundle and a ledger for many vehicles.
 
@@ -146,16 +151,21 @@ class Fleet:
             As in `Device.open`. None: budgets are kept in memory.
         budget
             Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
-        device_key, counter, trust, policy, clock_tolerance_s, replay
+        fences
+            Fences of vehicles, by name, besides those of the ledger, which are always used.
+        device_key, counter, trust, policy, clock_tolerance_s, replay, hold_in_memory
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
         book = None
         if ledger is not None or budget is not None:
-            book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
+            book = open_ledger(
+                ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
+            )
         with closed_on_failure(book):
             tables = open_tables(bundle, book, trust=trust, policy=policy)
-            return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)
+            tolerance_s = math.inf if replay else clock_tolerance_s
+            return cls(tables, vehicles, book, clock_tolerance_s=tolerance_s, fences=fences)
 
     @property
     def kind(self) -> Kind:
@@ -186,9 +196,42 @@ class Fleet:
             if len({*self.vehicles, *names}) < len(self.vehicles) + len(names):
                 raise ParameterError("The names of vehicles must differ.")
             slot, place = self._last_answers(names)
-            self._source.grow(len(names))
+            self._source.grow([None if self._ledger is None else self._ledger.drawn_at(name) for name in names])
+            for number, name in enumerate(names, len(self.vehicles)):
+                self._look_at_fences(number, name)
             self._slot, self._place = np.concatenate([self._slot, slot]), np.concatenate([self._place, place])
             self.vehicles = (*self.vehicles, *names)
+
+    def set_fences(self, vehicle: str, fences: Fences) -> None:
+        """Keep the fences of a vehicle with the ledger, and apply them from now on."""
+        with self._lock:
+            if self._ledger is None:
+                self._given_fences[vehicle] = fences
+            else:
+                self._ledger.set_fences(fences, vehicle)
+            if vehicle in self.vehicles:
+                self._look_at_fences(self.vehicles.index(vehicle), vehicle)
+
+    def fences_of(self, vehicle: str) -> Fences:
+        """Return the fences of a vehicle."""
+        kept = NO_FENCES if self._ledger is None else self._ledger.fences_of(vehicle)
+        return kept.with_all(self._given_fences.get(vehicle, NO_FENCES))
+
+    def _look_at_fences(self, number: int, vehicle: str) -> None:
+        self._fences.pop(number, None)
+        if len(fences := self.fences_of(vehicle)):
+            self._fences[number] = fences
+
+    def _fenced_e7(self, which: Ints, lat_e7: Ints, lon_e7: Ints) -> tuple[Ints, Ints]:
+        """Return what positions of vehicles count as, 1e-7 degrees."""
+        if not self._fences:
+            return lat_e7, lon_e7
+        lat_e7, lon_e7 = lat_e7.copy(), lon_e7.copy()
+        for index, number in enumerate(which.tolist()):
+            if number in self._fences:
+                fenced = self._fences[number].apply_e7(int(lat_e7[index]), int(lon_e7[index]))
+                lat_e7[index], lon_e7[index] = fenced
+        return lat_e7, lon_e7
 
     def _last_answers(self, names: Sequence[str]) -> tuple[Ints, Indices]:
         """Return slot and place of the last answers of some vehicles, as the ledger has them."""
@@ -240,10 +283,10 @@ class Fleet:
         lat_e7, lon_e7 = checked_locations_e7(lat, lon, count=len(which))
         accepted = accepted_ms(self._tolerance_s)
         slot = checked_times_ms(time, count=len(which), accepted=accepted) // self._source.interval_ms
-        points = self._source.points(lat_e7, lon_e7)
         with self._lock:
             if os.getpid() != self._process:
                 raise LedgerError("The fleet was opened by another process. Open one in each process.")
+            points = self._source.points(*self._fenced_e7(which, lat_e7, lon_e7))
             return self._answered(which, points, slot)
 
     def _answered(self, which: Ints, points: Ints, slot: Ints) -> FleetReports:
@@ -251,10 +294,11 @@ class Fleet:
         fresh = self._slot[which] < slot
         late = self._slot[which] > slot
         now_ns = self._now_ns(slot)
-        fresh[fresh] = self._affordable(which[fresh], slot[fresh], now_ns[fresh])
+        held = (self._place[which] >= 0) & self._source.are_held(which, points)
+        fresh[fresh] = self._affordable(which[fresh], slot[fresh], now_ns[fresh], held[fresh])
         result = np.where(stored, self._place[which], np.int32(-1))
         some = np.flatnonzero(fresh)
-        result[some] = self._released(which[some], points[some], slot[some], now_ns[some])
+        result[some] = self._released(which[some], points[some], slot[some], now_ns[some], held[some])
         refused = result < 0
         lat, lon = self._source.coordinates_e7(np.maximum(result, 0)).T / 1e7
         return FleetReports(
@@ -274,48 +318,45 @@ class Fleet:
             return slot * (self._source.interval_ms * _NS_PER_MS)
         return np.full(len(slot), self._ledger.now_ns(0))
 
-    def _affordable(self, which: Ints, slot: Ints, now_ns: Ints) -> Bools:
+    def _affordable(self, which: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Bools:
         """Return which reports the budgets allow."""
         allowed = np.ones(len(which), np.bool_)
         if self._ledger is None:
             return allowed
-        ledger = self._ledger
-        anchor_costs = self._source.anchor_costs(which, slot, lambda number: ledger.account(self.vehicles[number]))
-        charged = zip(self._charged(which, slot, now_ns), anchor_costs.tolist(), strict=True)
-        for index, ((vehicle, slot_ms, cost, now), anchor_cost) in enumerate(charged):
+        for index, (vehicle, slot_ms, cost, now) in enumerate(self._charged(which, slot, now_ns, held)):
             try:
-                ledger.account(vehicle).checked_left_micro(slot_ms, now, cost, anchor_cost)
+                self._ledger.account(vehicle).checked_left_micro(slot_ms, now, cost)
             except RefusedError:
                 allowed[index] = False
         return allowed
 
-    def _charged(self, which: Ints, slot: Ints, now_ns: Ints) -> Iterator[tuple[str, int, int, int]]:
+    def _charged(self, which: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Iterator[tuple[str, int, int, int]]:
         """Yield the vehicle, start of the slot, cost and creation time of some reports."""
-        cost = self._source.costs(which, slot)
+        cost = np.where(held, 0, self._source.costs(which, slot))
         slots_ms = (slot * self._source.interval_ms).tolist()
         for number, *charge in zip(which.tolist(), slots_ms, cost.tolist(), now_ns.tolist(), strict=True):
             yield self.vehicles[number], *charge
 
-    def _released(self, which: Ints, points: Ints, slot: Ints, now_ns: Ints) -> Indices:
-        """Draw, store, and return the places or cells to report."""
-        outputs, anchors = self._source.draw(which, points, slot)
-        drawn = outputs.astype(np.int32)
+    def _released(self, which: Ints, points: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Indices:
+        """Draw or repeat, store, and return the places or cells to report."""
+        # Drawn even where it is held, and thrown away: both take the same steps.
+        outputs = np.where(held, self._place[which], self._source.draw(which, points, slot))
+        reported = outputs.astype(np.int32)
         if self._ledger is not None and len(which):
-            outcomes = zip(drawn.tolist(), self._source.coordinates_e7(outputs).tolist(), strict=True)
-            charged = self._charged(which, slot, now_ns)
+            outcomes = zip(reported.tolist(), self._source.coordinates_e7(outputs).tolist(), strict=True)
+            charged = self._charged(which, slot, now_ns, held)
+            drawn = self._source.drawn_at(which[~held], points[~held], slot[~held])
             self._ledger.write(
                 [
-                    (vehicle, Answer(slot_ms, cost, reported, lat_e7, lon_e7, None, now))
-                    for (vehicle, slot_ms, cost, now), (reported, (lat_e7, lon_e7)) in zip(
-                        charged, outcomes, strict=True
-                    )
+                    (vehicle, Answer(slot_ms, cost, output, lat_e7, lon_e7, None, now))
+                    for (vehicle, slot_ms, cost, now), (output, (lat_e7, lon_e7)) in zip(charged, outcomes, strict=True)
                 ],
-                {self.vehicles[number]: anchor for number, anchor in anchors.items()},
+                {self.vehicles[number]: drawn_at for number, drawn_at in drawn.items()},
             )
-        self._source.made(which, points, slot)
+        self._source.made(which, points, slot, held)
         self._slot[which] = slot
-        self._place[which] = drawn
-        return drawn
+        self._place[which] = reported
+        return reported
 
     def close(self) -> None:
         """Release the ledger, and forget where the vehicles were."""

@@ -1,8 +1,8 @@
 """Traces or walks perturbed in bulk by a lattice: no roads to match to, one report for each vehicle and slot of time.
 
 Of the points of a vehicle in one slot the first is reported; where trips of a vehicle overlap, those of the first one.
-Anchors are drawn for each vehicle and period that occurs,
-and forgotten at the end. What is kept of what was done takes some bytes for each trip and each hour of a vehicle.
+Points inside a fence count as its centre, and a report at rest is held, also from one trip of a vehicle to its next.
+What is kept of what was done takes some bytes for each trip of a vehicle.
 """
 
 from __future__ import annotations
@@ -27,14 +27,11 @@ from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
-from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.lattice.anchor import Shift
-from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.release._opening import check_policy
-from geoblanket.release.anchoring import Anchoring
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.lattice_source import cell_centers_e7
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -75,21 +72,15 @@ class LatticeSummary:
     vehicles: int
     interval_s: float
     epsilon_per_report: float
-    """What a report costs, per km."""
-    anchor_period_s: int | None
-    """How long an anchor stays; None: there is none, and reports at rest add up as those on the road."""
-    epsilon_per_period: float | None
-    """What a period at one place costs, however many reports, per km."""
-    periods: int
-    """Periods of vehicles that were begun, an anchor for each."""
+    """What a draw costs, per km."""
+    draws: int
+    """Reports that were drawn; the others were held, at no cost."""
     epsilon_per_hour: float
     """What the reports of an hour on the road add up to, per km."""
-    most_reports: int
-    """Reports of the vehicle that made the most of them."""
+    most_draws: int
+    """Draws of the vehicle that made the most of them."""
     epsilon_spent: float
     """What the reports of that vehicle add up to at most, per km."""
-    anchor_epsilon_spent: float | None
-    """What its periods would add up to at one place each, per km."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -109,6 +100,7 @@ def perturb_points(
     out: str | Path,
     *,
     bundle: Bundle,
+    fences: Fences = NO_FENCES,
     policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> LatticeSummary:
@@ -122,6 +114,8 @@ def perturb_points(
         The table to write (`RELEASED_CELLS_SCHEMA`).
     bundle
         With a lattice.
+    fences
+        Positions inside one count as its centre, whichever vehicle is there.
     policy
         The least that the bundle must promise.
 
@@ -142,7 +136,8 @@ def perturb_points(
             check_points(batch, path=traces)
             yield batch
 
-    return _perturbed(frame, points, Path(traces), Path(out), bundle=bundle, policy=policy, progress=progress)
+    run = _Run(bundle, Path(traces), fences, progress)
+    return _perturbed(frame, points, run, Path(out), bundle=bundle, policy=policy)
 
 
 @checked
@@ -153,6 +148,7 @@ def perturb_walk_points(
     out: str | Path,
     *,
     bundle: Bundle,
+    fences: Fences = NO_FENCES,
     policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> LatticeSummary:
@@ -182,29 +178,27 @@ def perturb_walk_points(
             check_points(located, path=walks)
             yield located
 
-    return _perturbed(frame, points, Path(walks), Path(out), bundle=bundle, policy=policy, progress=progress)
+    run = _Run(bundle, Path(walks), fences, progress)
+    return _perturbed(frame, points, run, Path(out), bundle=bundle, policy=policy)
 
 
 def _perturbed(
     frame: pl.LazyFrame,
     points: Callable[[], Iterable[pl.DataFrame]],
-    path: Path,
+    run: _Run,
     out: Path,
     *,
     bundle: Bundle,
     policy: Policy,
-    progress: Progress,
 ) -> LatticeSummary:
+    path = run.path
     if out.exists() and out.samefile(path):
         raise ParameterError(f"{path} is both read and written. Choose another name for the result.")
-    if bundle.lattice is None:
-        raise MismatchError("The bundle has no lattice: its zones need roads to match to.")
     check_policy(policy, bundle, bundle)
     with reading_parquet(path):
-        total = int(frame.select(pl.len()).collect().item())
-    if not total:
+        run.total = int(frame.select(pl.len()).collect().item())
+    if not run.total:
         raise InputError("has no points", path=path)
-    run = _Run(bundle, bundle.lattice, path, total, progress)
     described = {
         "bundle": bundle.sha256,
         "domain": bundle.domain,
@@ -226,14 +220,16 @@ def _perturbed(
 
 
 class _Vehicle:
-    """What was done for one vehicle: stretches of slots with reports, and the shifts of periods."""
+    """What was done for one vehicle: stretches of slots with reports, and the last draw."""
 
     def __init__(self) -> None:
-        self.reports = 0
+        self.reports = self.draws = 0
         self._stretches = array("q")
         """First and last slot of each stretch, ascending."""
-        self.periods = array("q")
-        self._shifts = array("q")
+        self._slot, self._cell = -1, -1
+        """The last report."""
+        self._x, self._y = 0, 0
+        """Where it was drawn."""
 
     def free(self, slots: Ints) -> Bools:
         """Return which of some ascending slots had no report, and count all of them as reported now."""
@@ -252,28 +248,32 @@ class _Vehicle:
         self.reports += int(np.count_nonzero(free))
         return free
 
-    def shift(self, period: int, draw: Callable[[], Shift]) -> Shift:
-        """Return the shift of a period, which is drawn the first time."""
-        index = bisect_left(self.periods, period)
-        if index == len(self.periods) or self.periods[index] != period:
-            east, north = draw()
-            self.periods.insert(index, period)
-            self._shifts.insert(index, east << 31 | north)
-        return divmod(self._shifts[index], 1 << 31)
+    def hold(self, slots: Ints, x: Ints, y: Ints, cells: Ints, hold_units: int) -> None:
+        """Replace the cells of reports at rest by the one that is held; the slots ascend."""
+        squared, held_x, held_y = hold_units * hold_units, self._x, self._y
+        if self._slot >= slots[0]:
+            self._cell = -1  # a trip before one that was reported: there is nothing to hold
+        cell = self._cell
+        for index, (at_x, at_y, drawn) in enumerate(zip(x.tolist(), y.tolist(), cells.tolist(), strict=True)):
+            if cell >= 0 and (at_x - held_x) ** 2 + (at_y - held_y) ** 2 <= squared:
+                cells[index] = cell
+            else:
+                cell, held_x, held_y = drawn, at_x, at_y
+                self.draws += 1
+        self._slot, self._cell, self._x, self._y = int(slots[-1]), cell, held_x, held_y
 
 
 class _Run:
     """One pass over points."""
 
-    def __init__(self, bundle: Bundle, lattice: Lattice, path: Path, total: int, progress: Progress) -> None:
+    def __init__(self, bundle: Bundle, path: Path, fences: Fences, progress: Progress) -> None:
+        if bundle.lattice is None:
+            raise MismatchError("The bundle has no lattice: its zones need roads to match to.")
         self.stopped = False
-        tables = ReleaseTables.of(bundle)
-        self._lattice, self._path, self._total, self._progress = lattice, path, total, progress
+        self.path, self.total = path, 0
+        self._lattice, self._fences, self._progress = bundle.lattice, fences, progress
         self._interval_ms = bundle.needed_clock().interval_ms
         self._costs = bundle.costs
-        self._anchoring = None
-        if lattice.anchor is not None:
-            self._anchoring = Anchoring(lattice.anchor, tables, side=lattice.spec.plane.side)
         self._vehicles: dict[str, _Vehicle] = {}
         self._outside = 0
 
@@ -289,11 +289,11 @@ class _Run:
             slot = batch["time"].to_physical().to_numpy() // (_US_PER_MS * self._interval_ms)
             chosen = np.flatnonzero(self._is_first(batch["trip"].to_numpy(), slot))
             rows = batch[chosen].with_columns(slot=pl.Series(slot[chosen], dtype=pl.Int64))
-            kept, shifts = self._kept(rows)
+            kept = self._kept(rows)
             done += batch.height
-            self._progress("perturbing", done, self._total)
+            self._progress("perturbing", done, self.total)
             if kept.any():
-                yield self._drawn(rows.filter(pl.Series(kept)), shifts[kept])
+                yield self._drawn(rows.filter(pl.Series(kept)))
 
     def _check_order(self, batch: pl.DataFrame, last: tuple[int, int]) -> tuple[int, int]:
         """Raise InputError unless trips, and times within them, ascend; return the last of both."""
@@ -301,7 +301,7 @@ class _Run:
         trips, times = np.append(last[0], trip), np.append(last[1], time)
         same = trips[1:] == trips[:-1]
         if (trips[1:] < trips[:-1]).any() or (same & (times[1:] < times[:-1])).any():
-            raise InputError("its points are not in order of trips and times", path=self._path, hint="Import it again")
+            raise InputError("its points are not in order of trips and times", path=self.path, hint="Import it again")
         return int(trip[-1]), int(time[-1])
 
     @staticmethod
@@ -311,29 +311,35 @@ class _Run:
         first[1:] = (trip[1:] != trip[:-1]) | (slot[1:] != slot[:-1])
         return first
 
-    def _kept(self, rows: pl.DataFrame) -> tuple[Bools, Ints]:
-        """Return which points are reported, and the shift of each, shape (n, 2)."""
-        trip, slot = rows["trip"].to_numpy(), rows["slot"].to_numpy()
-        kept, shifts = np.ones(len(trip), np.bool_), np.zeros((len(trip), 2), np.int64)
+    def _trips(self, rows: pl.DataFrame) -> Iterator[tuple[_Vehicle, slice]]:
+        """Yield the rows of each trip, and its vehicle."""
+        trip = rows["trip"].to_numpy()
         starts = np.flatnonzero(np.append(True, trip[1:] != trip[:-1]))
         names = rows["vehicle"].gather(starts).to_list()
         for name, start, end in zip(names, starts.tolist(), [*starts[1:].tolist(), len(trip)], strict=True):
-            vehicle = self._vehicles.setdefault(name, _Vehicle())
-            free = vehicle.free(slot[start:end])
-            kept[start:end] = free
-            if self._anchoring is not None:
-                periods = slot[start:end] * self._interval_ms // self._anchoring.period_ms
-                for part, shift in _shifts(vehicle, self._anchoring, periods, free):
-                    shifts[start:end][part] = shift
-        return kept, shifts
+            yield self._vehicles.setdefault(name, _Vehicle()), slice(start, end)
 
-    def _drawn(self, rows: pl.DataFrame, shifts: Ints) -> pl.DataFrame:
+    def _kept(self, rows: pl.DataFrame) -> Bools:
+        """Return which points are reported."""
+        slot = rows["slot"].to_numpy()
+        kept = np.ones(len(slot), np.bool_)
+        for vehicle, part in self._trips(rows):
+            kept[part] = vehicle.free(slot[part])
+        return kept
+
+    def _drawn(self, rows: pl.DataFrame) -> pl.DataFrame:
         lat, lon = rows["lat"].to_numpy(), rows["lon"].to_numpy()
         plane = self._lattice.spec.plane
         self._outside += int(np.count_nonzero(~plane.holds_many(lat, lon)))
-        x, y = plane.units(lat, lon)
-        east, north = shifts.T
-        cells = self._lattice.draw_many_at(x, y, shift=(east, north))
+        lat_e7, lon_e7 = (np.rint(degrees * 1e7).astype(np.int64) for degrees in (lat, lon))
+        x, y = plane.units_e7(*self._fences.apply_many_e7(lat_e7, lon_e7))
+        cells = self._lattice.draw_many_at(x, y)
+        hold_units, slot = self._lattice.hold_mm // plane.unit_mm, rows["slot"].to_numpy()
+        for vehicle, part in self._trips(rows):
+            if hold_units:
+                vehicle.hold(slot[part], x[part], y[part], cells[part], hold_units)
+            else:
+                vehicle.draws += part.stop - part.start
         center_lat, center_lon = cell_centers_e7(self._lattice, cells).T / 1e7
         start_us = rows["slot"] * (self._interval_ms * _US_PER_MS)
         return rows.select("vehicle", "trip", "slot").with_columns(
@@ -344,28 +350,17 @@ class _Run:
         )
 
     def summary(self) -> LatticeSummary:
-        anchor, cost = self._lattice.anchor, self._costs.other / _MICRO
-        dearest = max(self._vehicles.values(), key=lambda vehicle: vehicle.reports)
+        cost = self._costs.other / _MICRO
+        most_draws = max(vehicle.draws for vehicle in self._vehicles.values())
         return LatticeSummary(
-            points=self._total,
+            points=self.total,
             reports=sum(vehicle.reports for vehicle in self._vehicles.values()),
             points_outside=self._outside,
             vehicles=len(self._vehicles),
             interval_s=self._interval_ms / 1000,
             epsilon_per_report=cost,
-            anchor_period_s=None if anchor is None else anchor.period_s,
-            epsilon_per_period=None if anchor is None else anchor.epsilon,
-            periods=sum(len(vehicle.periods) for vehicle in self._vehicles.values()),
+            draws=sum(vehicle.draws for vehicle in self._vehicles.values()),
             epsilon_per_hour=cost * _MS_PER_HOUR / self._interval_ms,
-            most_reports=dearest.reports,
-            epsilon_spent=cost * dearest.reports,
-            anchor_epsilon_spent=None if anchor is None else anchor.epsilon * len(dearest.periods),
+            most_draws=most_draws,
+            epsilon_spent=cost * most_draws,
         )
-
-
-def _shifts(vehicle: _Vehicle, anchoring: Anchoring, periods: Ints, free: Bools) -> Iterator[tuple[slice, Shift]]:
-    """Yield the shift of each period of a trip in which something is reported, and the points that it is for."""
-    starts = np.flatnonzero(np.append(True, periods[1:] != periods[:-1])).tolist()
-    for start, end in zip(starts, [*starts[1:], len(periods)], strict=True):
-        if free[start:end].any():
-            yield slice(start, end), vehicle.shift(int(periods[start]), anchoring.shift)

@@ -1,27 +1,27 @@
-"""Reports by a lattice: a point of the frame, shifted by the anchor of the period, then a cell.
+"""Reports by a lattice: a point of the frame, then a cell; at rest the last cell again.
 
-Every report costs the same, and each period begun costs the anchor besides. A location outside the frame counts as its
-nearest point. No true location is kept.
+Every draw costs the same, and a report that is held costs nothing. A location outside the frame counts as its nearest
+point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Ints
+from geoblanket._arrays import Bools, Ints
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
-from geoblanket.mechanism.lattice.lattice import NO_SHIFT, Lattice
-from geoblanket.release.anchoring import Anchoring
-from geoblanket.release.budget import Account
-from geoblanket.release.source import Drawn, DrawnMany, Kind, Point
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.release.hold import DrawnAt
+from geoblanket.release.source import Drawn, Kind, Point
 
 __all__ = ["LatticeFleetSource", "LatticeSource", "cell_centers_e7"]
 
-_NEVER: Final = -(1 << 62)
+_FAR: Final = -(1 << 40)
+"""Nothing in a frame is near this."""
 
 
 class _Base:
@@ -31,10 +31,9 @@ class _Base:
         if tables.lattice is None:
             raise MismatchError("The bundle has no lattice.")
         self._lattice, self._plane = tables.lattice, tables.lattice.spec.plane
-        self.anchor = tables.lattice.anchor
         self.interval_ms = tables.needed_clock().interval_ms
         self._cost_micro = tables.costs.other
-        self._anchoring = None if self.anchor is None else Anchoring(self.anchor, tables, side=self._plane.side)
+        self._frame = bytes.fromhex(tables.domain)[:16]
 
 
 class LatticeSource(_Base):
@@ -44,28 +43,28 @@ class LatticeSource(_Base):
         """Return x and y in the frame."""
         return self._plane.unit_of_e7(lat_e7, lon_e7)
 
-    def costs(self, slot: int, account: Account) -> tuple[int, int]:
-        """Return what a report costs, and the anchor unless the period has one."""
-        if self._anchoring is None or account.anchor(slot * self.interval_ms, self._anchoring.frame) is not None:
-            return self._cost_micro, 0
-        return self._cost_micro, self._anchoring.cost_micro
+    def cost(self, slot: int) -> int:
+        """Return what a draw costs."""
+        del slot
+        return self._cost_micro
 
-    def draw(self, point: Point, slot: int, account: Account) -> Drawn:
-        """Draw a cell, and the anchor of the period if there is none yet."""
-        shift, new = NO_SHIFT, None
-        if self._anchoring is not None:
-            slot_ms = slot * self.interval_ms
-            anchor = account.anchor(slot_ms, self._anchoring.frame)
-            if anchor is None:
-                anchor = new = self._anchoring.drawn(slot_ms)
-            shift = anchor.shift or NO_SHIFT
-        x, y = point
-        cell = self._lattice.draw_at(x, y, shift=shift)
+    def is_held(self, point: Point, last: DrawnAt | None) -> bool:
+        """Return whether the last report was drawn within the distance of the lattice."""
+        return last is not None and last.frame == self._frame and self._lattice.holds(*point, last.x, last.y)
+
+    def drawn_at(self, point: Point, slot: int) -> DrawnAt | None:
+        """Return where a report was drawn; None where none is ever held."""
+        return DrawnAt(slot * self.interval_ms, self._frame, *point) if self._lattice.hold_mm else None
+
+    def draw(self, point: Point, slot: int) -> Drawn:
+        """Draw a cell."""
+        del slot
+        cell = self._lattice.draw_at(*point)
         lat, lon = self._lattice.center(cell)
-        return Drawn(cell, round(lat * 1e7), round(lon * 1e7), new)
+        return Drawn(cell, round(lat * 1e7), round(lon * 1e7))
 
     def made(self, point: Point, slot: int) -> None:
-        """Do nothing: no report depends on earlier places."""
+        """Do nothing: the ledger keeps where a report was drawn."""
 
     def forget(self) -> None:
         """Do nothing: nothing is kept."""
@@ -83,71 +82,57 @@ class LatticeSource(_Base):
 class LatticeFleetSource(_Base):
     """Reports of many vehicles."""
 
-    def __init__(self, tables: ReleaseTables, vehicles: int) -> None:
+    def __init__(self, tables: ReleaseTables) -> None:
         super().__init__(tables)
-        self._shift = np.zeros((vehicles, 2), np.int64)
-        self._period = np.full(vehicles, _NEVER, np.int64)
-        """The period of each vehicle's shift."""
+        self._hold_units = self._lattice.hold_mm // self._plane.unit_mm
+        self._drawn_at = np.empty((0, 2), np.int64)
+        """Where the last report of each vehicle was drawn."""
 
-    def grow(self, vehicles: int) -> None:
-        """Add so many vehicles, which have no shift yet."""
-        self._shift = np.concatenate([self._shift, np.zeros((vehicles, 2), np.int64)])
-        self._period = np.concatenate([self._period, np.full(vehicles, _NEVER, np.int64)])
+    def grow(self, last: list[DrawnAt | None]) -> None:
+        """Add vehicles."""
+        known = [(drawn.x, drawn.y) if drawn and drawn.frame == self._frame else (_FAR, _FAR) for drawn in last]
+        self._drawn_at = np.concatenate([self._drawn_at, np.array(known, np.int64).reshape(-1, 2)])
 
     def points(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
         """Return x and y in the frame, shape (n, 2)."""
         return np.column_stack(self._plane.units_e7(lat_e7, lon_e7))
 
     def costs(self, which: Ints, slot: Ints) -> Ints:
-        """Return what reports cost: the same for all."""
+        """Return what draws cost: the same for all."""
         del slot
         return np.full(len(which), self._cost_micro)
 
-    def anchor_costs(self, which: Ints, slot: Ints, account: Callable[[int], Account] | None) -> Ints:
-        """Return what anchors cost, where a period has none yet."""
-        costs = np.zeros(len(which), np.int64)
-        if self._anchoring is None:
-            return costs
-        periods = self._periods(slot)
-        for index in np.flatnonzero(self._period[which] != periods).tolist():
-            vehicle = int(which[index])
-            slot_ms = int(slot[index]) * self.interval_ms
-            stored = None if account is None else account(vehicle).anchor(slot_ms, self._anchoring.frame)
-            if stored is None or stored.shift is None:
-                costs[index] = self._anchoring.cost_micro
-            else:
-                self._shift[vehicle], self._period[vehicle] = stored.shift, periods[index]
-        return costs
+    def are_held(self, which: Ints, points: Ints) -> Bools:
+        """Return whose last report was drawn within the distance of the lattice."""
+        if not self._hold_units:
+            return np.zeros(len(which), np.bool_)
+        held: Bools = ((points - self._drawn_at[which]) ** 2).sum(axis=1) <= self._hold_units**2
+        return held
 
-    def draw(self, which: Ints, points: Ints, slot: Ints) -> DrawnMany:
-        """Draw cells, and the anchors of periods that have none."""
-        anchors = {}
-        if self._anchoring is not None:
-            for index in np.flatnonzero(self._period[which] != self._periods(slot)).tolist():
-                anchor = self._anchoring.drawn(int(slot[index]) * self.interval_ms)
-                anchors[int(which[index])] = anchor
-                self._shift[which[index]] = anchor.shift or NO_SHIFT
-        east, north = self._shift[which].T
-        return DrawnMany(self._lattice.draw_many_at(points[:, 0], points[:, 1], shift=(east, north)), anchors)
+    def draw(self, which: Ints, points: Ints, slot: Ints) -> Ints:
+        """Draw cells."""
+        del which, slot
+        return self._lattice.draw_many_at(points[:, 0], points[:, 1])
 
-    def made(self, which: Ints, points: Ints, slot: Ints) -> None:
-        """Keep the shifts for the rest of their periods."""
-        del points
-        if self._anchoring is not None:
-            self._period[which] = self._periods(slot)
+    def drawn_at(self, which: Ints, points: Ints, slot: Ints) -> Mapping[int, DrawnAt]:
+        """Return where reports were drawn; nothing where none is ever held."""
+        if not self._hold_units:
+            return {}
+        rows = zip(which.tolist(), (slot * self.interval_ms).tolist(), points.tolist(), strict=True)
+        return {number: DrawnAt(slot_ms, self._frame, x, y) for number, slot_ms, (x, y) in rows}
+
+    def made(self, which: Ints, points: Ints, slot: Ints, held: Bools) -> None:
+        """Keep where reports were drawn."""
+        del slot
+        self._drawn_at[which[~held]] = points[~held]
 
     def coordinates_e7(self, outputs: Ints) -> Ints:
         """Return the centres of cells."""
         return cell_centers_e7(self._lattice, outputs)
 
     def forget(self) -> None:
-        """Forget all shifts."""
-        self._shift.fill(0)
-        self._period.fill(_NEVER)
-
-    def _periods(self, slot: Ints) -> Ints:
-        period_ms = 1 if self._anchoring is None else self._anchoring.period_ms
-        return slot * self.interval_ms // period_ms
+        """Forget where reports were drawn."""
+        self._drawn_at.fill(_FAR)
 
 
 def cell_centers_e7(lattice: Lattice, cells: Ints) -> Ints:

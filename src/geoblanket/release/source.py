@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from geoblanket._arrays import Ints
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
-from geoblanket.release.budget import Account, Anchor
+from geoblanket._arrays import Bools, Ints
+from geoblanket.release.hold import DrawnAt
 
-__all__ = ["Drawn", "DrawnMany", "FleetSource", "Kind", "Point", "ReportSource"]
+__all__ = ["Drawn", "FleetSource", "Kind", "Point", "ReportSource"]
 
 Kind = Literal["place", "cell"]
 """What is reported: a place of a zone, or a cell of a lattice."""
@@ -28,8 +27,6 @@ class Drawn(NamedTuple):
     lat_e7: int
     """Where that is, 1e-7 degrees."""
     lon_e7: int
-    anchor: Anchor | None
-    """The anchor that was drawn for this report, to be stored with it; None: there was one, or none is needed."""
 
 
 class ReportSource(Protocol):
@@ -37,16 +34,21 @@ class ReportSource(Protocol):
 
     kind: Kind
     interval_ms: int
-    anchor: AnchorSpec | None
 
     def point(self, lat_e7: int, lon_e7: int) -> Point:
         """Return what a location counts as."""
 
-    def costs(self, slot: int, account: Account) -> tuple[int, int]:
-        """Return what a report in a slot costs, and the anchor to be drawn for it, in millionths per kilometre."""
+    def cost(self, slot: int) -> int:
+        """Return what a report that is drawn in a slot costs, in millionths per kilometre."""
 
-    def draw(self, point: Point, slot: int, account: Account) -> Drawn:
-        """Draw a report in a slot, and the anchor of its period if there is none yet."""
+    def is_held(self, point: Point, last: DrawnAt | None) -> bool:
+        """Return whether the last report is repeated, given where it was drawn."""
+
+    def drawn_at(self, point: Point, slot: int) -> DrawnAt | None:
+        """Return what has to be remembered of a draw so that its report can be held; None: nothing."""
+
+    def draw(self, point: Point, slot: int) -> Drawn:
+        """Draw a report in a slot."""
 
     def made(self, point: Point, slot: int) -> None:
         """Remember a report that was stored, as far as later ones depend on it."""
@@ -58,43 +60,31 @@ class ReportSource(Protocol):
         """Return what seems wrong with a location."""
 
 
-class DrawnMany(NamedTuple):
-    """What is reported of some vehicles."""
-
-    outputs: Ints
-    """Numbers of places or cells, shape (n,)."""
-    anchors: Mapping[int, Anchor]
-    """The anchors that were drawn, by the vehicle's number."""
-
-
 class FleetSource(Protocol):
     """Reports of many vehicles, known by their numbers."""
 
     kind: Kind
     interval_ms: int
 
-    def grow(self, vehicles: int) -> None:
-        """Add so many vehicles, with the next numbers."""
+    def grow(self, last: list[DrawnAt | None]) -> None:
+        """Add vehicles, with the next numbers, given where the last report of each was drawn."""
 
     def points(self, lat_e7: Ints, lon_e7: Ints) -> Ints:
         """Return what each of n locations counts as, shape (n, ...)."""
 
     def costs(self, which: Ints, slot: Ints) -> Ints:
-        """Return what reports of vehicles in slots cost, in millionths per kilometre, shape (n,)."""
+        """Return what reports that are drawn in slots cost, in millionths per kilometre, shape (n,)."""
 
-    def anchor_costs(self, which: Ints, slot: Ints, account: Callable[[int], Account] | None) -> Ints:
-        """Return what the anchors cost that have to be drawn for reports, in millionths per kilometre, shape (n,).
+    def are_held(self, which: Ints, points: Ints) -> Bools:
+        """Return whose last report is repeated, shape (n,)."""
 
-        Parameters
-        ----------
-        account
-            Returns the account of a vehicle, by its number; None: nothing is counted.
-        """
+    def draw(self, which: Ints, points: Ints, slot: Ints) -> Ints:
+        """Draw reports in slots; return the numbers of places or cells, shape (n,)."""
 
-    def draw(self, which: Ints, points: Ints, slot: Ints) -> DrawnMany:
-        """Draw reports in slots, and the anchors of periods that have none, after `anchor_costs`."""
+    def drawn_at(self, which: Ints, points: Ints, slot: Ints) -> Mapping[int, DrawnAt]:
+        """Return what has to be remembered of draws so that their reports can be held, by the vehicle's number."""
 
-    def made(self, which: Ints, points: Ints, slot: Ints) -> None:
+    def made(self, which: Ints, points: Ints, slot: Ints, held: Bools) -> None:
         """Remember reports that were stored, as far as later ones depend on them."""
 
     def coordinates_e7(self, outputs: Ints) -> Ints:

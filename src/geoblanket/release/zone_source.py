@@ -5,20 +5,19 @@ True places are kept in memory only. After a gap there is no history, and the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
-from geoblanket.release.budget import Account
+from geoblanket.release.hold import DrawnAt
 from geoblanket.release.nearest import NearestPlace
 from geoblanket.release.place_raster import PlaceRaster
 from geoblanket.release.regimes import Regimes
 from geoblanket.release.rule import ReleaseRule
-from geoblanket.release.source import Drawn, DrawnMany, Kind, Point
+from geoblanket.release.source import Drawn, Kind, Point
 
 __all__ = ["ZoneFleetSource", "ZoneSource"]
 
@@ -29,7 +28,6 @@ class ZoneSource:
     """Reports of one vehicle."""
 
     kind: Kind = "place"
-    anchor: AnchorSpec | None = None
 
     def __init__(self, tables: ReleaseTables) -> None:
         clock = tables.needed_clock()
@@ -48,18 +46,26 @@ class ZoneSource:
         """Return the nearest place."""
         return (self._nearest.of(lat_e7, lon_e7),)
 
-    def costs(self, slot: int, account: Account) -> tuple[int, int]:
-        """Return what a report costs, which depends on whether there is a history; no anchor is needed."""
-        del account
-        return (self._costs.other if self._follows(slot) else self._costs.start), 0
+    def cost(self, slot: int) -> int:
+        """Return what a report costs, which depends on whether there is a history."""
+        return self._costs.other if self._follows(slot) else self._costs.start
 
-    def draw(self, point: Point, slot: int, account: Account) -> Drawn:
+    def is_held(self, point: Point, last: DrawnAt | None) -> bool:
+        """Return False: hold is for lattices."""
+        del point, last
+        return False
+
+    def drawn_at(self, point: Point, slot: int) -> DrawnAt | None:
+        """Return None: hold is for lattices."""
+        del point, slot
+        return None
+
+    def draw(self, point: Point, slot: int) -> Drawn:
         """Draw a place by the history and the regime of the slot."""
-        del account
         regime = self._regimes.at(slot * self.interval_ms) if self._follows(slot) else self._regimes.start
         place = self._rule.draw_one(self._history_with(point, slot), regime)
         lat_e7, lon_e7 = self._places_e7[place].tolist()
-        return Drawn(place, lat_e7, lon_e7, None)
+        return Drawn(place, lat_e7, lon_e7)
 
     def made(self, point: Point, slot: int) -> None:
         """Let the place be the past of the next report."""
@@ -87,7 +93,7 @@ class ZoneFleetSource:
 
     kind: Kind = "place"
 
-    def __init__(self, tables: ReleaseTables, vehicles: int) -> None:
+    def __init__(self, tables: ReleaseTables) -> None:
         clock = tables.needed_clock()
         self._places_e7 = tables.places_e7
         self._rule = ReleaseRule(tables)
@@ -95,11 +101,12 @@ class ZoneFleetSource:
         self._regimes = Regimes(clock)
         self._costs = tables.costs
         self.interval_ms = clock.interval_ms
-        self._history = np.full((vehicles, self._rule.past), -1, np.int32)
-        self._history_slot = np.full(vehicles, _NEVER, np.int64)
+        self._history = np.empty((0, self._rule.past), np.int32)
+        self._history_slot = np.empty(0, np.int64)
 
-    def grow(self, vehicles: int) -> None:
-        """Add so many vehicles, which have no history yet."""
+    def grow(self, last: list[DrawnAt | None]) -> None:
+        """Add vehicles, which have no history yet."""
+        vehicles = len(last)
         self._history = np.concatenate([self._history, np.full((vehicles, self._history.shape[1]), -1, np.int32)])
         self._history_slot = np.concatenate([self._history_slot, np.full(vehicles, _NEVER, np.int64)])
 
@@ -111,12 +118,12 @@ class ZoneFleetSource:
         """Return what reports cost, which depends on whether there is a history."""
         return np.where(self._follows(which, slot), self._costs.other, self._costs.start)
 
-    def anchor_costs(self, which: Ints, slot: Ints, account: Callable[[int], Account] | None) -> Ints:
-        """Return zeros: no anchors are needed."""
-        del slot, account
-        return np.zeros(len(which), np.int64)
+    def are_held(self, which: Ints, points: Ints) -> Bools:
+        """Return False for all: hold is for lattices."""
+        del points
+        return np.zeros(len(which), np.bool_)
 
-    def draw(self, which: Ints, points: Ints, slot: Ints) -> DrawnMany:
+    def draw(self, which: Ints, points: Ints, slot: Ints) -> Ints:
         """Draw places by the histories and the regimes of the slots."""
         follows = self._follows(which, slot)
         regime = np.where(follows, self._regimes.numbers_at(slot * self.interval_ms), len(self._regimes.names))
@@ -126,10 +133,16 @@ class ZoneFleetSource:
             some = np.flatnonzero(regime == number)
             if len(some):
                 result[some] = self._rule.draw(histories[some], name)
-        return DrawnMany(result, {})
+        return result
 
-    def made(self, which: Ints, points: Ints, slot: Ints) -> None:
+    def drawn_at(self, which: Ints, points: Ints, slot: Ints) -> Mapping[int, DrawnAt]:
+        """Return nothing: hold is for lattices."""
+        del which, points, slot
+        return {}
+
+    def made(self, which: Ints, points: Ints, slot: Ints, held: Bools) -> None:
         """Let the places be the past of the next reports."""
+        del held
         self._history[which] = self._histories(which, points, slot)[:, : self._history.shape[1]]
         self._history_slot[which] = slot
 

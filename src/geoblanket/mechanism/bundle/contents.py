@@ -292,13 +292,8 @@ class Bundle(ReadBundle):
                 f"each report is at most e^({epsilon:.9g}·d) times as probable from one history as from any other of "
                 f"the same zone and regime, d{within} km apart"
             )
-        add_m, anchor = 2 * self.lattice.certificate.rounding_mm / 1000, self.lattice.anchor
-        stays = (
-            ""
-            if anchor is None
-            else f", and all reports of a whole period of {anchor.period_s:,} s at one place together at most "
-            f"e^({anchor.epsilon:.9g}·d) times,"
-        )
+        add_m = 2 * self.lattice.certificate.rounding_mm / 1000
+        stays = ", and a stay costs one report," if self.lattice.hold_mm else ""
         return (
             f"each report is at most e^({self.lattice.epsilon:.9g}·d) times{stays} as probable from one coordinate as "
             f"from any other, d km apart with {add_m:.3g} m added for rounding"
@@ -381,9 +376,9 @@ class Bundle(ReadBundle):
                 ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
             ]
         else:
-            cells, epsilon, anchor, verified = self.lattice.facts()
+            cells, epsilon, hold, verified = self.lattice.facts()
             rows += [("lattice", cells), ("a report", epsilon)]
-            rows += [("anchor", anchor.removeprefix("anchor ")), ("promise", verified)]
+            rows += [("at rest", hold), ("promise", verified)]
         return card(self, rows, draw=lambda ax: self.plot(ax=ax), words=[self.in_one_sentence])
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.meaning import lattice_in_words
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["AnchorFacts", "BundleFacts", "ClockFacts", "FrameFacts", "LatticeFacts", "MechanismFacts"]
+__all__ = ["BundleFacts", "ClockFacts", "FrameFacts", "LatticeFacts", "MechanismFacts"]
 
 _DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True}
 """Makes Pydantic, where it is used, take the strings below fields as their descriptions."""
@@ -107,18 +107,6 @@ class FrameFacts:
 
 
 @dataclass(frozen=True)
-class AnchorFacts:
-    """The secret shift that all reports of a period share."""
-
-    __pydantic_config__: ClassVar = _DESCRIBED
-
-    epsilon_per_km: float
-    """ε₀: what staying at one place costs in a period, however many reports."""
-    period_s: int
-    """Seconds that an anchor stays; periods start at multiples of it since 1970, UTC."""
-
-
-@dataclass(frozen=True)
 class LatticeFacts:
     """A mechanism for a whole city: planar Laplace noise, exact, between any two coordinates of its frame."""
 
@@ -135,8 +123,8 @@ class LatticeFacts:
     """What one report costs."""
     epsilon_effective_per_km: float
     """The ε that was found to be needed."""
-    anchor: AnchorFacts | None
-    """Null: every report is drawn anew, and the noise of a parked car averages out."""
+    hold_m: float
+    """Within this distance of where the last report was drawn, it is repeated at no cost; 0: never."""
     meaning: list[str]
     """What all of this means, in sentences."""
 
@@ -149,7 +137,7 @@ class LatticeFacts:
         interval_s
             Seconds from one report to the next.
         """
-        plane, anchor = lattice.spec.plane, lattice.anchor
+        plane = lattice.spec.plane
         east_e7 = (plane.west_e7 + plane.width_e7 + 1_800_000_000) % 3_600_000_000 - 1_800_000_000
         return cls(
             cells=lattice.cells,
@@ -158,7 +146,7 @@ class LatticeFacts:
             rounding_m=lattice.certificate.rounding_mm / 1000,
             epsilon_per_km=lattice.epsilon,
             epsilon_effective_per_km=lattice.certificate.epsilon_effective,
-            anchor=None if anchor is None else AnchorFacts(anchor.epsilon, anchor.period_s),
+            hold_m=lattice.hold_m,
             meaning=lattice_in_words(lattice, interval_s),
         )
 

@@ -103,7 +103,7 @@ class BundleFile(ReadBundle):
         if section is None:
             return None
         try:
-            return Lattice.verified(section.spec(self.arrays[MULTIPLIERS]), section.anchor)
+            return Lattice.verified(section.spec(self.arrays[MULTIPLIERS]), section.hold_mm)
         except LatticeViolation as error:
             raise LatticeViolation(f"{self.path}: {error.problem}") from error
         except MechanismError as error:
@@ -112,7 +112,7 @@ class BundleFile(ReadBundle):
     def known_lattice(self) -> Lattice | None:
         """Return the lattice of the file, if it has one, which this device verified before."""
         section = self.header.lattice
-        return None if section is None else Lattice.known(section.spec(self.arrays[MULTIPLIERS]), section.anchor)
+        return None if section is None else Lattice.known(section.spec(self.arrays[MULTIPLIERS]), section.hold_mm)
 
     def verified(self, *, largest_work: int = LARGEST_WORK) -> Iterator[BundledMechanism]:
         """Yield each mechanism, its distances checked on the map and its promise exactly."""

@@ -31,6 +31,8 @@ DISCLOSED: Final = "the zone, the regime, and when a report was made"
 """What a report from a zone tells besides its output."""
 DISCLOSED_BY_LATTICE: Final = "when a report was made"
 """What a report from a lattice tells besides its output."""
+DISCLOSED_BY_HOLD: Final = "when a report was made, and when the vehicle rests"
+"""The same, if reports are held."""
 _DISCLOSED_BEFORE: Final = "the zone and the regime of each report"
 """The same in older files."""
 
@@ -149,7 +151,7 @@ class BundleHeader:
         return cls(
             version=version,
             domain=lattice.domain,
-            disclosed=DISCLOSED_BY_LATTICE,
+            disclosed=DISCLOSED_BY_HOLD if lattice.hold_mm else DISCLOSED_BY_LATTICE,
             snapping_radius_mm=lattice.rounding_mm,
             clock=lattice_clock(interval_ms),
             mechanisms=(),
@@ -171,8 +173,6 @@ class BundleHeader:
         header = cls.of_lattice(lattice, version=version, interval_ms=clock.interval_ms)
         if header.as_fields() != values:
             raise ValueError("what it says beside its lattice does not follow from it")
-        if lattice.anchor is not None and lattice.anchor.period_s * 1000 < clock.interval_ms:
-            raise ValueError("an anchor must stay for at least one interval between reports")
         return header
 
     def as_fields(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The lattice of a bundle: its section of the header, its table, and the file as a whole.
 
 A bundle has either mechanisms of zones or one lattice. That of a lattice holds the numbers of `LatticeSpec` and
-`AnchorSpec` in its header, and the multipliers as its only array.
+the distance within which reports are held in its header, and the multipliers as its only array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash
 from geoblanket.mechanism.bundle.clock import HOURS, Clock
 from geoblanket.mechanism.bundle.parsing import check_keys, integer
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
 
@@ -25,7 +24,8 @@ __all__ = ["ALL_DAY", "MULTIPLIERS", "LatticeHeader", "lattice_clock"]
 MULTIPLIERS: Final = "multipliers"
 """The name of the array."""
 ALL_DAY: Final = "all day"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_FORMAT_WITH_ANCHORS: Final = 1
 _LARGEST: Final = 2**62
 
 
@@ -34,7 +34,7 @@ class LatticeHeader:
     """What the header says of a lattice; nothing is promised of it before it was verified."""
 
     format: int
-    """The version of this section: 1."""
+    """The version of this section: 2."""
     south_e7: int
     west_e7: int
     unit_mm: int
@@ -45,29 +45,30 @@ class LatticeHeader:
     shift: int
     floor: int
     half_window: int
-    anchor: AnchorSpec | None
+    hold_mm: int
+    """Within this distance of the last draw, its report is repeated."""
 
     @classmethod
-    def of(cls, spec: LatticeSpec, anchor: AnchorSpec | None) -> LatticeHeader:
+    def of(cls, spec: LatticeSpec, hold_mm: int) -> LatticeHeader:
         """Return the section of a lattice."""
         return cls(
             format=_FORMAT, **asdict(spec.plane), epsilon_micro=spec.epsilon_micro, cell_units=spec.cell_units,
-            rate=spec.rate, shift=spec.shift, floor=spec.floor, half_window=spec.half_window, anchor=anchor,
+            rate=spec.rate, shift=spec.shift, floor=spec.floor, half_window=spec.half_window, hold_mm=hold_mm,
         )  # fmt: skip
 
     @classmethod
     def parsed(cls, values: Any) -> LatticeHeader:
         """Return the section; raise ValueError unless all of it are whole numbers, in order."""
-        check_keys(values, {field.name for field in fields(cls)})
+        if type(values) is dict and values.get("format") == _FORMAT_WITH_ANCHORS:
+            raise ValueError(
+                "its lattice is of version 0.2, whose anchors average out over nights; make it again with "
+                "`geoblanket lattice`, in seconds"
+            )
+        names = [field.name for field in fields(cls)]
+        check_keys(values, set(names))
         if values["format"] != _FORMAT:
             raise ValueError(f"its lattice has the format {_FORMAT + 1} or later, which only newer software can read")
-        anchor = values["anchor"]
-        if anchor is not None:
-            names = [field.name for field in fields(AnchorSpec)]
-            check_keys(anchor, set(names))
-            anchor = AnchorSpec(*(integer(anchor, name, 0, _LARGEST) for name in names))
-        names = [field.name for field in fields(cls) if field.name != "anchor"]
-        return cls(**{name: integer(values, name, -_LARGEST, _LARGEST) for name in names}, anchor=anchor)
+        return cls(**{name: integer(values, name, -_LARGEST, _LARGEST) for name in names})
 
     @property
     def domain(self) -> str:

@@ -21,7 +21,6 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.costs import Costs, Counted
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -103,7 +102,6 @@ class Policy:
         clock: Clock | None,
         *,
         lattice: LatticeSpec | None = None,
-        anchor: AnchorSpec | None = None,
     ) -> None:
         """Raise PolicyError unless the mechanisms of a bundle promise enough.
 
@@ -116,11 +114,11 @@ class Policy:
             zones.
         clock
             When which regime is used.
-        lattice, anchor
-            In the place of zones: the lattice of a whole city, and its anchor.
+        lattice
+            In the place of zones: the lattice of a whole city.
         """
         if lattice is not None:
-            self._refuse_for(self._of_lattice(lattice, anchor))
+            self._refuse_for(self._of_lattice(lattice))
             return
         tables = list(tables)
         problems = [problem for table in tables for problem in self._of_table(table)]
@@ -142,12 +140,10 @@ class Policy:
                 "Get another bundle, or state a policy that allows it."
             )
 
-    def _of_lattice(self, lattice: LatticeSpec, anchor: AnchorSpec | None) -> Iterable[str]:
+    def _of_lattice(self, lattice: LatticeSpec) -> Iterable[str]:
         epsilon = lattice.epsilon_micro / _MICRO
         if epsilon > self.largest_epsilon:
             yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g}"
-        if anchor is not None and anchor.epsilon > self.largest_epsilon:
-            yield f"its anchor's ε₀ is {anchor.epsilon:g} per km, more than {self.largest_epsilon:g}"
         if epsilon > self.largest_cost:
             yield f"a report costs {epsilon:g} per km, more than {self.largest_cost:g}"
         extent_m = lattice.plane.side * lattice.plane.unit_mm / 1000

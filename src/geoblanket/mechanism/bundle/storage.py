@@ -27,7 +27,6 @@ from geoblanket.mechanism.bundle.file import LARGEST_BYTES, MAGIC, BundleFile, c
 from geoblanket.mechanism.bundle.header import DISCLOSED, BundleHeader
 from geoblanket.mechanism.bundle.lattice_section import MULTIPLIERS, LatticeHeader
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 
@@ -107,22 +106,22 @@ def save_bundle(
     return header.domain
 
 
-def save_lattice(
-    path: str | Path, spec: LatticeSpec, anchor: AnchorSpec | None, *, version: int, interval_s: float
-) -> Lattice:
+def save_lattice(path: str | Path, spec: LatticeSpec, *, hold_mm: int = 0, version: int, interval_s: float) -> Lattice:
     """Verify a lattice, write it to one file, wholly or not at all, and return it.
 
     Parameters
     ----------
-    spec, anchor
-        Its numbers, and those of its anchor.
+    spec
+        Its numbers.
+    hold_mm
+        Within this distance of where the last report was drawn, that report is repeated, millimetres; 0: never.
     version
         A number that grows with every bundle published, so that a device can refuse an older one.
     interval_s
         Seconds from one report to the next.
     """
-    lattice = Lattice.verified(spec, anchor)
-    section = LatticeHeader.of(spec, anchor)
+    lattice = Lattice.verified(spec, hold_mm)
+    section = LatticeHeader.of(spec, hold_mm)
     header = BundleHeader.of_lattice(section, version=version, interval_ms=round(interval_s * 1000))
     try:
         BundleHeader.parsed(header.as_fields())

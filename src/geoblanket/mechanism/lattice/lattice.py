@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,16 +11,14 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
 from geoblanket._repr import short_repr
-from geoblanket.errors import LatticeViolation, ParameterError
-from geoblanket.mechanism.lattice.anchor import AnchorSpec, Shift, verify_anchor
+from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.lattice.drawing import SINK, Drawing
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, LatticeSpec
 from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
 from geoblanket.mechanism.sampling import random_word, random_words
 
-__all__ = ["NO_SHIFT", "Lattice"]
+__all__ = ["Lattice", "largest_hold_mm"]
 
-NO_SHIFT: Final[Shift] = (0, 0)
 _AT_A_TIME: Final = 1 << 12
 
 
@@ -34,8 +31,8 @@ class Lattice:
     """
 
     spec: LatticeSpec
-    anchor: AnchorSpec | None
-    """The anchor's ε₀ and period; None: every report is drawn anew, and a parked car is found."""
+    hold_mm: int
+    """Within this distance of where the last report was drawn, that report is repeated at no cost; 0: never."""
     certificate: LatticeCertificate
     _drawing: Drawing
 
@@ -43,8 +40,8 @@ class Lattice:
         raise TypeError("A Lattice is made by Lattice.verified.")
 
     @classmethod
-    def verified(cls, spec: LatticeSpec, anchor: AnchorSpec | None = None) -> Lattice:
-        """Verify the numbers of a lattice and its anchor, and return it.
+    def verified(cls, spec: LatticeSpec, hold_mm: int = 0) -> Lattice:
+        """Verify the numbers of a lattice, and return it.
 
         Raises
         ------
@@ -57,15 +54,19 @@ class Lattice:
         table = np.asarray(spec.multipliers)
         spec = replace(spec, multipliers=np.frombuffer(table.tobytes(), table.dtype).reshape(table.shape))
         certificate, totals = verify_lattice(spec)
-        if anchor is not None:
-            verify_anchor(anchor, spec.plane)
+        largest = largest_hold_mm(spec.epsilon_micro)
+        if not 0 <= hold_mm <= largest:
+            raise MechanismError(
+                f"A report can be held within 0 to {largest / 1000:,.0f} m, the mean error of a report at this ε. Got "
+                f"{hold_mm / 1000:g} m instead."
+            )
         drawing = Drawing(spec, prepare=True)
         if not np.array_equal(drawing.totals(), totals):
             raise LatticeViolation("What this machine draws from is not what was verified: its arithmetic differs")
-        return cls._of(spec, anchor, certificate, drawing)
+        return cls._of(spec, hold_mm, certificate, drawing)
 
     @classmethod
-    def known(cls, spec: LatticeSpec, anchor: AnchorSpec | None) -> Lattice:
+    def known(cls, spec: LatticeSpec, hold_mm: int) -> Lattice:
         """Return a lattice that the same software verified before, on this device, without doing it again.
 
         Nothing is prepared, so that it opens in no time; a draw takes some tenths of a millisecond more.
@@ -78,14 +79,12 @@ class Lattice:
             rounding_mm=spec.plane.rounding_mm,
             sha256="",
         )
-        return cls._of(spec, anchor, certificate, Drawing(spec, prepare=False))
+        return cls._of(spec, hold_mm, certificate, Drawing(spec, prepare=False))
 
     @classmethod
-    def _of(
-        cls, spec: LatticeSpec, anchor: AnchorSpec | None, certificate: LatticeCertificate, drawing: Drawing
-    ) -> Lattice:
+    def _of(cls, spec: LatticeSpec, hold_mm: int, certificate: LatticeCertificate, drawing: Drawing) -> Lattice:
         lattice = object.__new__(cls)
-        for name, value in (("spec", spec), ("anchor", anchor), ("certificate", certificate), ("_drawing", drawing)):
+        for name, value in (("spec", spec), ("hold_mm", hold_mm), ("certificate", certificate), ("_drawing", drawing)):
             object.__setattr__(lattice, name, value)
         return lattice
 
@@ -104,15 +103,15 @@ class Lattice:
         """How many cells there are; they are numbered from 0, from west to east, then from south to north."""
         return self.spec.cell_count
 
-    def anchor_cost(self, seconds: float) -> float:
-        """Return what the whole periods of a stay cost at most, per kilometre; inf without an anchor.
+    @property
+    def hold_m(self) -> float:
+        """Metres within which a report is held; 0: never."""
+        return self.hold_mm / 1000
 
-        A period of which only a part is spent there costs more where the place of its other reports is known: moving
-        the stay moves them too (`anchor`).
-        """
-        if self.anchor is None:
-            return math.inf
-        return self.anchor.epsilon * (seconds // self.anchor.period_s)
+    def holds(self, x: int, y: int, drawn_x: int, drawn_y: int) -> bool:
+        """Return whether a point of the frame is so near to where the last report was drawn that it is repeated."""
+        units = self.hold_mm // self.spec.plane.unit_mm
+        return bool(units) and (x - drawn_x) ** 2 + (y - drawn_y) ** 2 <= units * units
 
     def center(self, cell: int) -> tuple[float, float]:
         """Return the latitude and longitude of a cell's centre, degrees."""
@@ -128,17 +127,15 @@ class Lattice:
         n = self.spec.cell_units
         return self.spec.plane.degrees(column * n + n // 2, row * n + n // 2)
 
-    def weights(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> Ints:
-        """Return how probable each cell is from a coordinate, in whole numbers over 2^62, without the anchor.
+    def weights(self, lat: float, lon: float) -> Ints:
+        """Return how probable each cell is from a coordinate, in whole numbers over 2^62.
 
         Parameters
         ----------
         lat, lon
             Degrees. Outside the frame, its nearest point counts.
-        shift
-            The anchor, in units east and north, where it is known.
         """
-        x, y = self._shifted(lat, lon, shift)
+        x, y = self.spec.plane.units(lat, lon)
         return self.weights_at(int(x), int(y))
 
     def weights_at(self, x: int, y: int) -> Ints:
@@ -157,34 +154,26 @@ class Lattice:
         flat[SINK] += DENOMINATOR - int(flat.sum())
         return flat
 
-    def draw(self, lat: float, lon: float, *, shift: Shift = NO_SHIFT) -> int:
+    def draw(self, lat: float, lon: float) -> int:
         """Draw the cell that is reported from a coordinate, exactly, with the operating system's randomness."""
         x, y = self.spec.plane.units(lat, lon)
-        return self.draw_at(int(x), int(y), shift=shift)
+        return self.draw_at(int(x), int(y))
 
-    def draw_at(self, x: int, y: int, *, shift: Shift = NO_SHIFT) -> int:
+    def draw_at(self, x: int, y: int) -> int:
         """Draw the cell that is reported from a point of the frame, in units."""
-        side = self.spec.plane.side
-        return self._drawing.cell((x + shift[0]) % side, (y + shift[1]) % side, random_word())
+        return self._drawing.cell(x, y, random_word())
 
-    def draw_many(self, lat: npt.ArrayLike, lon: npt.ArrayLike, *, shift: Shift | tuple[Ints, Ints] = NO_SHIFT) -> Ints:
-        """Draw a cell for each of many coordinates, degrees, shape (N,); one anchor for all, or one each."""
-        return self.draw_many_at(*self.spec.plane.units(lat, lon), shift=shift)
+    def draw_many(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> Ints:
+        """Draw a cell for each of many coordinates, degrees, shape (N,)."""
+        return self.draw_many_at(*self.spec.plane.units(lat, lon))
 
-    def draw_many_at(self, x: Ints, y: Ints, *, shift: Shift | tuple[Ints, Ints] = NO_SHIFT) -> Ints:
+    def draw_many_at(self, x: Ints, y: Ints) -> Ints:
         """Draw a cell for each of many points of the frame, in units, shape (N,)."""
-        side = self.spec.plane.side
-        x, y = (x + shift[0]) % side, (y + shift[1]) % side
         cells = np.empty(len(x), np.int64)
         for start in range(0, len(x), _AT_A_TIME):
             part = slice(start, start + _AT_A_TIME)
             cells[part] = self._drawing.cells(x[part], y[part], random_words(len(x[part])))
         return cells
-
-    def _shifted(self, lat: npt.ArrayLike, lon: npt.ArrayLike, shift: Shift | tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-        x, y = self.spec.plane.units(lat, lon)
-        side = self.spec.plane.side
-        return (x + shift[0]) % side, (y + shift[1]) % side
 
     @property
     def guarantee(self) -> str:
@@ -199,37 +188,43 @@ class Lattice:
             f"positions within a cell, and by proof for the rest. The ε needed is {found.epsilon_effective:.6g} per "
             "km.",
         ]
-        if self.anchor is not None:
+        if self.hold_mm:
             lines.append(
-                f"All reports of a period of {self.anchor.period_s:,} s share a secret shift, the anchor, with "
-                f"ε₀ = {self.anchor.epsilon:.9g} per km. For two trips of a period and any shift s of the one, in the "
-                "plane of the frame and between rounded coordinates: all their reports together are at most "
-                "e^(ε₀·|s| + ε·Σ d) times as probable from one as from the other, d the distances that are left. So "
-                "staying at one place costs ε₀ per km for the period, however many reports."
+                f"Within {self.hold_m:g} m of where the last report was drawn, it is repeated. For all lives that draw "
+                "in the same slots, all reports together are at most e^(ε·Σ d) times as probable from one as from the "
+                "other, the sum over the slots with a draw: a stay costs one report. When a vehicle rests is disclosed."
             )
         return "\n".join([*lines, self.not_covered])
 
     @property
     def not_covered(self) -> str:
         """What is not promised, in words."""
-        if self.anchor is None:
+        if self.hold_mm:
             return (
-                "Not covered: repeated reports, whose ε add up. There is no anchor: noise that is drawn anew averages "
-                "out, so that a parked car is found, and the longer it stays the nearer."
+                "Not covered: when the vehicle rests, and several draws, whose ε add up. Each return to a place is a "
+                "new draw: a place that a vehicle returns to needs a fence."
             )
         return (
-            "Not covered: several periods, whose costs add up; whoever knows the anchor; and a stay for part of a "
-            "period against one who knows the place of its other reports, which then count too."
+            "Not covered: repeated reports, whose ε add up. Nothing is held: noise that is drawn anew averages out, so "
+            "that a parked car is found, and the longer it stays the nearer."
         )
 
-    def __reduce__(self) -> tuple[Callable[..., Lattice], tuple[LatticeSpec, AnchorSpec | None]]:
-        return Lattice.verified, (self.spec, self.anchor)
+    def __reduce__(self) -> tuple[Callable[..., Lattice], tuple[LatticeSpec, int]]:
+        return Lattice.verified, (self.spec, self.hold_mm)
 
     def __repr__(self) -> str:
         return short_repr(self, *self.facts())
 
     def facts(self) -> tuple[str, ...]:
         """Return what it is, in a few words each."""
-        anchor = "no anchor" if self.anchor is None else f"anchor ε₀ = {self.anchor.epsilon:g} per km"
+        hold = f"held within {self.hold_m:g} m" if self.hold_mm else "never held"
         cells = f"{self.cells:,} cells of {self.cell_m:g} m"
-        return cells, f"ε = {self.epsilon:g} per km", anchor, "verified exactly"
+        return cells, f"ε = {self.epsilon:g} per km", hold, "verified exactly"
+
+
+def largest_hold_mm(epsilon_micro: int) -> int:
+    """Return the largest distance within which reports can be held, millimetres: their mean error, 2/ε km.
+
+    Holding within more than that would cost more accuracy than the noise does.
+    """
+    return 2 * 10**12 // epsilon_micro

@@ -30,7 +30,7 @@ def draw_lattice(lattice: Lattice) -> Figure:
 
 
 def plot_lattice(lattice: Lattice, *, ax: Axes | None) -> Axes:
-    """Draw how probable each cell is from the middle of the frame, without the anchor.
+    """Draw how probable each cell is from the middle of the frame.
 
     A ring marks from where a report is at most 2, 10 or 100 times less, or more, probable.
     """
@@ -64,5 +64,5 @@ def plot_lattice(lattice: Lattice, *, ax: Axes | None) -> Axes:
     panel.set_xlabel("kilometres east of the true coordinate", fontsize=8)
     panel.set_ylabel("kilometres north of it", fontsize=8)
     panel.tick_params(labelsize=7)
-    panel.set_title(f"Where a report goes: ε = {lattice.epsilon:g} per km, without the anchor", fontsize=10)
+    panel.set_title(f"Where a report goes: ε = {lattice.epsilon:g} per km", fontsize=10)
     return panel
