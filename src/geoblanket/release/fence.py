@@ -39,6 +39,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
@@ -47,12 +48,12 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Ints
 from geoblanket._repr import short_repr
 from geoblanket._strict_json import read_object
-from geoblanket.errors import ParameterError
+from geoblanket.errors import InputError, ParameterError
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.sampling import random_below
 from geoblanket.release.inputs import checked_location_e7
 
-__all__ = ["MARGIN_M", "MOST_FENCES", "NO_FENCES", "Fence", "Fences", "point_in_disc"]
+__all__ = ["MARGIN_M", "MOST_FENCES", "NO_FENCES", "Fence", "Fences", "point_in_disc", "read_fences"]
 
 MARGIN_M: Final = 300.0
 """Metres around a place that belong to it: its streets, its parking."""
@@ -73,6 +74,7 @@ _ROUNDING_M: Final = 2
 """Both positions are rounded to whole metres of the frame, each by less than a metre."""
 _LARGEST_LATITUDE_E7: Final = 83 * _DEGREE_E7
 _LONGEST_NAME: Final = 60
+_LARGEST_FILE: Final = 1 << 16
 _FORMAT: Final = 1
 
 
@@ -393,3 +395,23 @@ def _random_frame(lat_e7: int, lon_e7: int) -> Plane:
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and 1 <= len(name) <= _LONGEST_NAME and name.isprintable()
+
+
+def read_fences(path: str | Path) -> Fences:
+    """Return the fences in a file that `geoblanket fence export` wrote.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or holds something else.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise ParameterError("It is too long for a list of fences.")
+        return Fences.parsed(content)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from None
+    except ParameterError as error:
+        raise InputError(str(error).rstrip("."), path=path) from None
