@@ -37,8 +37,9 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: the
 def node(*arguments: str, **environment: str) -> str:
     assert NODE is not None
     done = subprocess.run(
-        [NODE, *arguments], cwd=CLIENT, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=900
-    )
+        [NODE, *arguments], cwd=CLIENT, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -14,14 +14,14 @@
 // needs the old `new`. The new owner removes that file before it reads PATH, so it either sees the old owner's text or prevents it.
 //
 // A process that is killed leaves one of these, and each is safe:
-// - a prepared folder: it means nothing;
+// - a prepared folder: it means nothing, and the next process removes it;
 // - PATH.lock/OWNER, with or without `new`: the next process takes over and removes `new`;
 // - PATH.lock, empty: the next lock replaces it;
 // - the new text in PATH, not yet reported: it counts as spent.
 
 import { constants } from "node:fs";
 import { mkdir, open, readFile, readdir, rename, rm, rmdir } from "node:fs/promises";
-import { dirname } from "node:path";
+import { basename, dirname, join } from "node:path";
 
 import { randomName } from "./system.js";
 
@@ -80,6 +80,7 @@ export class FileStore {
     const owner = `${process.pid}-${START}-${randomName()}`;
     const prepared = `${this.#lock}.${owner}`;
     const own = `${this.#lock}/${owner}`;
+    await this.#clear();
     await mkdir(prepared, 0o700);
     try {
       await mkdir(`${prepared}/${owner}`, 0o700);
@@ -89,6 +90,15 @@ export class FileStore {
       await rm(prepared, { recursive: true, force: true });
     }
     return own;
+  }
+
+  /** Remove what processes prepared that were killed before they had the lock. */
+  async #clear() {
+    const [folder, start] = [dirname(this.#path), `${basename(this.#lock)}.`];
+    for (const name of await readdir(folder)) {
+      if (!name.startsWith(start) || !(await isGone(name.slice(start.length)))) continue;
+      await rm(join(folder, name), { recursive: true, force: true }).catch(() => {}); // others may remove it, too
+    }
   }
 
   /** @param {string} prepared */
@@ -107,10 +117,8 @@ export class FileStore {
   async #isTakenOver(own) {
     const owner = (await unless("ENOENT", readdir(this.#lock)))?.[0];
     if (owner === undefined) return false;
-    const [, pid, start] = /^(\d+)-(\d*)-/.exec(owner) ?? [];
-    const running = pid === undefined ? "" : await startOf(Number(pid));
-    if (running === "" || running === start) {
-      throw new Error(`it is in use by process ${pid ?? owner}; if that is not so, remove the folder that ends with .lock`);
+    if (!(await isGone(owner))) {
+      throw new Error(`it is in use by process ${owner.split("-")[0]}; if that is not so, remove the folder that ends with .lock`);
     }
     if ((await unless("ENOENT", rename(`${this.#lock}/${owner}`, own))) === null) return false;
     await rm(`${own}/new`, { force: true });
@@ -131,6 +139,13 @@ async function unless(code, result) {
     if (isCode(error, code)) return null;
     throw error;
   }
+}
+
+/** @param {string} owner of a lock; a name that is none counts as one that runs @returns {Promise<boolean>} */
+async function isGone(owner) {
+  const [, pid, start] = /^(\d+)-(\d*)-/.exec(owner) ?? [];
+  const running = pid === undefined ? "" : await startOf(Number(pid));
+  return running !== "" && running !== start;
 }
 
 /**

@@ -63,7 +63,7 @@ test("an owner that was taken for dead can write no more", async (context) => {
   await quick.close();
 });
 
-test("processes that contend for the lock of a killed one spend once", async (context) => {
+test("processes that contend for the lock of a killed one spend once", { timeout: 600_000 }, async (context) => {
   const children = Array.from({ length: PROCESSES }, () => child("contending_child"));
   const heard = () => Promise.all(children.map(async (one) => (await once(one, "message"))[0]));
   const counts = { none: 0, double: 0, errors: {} };

@@ -193,9 +193,11 @@ test("a file is for one process at a time, and a process that is gone does not k
   // The number of a process that is gone, or that now belongs to another process.
   for (const gone of ["999999999-1-a", ...(process.platform === "linux" ? [`${process.pid}-1-a`] : [])]) {
     await mkdir(`${path}.lock/${gone}`, { recursive: true });
+    await writeFile(`${path}.lock/${gone}/new`, "half a te");
     const again = await Device.open(PLAIN, { store: new FileStore(path) });
     await again.close();
   }
+  await mkdir(`${path}.lock.999999999-1-a/999999999-1-a`, { recursive: true }); // killed before it had the lock
   await mkdir(`${path}.lock`); // killed while it unlocked
   await (await Device.open(PLAIN, { store: new FileStore(path) })).close();
   await writeFile(`${path}.lock`, "999999999");
