@@ -34,15 +34,23 @@ NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: the JavaScript client is NOT tested")
 
 
-def node(*arguments: str) -> str:
+def node(*arguments: str, **environment: str) -> str:
     assert NODE is not None
-    done = subprocess.run([NODE, *arguments], cwd=CLIENT, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(
+        [NODE, *arguments], cwd=CLIENT, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_its_own_tests_pass() -> None:
     node("--test")
+
+
+@pytest.mark.slow
+def test_processes_that_contend_for_a_stale_lock_spend_once() -> None:
+    assert "1000 trials" in node("--test", "test/file_store.test.js", GEOBLANKET_TRIALS="1000")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ const LONGEST_WINDOW_S = 10 * 366 * 86_400;
  */
 
 /**
- * @typedef {object} Anchor The anchor of a period; its shift is a secret, and null once the period is over.
+ * @typedef {object} Anchor The anchor of a period; its shift is a secret, and null after a report of a later period.
  * @property {number} slotMs the slot that it was drawn for
  * @property {number} startsMs
  * @property {number} endsMs
@@ -160,16 +160,6 @@ export class Account {
       anchorSpentMicro: this.anchorSpentMicro + (anchor?.costMicro ?? 0),
       lastSlotMs: answer.slotMs,
     });
-  }
-
-  /** @param {number} timeMs @returns {Account} the same without the shifts of periods that are over */
-  withoutShiftsBefore(timeMs) {
-    return new Account(this.budget, { ...this, anchors: this.anchors.map((anchor) => wiped(anchor, timeMs)) });
-  }
-
-  /** @param {number} timeMs @returns {boolean} whether a period that is over still has its shift */
-  hasShiftBefore(timeMs) {
-    return this.anchors.some((anchor) => anchor.endsMs <= timeMs && anchor.shift !== null);
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // The text has a checksum, and numbers that must agree: a damaged one is refused, and nothing is released. A store replaces
 // it only if it still is what was read, so that two devices that share it cannot spend the same budget twice: the second one
-// is refused. It never holds a true location. With an anchor it holds a secret, the shift of the present period.
+// is refused. It never holds a true location. With an anchor it holds a secret, the shift of the last period.
+// Only a report after the period removes the shift: by the clock alone, a late report could still need it, and draw another.
 
 import { Account, Budget } from "./budget.js";
 import { LedgerError, MismatchError, ParameterError } from "./errors.js";
@@ -94,7 +95,7 @@ export class Ledger {
     // What the clocks show is stored at once: a wall clock that was set forward gains nothing afterwards. The new text is
     // another one in any case, so that whoever opened the ledger before can write no more.
     ledger.nowMs(0);
-    await ledger.#write(ledger.#wiped(ledger.account));
+    await ledger.#write(ledger.account);
     return ledger;
   }
 
@@ -162,21 +163,9 @@ export class Ledger {
     this.#broken = false;
   }
 
-  /** @param {Account} account @returns {Account} without the shifts of periods that are over by the system's clock */
-  #wiped(account) {
-    return this.replay ? account : account.withoutShiftsBefore(this.#state.clock.wallMs);
-  }
-
   async close() {
-    try {
-      const wallMs = Date.now();
-      if (!this.#broken && !this.replay && this.account.hasShiftBefore(wallMs)) {
-        await this.#write(this.account.withoutShiftsBefore(wallMs));
-      }
-    } finally {
-      this.#broken = true;
-      await this.#store.close?.();
-    }
+    this.#broken = true;
+    await this.#store.close?.();
   }
 }
 

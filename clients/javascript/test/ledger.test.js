@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
 import { webcrypto } from "node:crypto";
-import { mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
@@ -52,7 +52,7 @@ test("a report is stored before it is given out, and found again after a restart
   assert.deepEqual(await readdir(folder), ["car.ledger"]);
 });
 
-test("no true location is stored, and the shift only while its period lasts", async () => {
+test("no true location is stored, and the shift only until a report of a later period", async () => {
   setClock(Date.UTC(2026, 5, 1, 12, 30));
   const store = await newStore();
   const device = await Device.open(ANCHORED, { store });
@@ -64,9 +64,23 @@ test("no true location is stored, and the shift only while its period lasts", as
   await device.report(...HERE, new Date(Date.now()));
   const shifts = (await store.read()).match(/"shift":(null|\[)/g);
   assert.deepEqual(shifts, ['"shift":null', '"shift":[']);
-  setClock(Date.UTC(2026, 5, 1, 14, 5));
-  await device.close();
-  assert.ok(!(await store.read()).includes('"shift":['));
+});
+
+test("late reports share the anchor of their period, whatever is restarted and whatever the clock showed", async () => {
+  setClock(Date.UTC(2026, 5, 1, 12, 1));
+  const store = await newStore(new MemoryStore(), new Budget({ epsilon: 100, windowS: 3600, anchorEpsilon: 100 }));
+  // Orderly restarts after the period, one with a clock that is two days ahead.
+  for (const [minute, ...clock] of [[1, 1, 12, 1], [2, 1, 13, 5], [3, 3, 13, 5], [4, 1, 20, 0], [5, 2, 11, 0]]) {
+    setClock(Date.UTC(2026, 5, ...clock));
+    const device = await Device.open(ANCHORED, { store, clockToleranceS: 86_400 });
+    const late = device.report(...HERE, Date.UTC(2026, 5, 1, 12, minute) / 1000);
+    if (clock[0] === 3) await assert.rejects(late, ParameterError);
+    else await late;
+    await device.close();
+  }
+  const { reports, anchors } = JSON.parse((await store.read()).slice(65));
+  assert.equal(reports, 4);
+  assert.equal(anchors.length, 1);
 });
 
 test("a budget that is spent stays so, whatever the clock is set to", async () => {
@@ -176,9 +190,19 @@ test("a file is for one process at a time, and a process that is gone does not k
   await assert.rejects(Device.open(PLAIN, { store: new FileStore(path) }), /in use/);
   await device.close();
   await store.close();
+  // The number of a process that is gone, or that now belongs to another process.
+  for (const gone of ["999999999-1-a", ...(process.platform === "linux" ? [`${process.pid}-1-a`] : [])]) {
+    await mkdir(`${path}.lock/${gone}`, { recursive: true });
+    await writeFile(`${path}.lock/${gone}/new`, "half a te");
+    const again = await Device.open(PLAIN, { store: new FileStore(path) });
+    await again.close();
+  }
+  await mkdir(`${path}.lock.999999999-1-a/999999999-1-a`, { recursive: true }); // killed before it had the lock
+  await mkdir(`${path}.lock`); // killed while it unlocked
+  await (await Device.open(PLAIN, { store: new FileStore(path) })).close();
   await writeFile(`${path}.lock`, "999999999");
-  const again = await Device.open(PLAIN, { store: new FileStore(path) });
-  await again.close();
+  await assert.rejects(Device.open(PLAIN, { store: new FileStore(path) }), /older version/);
+  assert.deepEqual(await readdir(folder), ["car.ledger", "car.ledger.lock"]);
 });
 
 test("a process that is killed loses no spend and counts none twice", { timeout: 120_000 }, async () => {
