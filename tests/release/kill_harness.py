@@ -22,7 +22,6 @@ from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.budget import Account
 from geoblanket.release.device_key import KEY_FILE_VARIABLE
-from geoblanket.release.ledger import NO_ANCHORS
 
 START = 1_719_792_000
 STEP = 30
@@ -35,11 +34,11 @@ def reply_before_the_write(device: Device, tell: Any) -> None:
     """A planted fault: the answer is given before it is stored."""
     original = device._ledger.write
 
-    def write(changes: Sequence[Any], anchors: Any = NO_ANCHORS) -> None:
+    def write(changes: Sequence[Any], drawn: Any = None) -> None:
         for _, answer in changes:
             tell(answer.slot_ms // 1000, answer.place)
         time.sleep(0.02)  # by itself the gap is so short that some dozen kills may miss it
-        original(changes, anchors)
+        original(changes, drawn or {})
 
     device._ledger.write = write  # type: ignore[method-assign]
 
