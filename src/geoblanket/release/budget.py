@@ -301,7 +301,7 @@ class Account:
         Raises
         ------
         RefusedError
-            If a later report was made, or the budget does not suffice.
+            If a later report was made, the anchor of its period was wiped, or the budget does not suffice.
         """
         if cost_micro < 0:
             raise ParameterError("A report cannot cost less than nothing.")
@@ -311,7 +311,11 @@ class Account:
             )
         left = self.left_micro(slot_ms, now_ns) - cost_micro
         if anchor_micro == WIPED_MICRO:
-            raise _spent("The anchor of this period of time was wiped, as its time was over.", slot_ms, wait_ms)
+            raise RefusedError(
+                "The anchor of this period of time was wiped when the clock was past it. Set the clock right, and "
+                "report again in the next period.",
+                "time",
+            )
         if anchor_micro and anchor_micro > self.anchor_left_micro(slot_ms, now_ns):
             raise _spent("The privacy budget of this window of time for anchors is spent.", slot_ms, wait_ms)
         if left < 0:
