@@ -181,9 +181,9 @@ def test_devices_and_fleets_refuse_to_go_back_to_an_older_bundle(tmp_path: Path)
         Device.open(new, ledger=ledger, replay=True).close()  # opened only: nothing was released with it
         with Device.open(bundle, ledger=ledger, replay=True) as device:
             device.report(LAT, LON, START + 30 * step)
-    for bundle in (old, load_bundle(old)):
+    for older in (old, load_bundle(old)):
         for opened in (Device.open, partial(Fleet.open, vehicles=["a"])):
             with pytest.raises(MismatchError, match=r"is version 1, and the ledger has reports by version 3"):
-                opened(bundle, ledger=ledger, replay=True)
+                opened(older, ledger=ledger, replay=True)
     with Device.open(new, ledger=ledger, replay=True) as device:
         assert not device.report(LAT, LON, START + 300).stored

@@ -32,7 +32,6 @@ from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release._opening import (
     checked_clock,
-    checked_tolerance,
     closed_on_failure,
     open_ledger,
     open_tables,
@@ -44,6 +43,7 @@ from geoblanket.release.inputs import (
     checked_location_e7,
     checked_request,
     checked_time_ms,
+    checked_tolerance,
 )
 from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import NO_ANCHORS, MemoryLedger

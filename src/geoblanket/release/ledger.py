@@ -46,7 +46,7 @@ from geoblanket.release.budget import Account, Anchor, Answer, Budget
 from geoblanket.release.counter import Counter
 from geoblanket.release.device_key import SealingKey, checked_key
 from geoblanket.release.elapsed import ClockState, ElapsedTime, read_clocks
-from geoblanket.release.inputs import CLOCK_TOLERANCE_S
+from geoblanket.release.inputs import CLOCK_TOLERANCE_S, checked_tolerance
 
 __all__ = ["NO_ANCHORS", "Ledger", "MemoryLedger", "NewAnchors"]
 
@@ -277,6 +277,7 @@ class Ledger(MemoryLedger):
         MismatchError
             It is for replays and is opened for real reports, or the other way round.
         """
+        checked_tolerance(clock_tolerance_s)
         return cls._opened(path, device_key, counter, replay=replay, clock_tolerance_s=clock_tolerance_s)
 
     @classmethod
