@@ -17,11 +17,17 @@ START = 1_719_792_000
 
 
 def save_small(
-    path: Path, *, hold_m: float = 0.0, epsilon: float = 2.0, cells: int = 11, interval_s: float = 30.0
+    path: Path,
+    *,
+    hold_m: float = 0.0,
+    epsilon: float = 2.0,
+    cells: int = 11,
+    interval_s: float = 30.0,
+    version: int = 1,
 ) -> Path:
     """Save a lattice of cells of 100 m, units of 10 m: a draw costs 2 per km."""
     spec = small_spec(cells, epsilon_micro=round(epsilon * 1e6))
-    save_lattice(path, spec, hold_mm=round(1000 * hold_m), version=1, interval_s=interval_s)
+    save_lattice(path, spec, hold_mm=round(1000 * hold_m), version=version, interval_s=interval_s)
     return path
 
 
