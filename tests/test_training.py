@@ -22,6 +22,7 @@ from geoblanket._training import (
     ReleasedReports,
     Training,
     TrainingPromise,
+    UnitsCounted,
     epsilon_of,
 )
 from tests.promises import promise, promised
@@ -184,11 +185,10 @@ def test_the_proof_has_every_figure() -> None:
     made = replace(promise(), parts=(PrivatePart("visits", 1200, 8, 200.0),))
     assert made.rows() == [("visits", "1,200", "25", "0.0008")]
     assert len(made.rows()[0]) == len(PART_COLUMNS)
-    for how, words in (
-        ("declared", "400 as declared"),
-        ("noisy", "about 400, counted with noise"),
-        ("exact", "400, counted exactly"),
-    ):
+    said: dict[UnitsCounted, str] = {
+        "declared": "400 as declared", "noisy": "about 400, counted with noise", "exact": "400, counted exactly",
+    }  # fmt: skip
+    for how, words in said.items():
         proof = replace(made, units_are=how).proof()
         assert f"The counts of each vehicle ({words}) were scaled to length 1" in proof
     assert f"ρ = 0.0008, and for δ = 1e-06 that means ε = {epsilon_of(0.0008, 1e-6):.6g}" in made.proof()

@@ -234,6 +234,19 @@ def test_ledger_is_asked_before_noise_is_drawn(unlike: tuple[Path, Path], monkey
     assert later.total_epsilon > 1.4
 
 
+def test_delta_is_compared_with_the_noisy_number_after_it_was_paid_for(
+    unlike: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The true number would allow this δ. A look at it before would tell the walks."""
+    monkeypatch.setattr(private, "noisy", instead_of_noise(lambda sums: 0 * sums + 1000 * BOUND))
+    budget, ledger = TrainingBudget.of(1, 1e-3), TrainingLedger.beside(unlike[0])
+    with pytest.raises(ParameterError, match="too weak for 1,000 vehicles"):
+        learn_privately(GRAPH, PLACES, unlike[0], budget=budget, order=1, ledger=ledger)
+    account = ledger.account()
+    assert account is not None
+    assert len(account.learnings) == 1
+
+
 @pytest.mark.parametrize("order", [0, 4])
 def test_orders_are_1_to_3(unlike: tuple[Path, Path], order: int) -> None:
     with pytest.raises(ParameterError, match="order of a motion model is 1 to 3"):
