@@ -26,13 +26,14 @@ def save_small(
     epsilon: float = 2.0,
     cells: int = 11,
     interval_s: float = 30.0,
+    version: int = 1,
 ) -> Path:
     """Save a lattice of cells of 100 m: a report costs 2 per km, and an hour at one place 3."""
     spec = small_spec(cells, epsilon_micro=round(epsilon * 1e6))
     anchor = None
     if anchor_epsilon is not None:
         anchor = make_anchor(spec.plane, epsilon_micro=round(anchor_epsilon * 1e6), period_s=period_s)
-    save_lattice(path, spec, anchor, version=1, interval_s=interval_s)
+    save_lattice(path, spec, anchor, version=version, interval_s=interval_s)
     return path
 
 

@@ -217,32 +217,85 @@ def test_the_shift_of_a_period_is_in_no_file_once_the_next_begins(
     assert not found(ledger)
 
 
+def set_clock(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Stop the wall clock at a time, seconds since 1970."""
+    patch.setattr("geoblanket.release.elapsed.time.time_ns", lambda: int(seconds * 1e9))
+    patch.setattr("geoblanket.release.inputs.system_time.time", lambda: seconds)
+
+
+def anchors_of_late_reports(
+    device: Callable[[], Device], ledger: Path, patch: pytest.MonkeyPatch, *, clock_ahead_s: float, kill: bool
+) -> int:
+    """Return how many anchors 20 reports of one period drew, a few hours late, with a restart after each."""
+    shifts = set()
+    for step in range(20):
+        set_clock(patch, START + 20 * HOUR + 30 * step + (clock_ahead_s if step % 2 else 0.0))
+        opened = device()
+        opened.report(LAT, LON, START + 30 * step)
+        (kept,) = opened._ledger.account("").anchors
+        shifts.add(kept.shift)
+        if kill:  # the file is as after a kill: nothing of `close` is done but what the system does
+            opened._ledger._connection.close()  # type: ignore[attr-defined]
+        else:
+            opened.close()
+    opened_ledger = Ledger.open(ledger)
+    assert opened_ledger.anchor_spent_micro == 3_000_000
+    opened_ledger.close()
+    return len(shifts)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("clock_ahead_s", [0.0, 2.0 * HOUR])
+def test_late_reports_with_a_restart_after_each_use_one_anchor(
+    lattice_bundle: Bundle, ledger: Path, monkeypatch: pytest.MonkeyPatch, *, clock_ahead_s: float, kill: bool
+) -> None:
+    drawn = anchors_of_late_reports(
+        lambda: Device.open(lattice_bundle, ledger=ledger), ledger, monkeypatch, clock_ahead_s=clock_ahead_s, kill=kill
+    )
+    assert drawn == 1
+
+
 @pytest.mark.usefixtures("canary")
-def test_a_shift_is_wiped_on_closing_and_opening_after_its_period(
+@pytest.mark.parametrize("tolerance_s", [600.0, 86_400.0])
+def test_a_shift_is_wiped_on_opening_and_closing_once_no_report_in_its_period_is_accepted(
+    lattice_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerance_s: float
+) -> None:
+    last = START + HOUR + tolerance_s
+    for name, when_closing in (("a.ledger", False), ("b.ledger", True)):
+        path = created(tmp_path / name)
+        with monkeypatch.context() as patch:
+            set_clock(patch, START)
+            device = Device.open(lattice_bundle, ledger=path, clock_tolerance_s=tolerance_s)
+            device.report(LAT, LON, START)
+            set_clock(patch, last if when_closing else last - 1)
+            device.close()
+            assert found(path) != when_closing
+            set_clock(patch, last)
+            Ledger.open(path, clock_tolerance_s=tolerance_s).close()
+            assert not found(path)
+
+
+def test_a_period_gets_no_second_anchor_after_its_shift_was_wiped(
     lattice_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the system's clock, unless it is a replay."""
-    path = created(tmp_path / "a.ledger")
-    now = time.time()
-    with Device.open(lattice_bundle, ledger=path) as device:
-        device.report(LAT, LON, now)
-    assert found(path)
-    later = time.time_ns() + 2 * HOUR * 10**9
-    with monkeypatch.context() as patch:
-        patch.setattr("geoblanket.release.elapsed.time.time_ns", lambda: later)
-        opened = Ledger.open(path)
-        assert not found(path)
-        assert opened.account("").anchors[0].shift is None
-        opened.close()
-    Ledger.open(path).close()
-    path = created(tmp_path / "b.ledger")
-    with Device.open(lattice_bundle, ledger=path) as device:
-        device.report(LAT, LON, now)
-        monkeypatch.setattr("geoblanket.release.elapsed.time.time_ns", lambda: later)
-    assert not found(path)
-    opened = Ledger.open(path)
-    assert opened.anchor_spent_micro == 3_000_000
-    opened.close()
+    """Not even where the clock was days ahead, and is set right."""
+    one, many = created(tmp_path / "a.ledger"), created(tmp_path / "b.ledger")
+    set_clock(monkeypatch, START)
+    with Device.open(lattice_bundle, ledger=one) as device:
+        device.report(LAT, LON, START)
+    with Fleet.open(lattice_bundle, vehicles=["a", "b"], ledger=many) as fleet:
+        fleet.report([0], [LAT], [LON], START)
+    set_clock(monkeypatch, START + 3 * 86_400)
+    for path in (one, many):
+        Ledger.open(path).close()
+    set_clock(monkeypatch, START)
+    with Device.open(lattice_bundle, ledger=one) as device:
+        with pytest.raises(RefusedError, match="The anchor of this period of time was wiped") as caught:
+            device.report(LAT, LON, START + 60)
+        assert caught.value.reason == "time"
+        assert not device.report(LAT, LON, START + HOUR).stored
+    with Fleet.open(lattice_bundle, vehicles=["a", "b"], ledger=many) as fleet:
+        assert fleet.report([0, 1], [LAT] * 2, [LON] * 2, START + 60).refused.tolist() == [True, False]
 
 
 @pytest.mark.usefixtures("canary")
@@ -254,8 +307,7 @@ def test_the_shift_of_a_vehicle_that_stopped_is_wiped_by_the_reports_of_others(
     with Fleet.open(lattice_bundle, vehicles=["a", "b"], ledger=ledger) as fleet:
         fleet.report([0], [LAT], [LON], now)
         monkeypatch.setattr(AnchorSpec, "draw", lambda *_: (3, 4))
-        monkeypatch.setattr("geoblanket.release.elapsed.time.time_ns", lambda: int(later * 1e9))
-        monkeypatch.setattr("geoblanket.release.inputs.system_time.time", lambda: later)
+        set_clock(monkeypatch, later)
         fleet.report([1], [LAT], [LON], later)
         assert not found(ledger)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.errors import PolicyError, RefusedError
+from geoblanket.errors import MismatchError, PolicyError, RefusedError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.lattice.anchor import AnchorSpec
-from geoblanket.release import Budget, Device, Ledger
+from geoblanket.release import Budget, Device, Fleet, Ledger
 from tests.release.lattices import LAT, LON, START, deviation, mixture, save_small
 
 PLENTY = Budget(1e8, 3600.0)
@@ -167,3 +168,22 @@ def test_the_stream_and_the_ledger_tell_of_cells_and_nights(lattice_path: Path, 
     memory_only = ["perturb", str(lattice_path), "--stream", "--replay", "--budget", "100", "--anchor-budget", "3"]
     done = CliRunner().invoke(app, memory_only, input=lines)
     assert [json.loads(line).get("left") for line in done.stdout.splitlines()] == [98.0, 96.0, None, 98.0, None]
+
+
+def test_devices_and_fleets_refuse_to_go_back_to_an_older_bundle(tmp_path: Path) -> None:
+    """Also a bundle that was loaded, also the whole ledger after a restart; another domain has versions of its own."""
+    old, new = (save_small(tmp_path / f"{version}.bundle", version=version) for version in (1, 3))
+    other = save_small(tmp_path / "other.bundle", cells=13)
+    assert load_bundle(old).domain == load_bundle(new).domain != load_bundle(other).domain
+    ledger = tmp_path / "a.ledger"
+    Ledger.create(ledger, budget=Budget(1e6, 7200.0))
+    for step, bundle in enumerate((old, new, new, other)):
+        Device.open(new, ledger=ledger, replay=True).close()  # opened only: nothing was released with it
+        with Device.open(bundle, ledger=ledger, replay=True) as device:
+            device.report(LAT, LON, START + 30 * step)
+    for older in (old, load_bundle(old)):
+        for opened in (Device.open, partial(Fleet.open, vehicles=["a"])):
+            with pytest.raises(MismatchError, match=r"is version 1, and the ledger has reports by version 3"):
+                opened(older, ledger=ledger, replay=True)
+    with Device.open(new, ledger=ledger, replay=True) as device:
+        assert not device.report(LAT, LON, START + 300).stored

@@ -83,11 +83,16 @@ def verify(file: FileArgument, *, key: KeyOption = None, counter: CounterOption 
     say(f"Ledger {file} is whole: {ledger.commits - 1:,} transaction(s), each sealed, none rolled back.")
 
 
-_SEALED_BY = {
-    "device": "the key of this device",
-    "given": "the key that was given",
-    "none": "no key, as by an earlier version: a copy on another device opens too. Make a new ledger when you can",
-}
+@app.command("add-key")
+def add_key(file: FileArgument, *, key: KeyOption = None, counter: CounterOption = None) -> None:
+    """Seal a ledger of version 0.1 that has no key. Only if nobody else could write to it."""
+    from geoblanket.release.ledger import Ledger
+
+    Ledger.add_key(file, device_key=device_key(key), counter=counter)
+    say(f"Ledger {file} keeps what was spent, and opens with its key only from now on.")
+
+
+_SEALED_BY = {"device": "the key of this device", "given": "the key that was given"}
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -110,6 +115,10 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *anchored,
         ("transactions", f"{summary['transactions']:,}"),
         ("bundles that this software verified", f"{summary['verified_bundles']:,}"),
+        (
+            "versions of bundles, one for each domain",
+            ", ".join(map(str, summary["bundle_versions"].values())) or "none",
+        ),
         ("sealed by", _SEALED_BY[summary["sealed_by"]]),
         ("counts", "replays, in the caller's time only" if summary["replay"] else "reports in real time"),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,17 +17,12 @@ from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
 __all__ = [
-    "CLOCK_TOLERANCE_S",
     "check_policy",
     "checked_clock",
-    "checked_tolerance",
     "closed_on_failure",
     "open_ledger",
     "open_tables",
 ]
-
-CLOCK_TOLERANCE_S = 86_400.0
-"""Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 
 
 def open_ledger(
@@ -38,11 +32,14 @@ def open_ledger(
     device_key: bytes | None,
     counter: str | Path | None,
     replay: bool,
+    clock_tolerance_s: float,
 ) -> MemoryLedger | None:
     """Open a ledger file, which must have the given budget, if any; without a file, keep the given budget in memory."""
     if path is None:
         return None if budget is None else MemoryLedger(budget, replay=replay)
-    ledger = Ledger.open(path, device_key=device_key, counter=counter, replay=replay)
+    ledger = Ledger.open(
+        path, device_key=device_key, counter=counter, replay=replay, clock_tolerance_s=clock_tolerance_s
+    )
     if budget is not None and _amounts(budget) != _amounts(ledger.budget):
         ledger.close()
         raise MismatchError(
@@ -73,7 +70,7 @@ def open_tables(
     trust: Trust,
     policy: Policy,
 ) -> ReleaseTables:
-    """Return the tables of a bundle that promises what the policy asks for.
+    """Return the tables of a bundle that promises what the policy asks for, and is not older than the last one.
 
     Verify the file, unless the ledger remembers that it was verified; the ledger then remembers it.
     """
@@ -87,6 +84,8 @@ def open_tables(
         tables = ReleaseTables.read(bundle, is_known=ledger.is_verified, trust=trust)
         ledger.remember_verified(tables.sha256)
     check_policy(policy, tables, tables.tables)
+    if ledger is not None:
+        ledger.use_bundle(tables.domain, tables.version)
     return tables
 
 
@@ -100,12 +99,6 @@ def check_policy(policy: Policy, bundle: Bundle | ReleaseTables, mechanisms: Ite
         lattice=None if lattice is None else lattice.spec,
         anchor=None if lattice is None else lattice.anchor,
     )
-
-
-def checked_tolerance(clock_tolerance_s: float) -> None:
-    """Raise ParameterError unless it is a finite number of seconds, 0 or more."""
-    if not 0 <= clock_tolerance_s < math.inf:
-        raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:

@@ -26,13 +26,16 @@ from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.mechanism.lattice.anchor import Shift
 
-__all__ = ["Account", "Anchor", "Answer", "Budget", "Freed"]
+__all__ = ["WIPED_MICRO", "Account", "Anchor", "Answer", "Budget", "Freed"]
 
 _MICRO: Final = 10**6
 _MS_PER_S: Final = 1000
 _NS_PER_MS: Final = 10**6
 _LARGEST_MICRO: Final = 10**15
 _LARGEST_WINDOW_MS: Final = 10 * 366 * 86_400_000
+
+WIPED_MICRO: Final = 1 << 62
+"""More than any budget: what another anchor costs for a period whose shift was wiped."""
 
 
 @checked
@@ -218,6 +221,16 @@ class Account:
                 return anchor
         return None
 
+    def anchor_cost_micro(self, slot_ms: int, frame: str, cost_micro: int) -> int:
+        """Return what a new anchor costs for a slot: nothing if its period has one already.
+
+        A period whose shift was wiped gets no second anchor at any price: whatever the clocks say, it has one.
+        """
+        period = [one for one in self.anchors if one.starts_ms <= slot_ms < one.ends_ms and one.frame == frame]
+        if not period:
+            return cost_micro
+        return 0 if any(one.shift is not None for one in period) else WIPED_MICRO
+
     def anchors_after(self, slot_ms: int, now_ns: int, new: Anchor | None = None) -> tuple[Anchor, ...]:
         """Return the anchors that are kept once a report was made now in this slot, those of past periods wiped.
 
@@ -288,7 +301,7 @@ class Account:
         Raises
         ------
         RefusedError
-            If a later report was made, or the budget does not suffice.
+            If a later report was made, the anchor of its period was wiped, or the budget does not suffice.
         """
         if cost_micro < 0:
             raise ParameterError("A report cannot cost less than nothing.")
@@ -297,6 +310,12 @@ class Account:
                 "A later report exists already. Set the clock right, and report in order of time.", "time"
             )
         left = self.left_micro(slot_ms, now_ns) - cost_micro
+        if anchor_micro == WIPED_MICRO:
+            raise RefusedError(
+                "The anchor of this period of time was wiped when the clock was past it. Set the clock right, and "
+                "report again in the next period.",
+                "time",
+            )
         if anchor_micro and anchor_micro > self.anchor_left_micro(slot_ms, now_ns):
             raise _spent("The privacy budget of this window of time for anchors is spent.", slot_ms, wait_ms)
         if left < 0:

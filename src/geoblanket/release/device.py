@@ -31,15 +31,20 @@ from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release._opening import (
-    CLOCK_TOLERANCE_S,
     checked_clock,
-    checked_tolerance,
     closed_on_failure,
     open_ledger,
     open_tables,
 )
 from geoblanket.release.budget import Account, Answer, Budget
-from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
+from geoblanket.release.inputs import (
+    CLOCK_TOLERANCE_S,
+    accepted_ms,
+    checked_location_e7,
+    checked_request,
+    checked_time_ms,
+    checked_tolerance,
+)
 from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import NO_ANCHORS, MemoryLedger
 from geoblanket.release.source import Kind, Point, ReportSource
@@ -187,12 +192,19 @@ class Device:
         LedgerError
             The ledger is missing, damaged, rolled back, another device's, or in use.
         InputError, GuaranteeViolation, MismatchError
-            The bundle cannot be used; see `load_bundle`.
+            The bundle cannot be used; see `load_bundle`. Or it is older than one that the ledger has reports by.
         PolicyError
             It promises less than the policy asks for.
         """
         checked_tolerance(clock_tolerance_s)
-        book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
+        book = open_ledger(
+            ledger,
+            budget,
+            device_key=device_key,
+            counter=counter,
+            replay=replay,
+            clock_tolerance_s=clock_tolerance_s,
+        )
         if book is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
         with closed_on_failure(book):

@@ -28,15 +28,19 @@ from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release._opening import (
-    CLOCK_TOLERANCE_S,
     checked_clock,
-    checked_tolerance,
     closed_on_failure,
     open_ledger,
     open_tables,
 )
 from geoblanket.release.budget import Answer, Budget
-from geoblanket.release.inputs import accepted_ms, checked_locations_e7, checked_times_ms
+from geoblanket.release.inputs import (
+    CLOCK_TOLERANCE_S,
+    accepted_ms,
+    checked_locations_e7,
+    checked_times_ms,
+    checked_tolerance,
+)
 from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import Ledger, MemoryLedger
 from geoblanket.release.source import FleetSource, Kind
@@ -152,7 +156,14 @@ class Fleet:
         checked_tolerance(clock_tolerance_s)
         book = None
         if ledger is not None or budget is not None:
-            book = open_ledger(ledger, budget, device_key=device_key, counter=counter, replay=replay)
+            book = open_ledger(
+                ledger,
+                budget,
+                device_key=device_key,
+                counter=counter,
+                replay=replay,
+                clock_tolerance_s=clock_tolerance_s,
+            )
         with closed_on_failure(book):
             tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, vehicles, book, clock_tolerance_s=math.inf if replay else clock_tolerance_s)

@@ -18,14 +18,18 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 
 __all__ = [
+    "CLOCK_TOLERANCE_S",
     "accepted_ms",
     "checked_location_e7",
     "checked_locations_e7",
     "checked_request",
     "checked_time_ms",
     "checked_times_ms",
+    "checked_tolerance",
 ]
 
+CLOCK_TOLERANCE_S: Final = 86_400.0
+"""Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 
 _E7: Final = 10**7
 _PLAIN: Final = (float, int)
@@ -36,6 +40,12 @@ _ANY_TIME: Final = (-math.inf, math.inf)
 _PAST: Final = "The time lies too far in the past. Set the clock right; for old data, open a replay."
 _FUTURE: Final = "The time lies in the future. Set the clock right."
 _LONGEST_REQUEST: Final = 200
+
+
+def checked_tolerance(clock_tolerance_s: float) -> None:
+    """Raise ParameterError unless it is a finite number of seconds, 0 or more."""
+    if not 0 <= clock_tolerance_s < math.inf:
+        raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_location_e7(lat: Any, lon: Any) -> tuple[int, int]:

@@ -46,9 +46,10 @@ class LatticeSource(_Base):
 
     def costs(self, slot: int, account: Account) -> tuple[int, int]:
         """Return what a report costs, and the anchor unless the period has one."""
-        if self._anchoring is None or account.anchor(slot * self.interval_ms, self._anchoring.frame) is not None:
+        if self._anchoring is None:
             return self._cost_micro, 0
-        return self._cost_micro, self._anchoring.cost_micro
+        anchor = account.anchor_cost_micro(slot * self.interval_ms, self._anchoring.frame, self._anchoring.cost_micro)
+        return self._cost_micro, anchor
 
     def draw(self, point: Point, slot: int, account: Account) -> Drawn:
         """Draw a cell, and the anchor of the period if there is none yet."""
@@ -112,11 +113,14 @@ class LatticeFleetSource(_Base):
         for index in np.flatnonzero(self._period[which] != periods).tolist():
             vehicle = int(which[index])
             slot_ms = int(slot[index]) * self.interval_ms
-            stored = None if account is None else account(vehicle).anchor(slot_ms, self._anchoring.frame)
-            if stored is None or stored.shift is None:
+            if account is None:
                 costs[index] = self._anchoring.cost_micro
-            else:
+            elif (stored := account(vehicle).anchor(slot_ms, self._anchoring.frame)) and stored.shift is not None:
                 self._shift[vehicle], self._period[vehicle] = stored.shift, periods[index]
+            else:
+                costs[index] = account(vehicle).anchor_cost_micro(
+                    slot_ms, self._anchoring.frame, self._anchoring.cost_micro
+                )
         return costs
 
     def draw(self, which: Ints, points: Ints, slot: Ints) -> DrawnMany:

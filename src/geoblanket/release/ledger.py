@@ -7,9 +7,12 @@ counter beside it reveals a rollback of the whole file, and the key a copy to an
 true locations.
 
 An anchor, its cost and the first report of its period are one transaction, so that none is lost or drawn twice. Its
-shift is wiped in the transaction of the first report after the period, and when the file is opened or closed later than
-that: overwritten in the file, and the log cut off. What it cost stays. A replay knows no other time than that of the
-slots, and keeps the shift of its last period.
+shift is wiped in the transaction of the first report after the period. It is also wiped when the system's clock is too
+far past the period for any report in it to be accepted. Wiping overwrites the shift in the file and cuts off the log.
+What it cost stays, and a report in a period whose shift was wiped is refused. A replay knows no other time than that of
+the slots, and keeps the shift of its last period.
+
+The ledger also stores the highest version of the bundles that it released with, for each domain. It refuses older ones.
 
 Spending is counted in the slots' own times and in real elapsed time, for which the file stores the last reading of the
 system's clocks (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays only: it counts
@@ -18,6 +21,8 @@ the caller's time, and says nothing about real time.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
 import sqlite3
@@ -41,13 +46,13 @@ from geoblanket.release.budget import Account, Anchor, Answer, Budget
 from geoblanket.release.counter import Counter
 from geoblanket.release.device_key import SealingKey, checked_key
 from geoblanket.release.elapsed import ClockState, ElapsedTime, read_clocks
+from geoblanket.release.inputs import CLOCK_TOLERANCE_S, checked_tolerance
 
 __all__ = ["NO_ANCHORS", "Ledger", "MemoryLedger", "NewAnchors"]
 
 _MICRO: Final = 10**6
 _NS_PER_MS: Final = 10**6
 
-_DAY_MS: Final = 86_400_000
 _NIGHT_MS: Final = 8 * 3_600_000
 _HOUR_MS: Final = 3_600_000
 
@@ -73,6 +78,26 @@ class MemoryLedger:
         self.budget, self.replay = budget, replay
         self._elapsed = ElapsedTime(clock)
         self._accounts: dict[str, Account] = {}
+        self.versions: dict[str, int] = {}
+        """The highest version of the bundles that it released with, for each domain."""
+        self._in_use: dict[str, int] = {}
+
+    def use_bundle(self, domain: str, version: int) -> None:
+        """Expect reports by a bundle; its version is stored with the first of them.
+
+        Raises
+        ------
+        MismatchError
+            If there was a report by a later version for the same domain.
+        """
+        latest = self.versions.get(domain, version)
+        if version < latest:
+            raise MismatchError(
+                f"The bundle is version {version}, and the ledger has reports by version {latest} for the same domain. "
+                f"Devices refuse to go back. Get version {latest} or later, or publish this one again as version "
+                f"{latest + 1}."
+            )
+        self._in_use = {domain: version}
 
     def now_ns(self, slot_ms: int) -> int:
         """Return when a report in a slot is made: in real elapsed time or, in a replay, in the slot's time."""
@@ -88,6 +113,7 @@ class MemoryLedger:
         """Count answers, at most one of each vehicle, and the anchors that were drawn for them."""
         for vehicle, answer in changes:
             self.account(vehicle).add(answer, anchors.get(vehicle))
+        self.versions |= self._in_use
 
     def is_verified(self, sha256: str) -> bool:
         """Return False: nothing is remembered."""
@@ -140,12 +166,24 @@ class Ledger(MemoryLedger):
 
     @checked
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, device_key: bytes | None, counter: Path, replay: bool | None
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        device_key: bytes | None,
+        counter: Path,
+        replay: bool | None,
+        *,
+        clock_tolerance_s: float = CLOCK_TOLERANCE_S,
+        add_key: bool = False,
     ) -> None:
         self.path = path
         self._connection = connection
-        if format_of(connection) < FORMAT and not upgrade_ledger(connection, path, device_key):
-            self._refuse_changed()
+        self._tolerance_ms = math.ceil(1000 * clock_tolerance_s)
+        if format_of(connection) < FORMAT:
+            if not upgrade_ledger(connection, path, device_key, add_key=add_key):
+                self._refuse_changed()
+        elif add_key:
+            raise LedgerError(f"{path}: has a key already. Open it with that key.")
         row, key = self._read_row(device_key)
         self._row, self._identity, self._key = row, row.id, key
         super().__init__(
@@ -153,6 +191,7 @@ class Ledger(MemoryLedger):
             replay=_checked_use(path, row, replay),
             clock=row.clock,
         )
+        self.versions = dict(json.loads(row.versions))
         self._chains: dict[str, Chain] = {}
         self._anchors_seals: dict[str, bytes] = {}
         self._load_accounts()
@@ -215,8 +254,11 @@ class Ledger(MemoryLedger):
         device_key: bytes | None = None,
         counter: str | Path | None = None,
         replay: bool | None = None,
+        clock_tolerance_s: float = CLOCK_TOLERANCE_S,
     ) -> Ledger:
         """Open a ledger exclusively, and check all of it. A file of an earlier format is upgraded.
+
+        A ledger without a key, as version 0.1 made them by default, is refused: see `add_key`.
 
         Parameters
         ----------
@@ -225,6 +267,8 @@ class Ledger(MemoryLedger):
         replay
             Whether to count the caller's time only. The first report of a ledger decides for all later ones; None: as
             it did.
+        clock_tolerance_s
+            How late a report may be, seconds. The anchor of a period is kept until then.
 
         Raises
         ------
@@ -233,29 +277,50 @@ class Ledger(MemoryLedger):
         MismatchError
             It is for replays and is opened for real reports, or the other way round.
         """
-        path = Path(path)
+        checked_tolerance(clock_tolerance_s)
+        return cls._opened(path, device_key, counter, replay=replay, clock_tolerance_s=clock_tolerance_s)
+
+    @classmethod
+    def add_key(cls, path: str | Path, *, device_key: bytes | None = None, counter: str | Path | None = None) -> None:
+        """Seal a ledger that has no key, as version 0.1 made them by default. From then on it needs the key.
+
+        Anyone could have changed such a ledger unnoticed. Do this only if nobody else can write to it.
+
+        Parameters
+        ----------
+        device_key
+            The key, 16 bytes or more; by default the key of this device.
+        counter
+            The file of the counter that it was made with.
+
+        Raises
+        ------
+        LedgerError
+            It has a key already, or it is missing, damaged, changed, older than its counter, or in use.
+        """
+        cls._opened(path, device_key, counter, replay=None, add_key=True).close()
+
+    @classmethod
+    def _opened(cls, file: str | Path, device_key: bytes | None, counter: str | Path | None, **options: Any) -> Ledger:
+        path = Path(file)
         if device_key is not None:
             checked_key(device_key)
         if not path.is_file():
             raise LedgerError(f"{path}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
         try:
-            return cls._opened(path, device_key, _counter_path(path, counter), replay)
+            with ledger_errors(path):
+                connection = connected(path)
+                try:
+                    return cls(path, connection, device_key, _counter_path(path, counter), **options)
+                except BaseException:
+                    connection.close()
+                    raise
         except BaseException as error:
             # Tools that print local variables must not find the key or an anchor in a frame of the traceback.
             failure = error.with_traceback(None)
             failure.__cause__ = failure.__context__ = None
         del device_key
         raise failure
-
-    @classmethod
-    def _opened(cls, path: Path, device_key: bytes | None, counter: Path, replay: bool | None) -> Ledger:
-        with ledger_errors(path):
-            connection = connected(path)
-            try:
-                return cls(path, connection, device_key, counter, replay)
-            except BaseException:
-                connection.close()
-                raise
 
     @property
     def commits(self) -> int:
@@ -274,7 +339,7 @@ class Ledger(MemoryLedger):
 
     @property
     def sealed_by(self) -> str:
-        """Which key seals it: the "device"'s, one that was "given", or "none"."""
+        """Which key seals it: the "device"'s, or one that was "given"."""
         return self._row.sealed_by
 
     @property
@@ -297,8 +362,15 @@ class Ledger(MemoryLedger):
                 wiped |= self._store(vehicle, answer, anchors.get(vehicle))
             spent = self._row.spent_micro + sum(answer.cost_micro for _, answer in changes)
             anchor_spent = self._row.anchor_spent_micro + sum(anchor.cost_micro for anchor in anchors.values())
-            counts = int(self.replay), self._row.commits + 1, len(self._chains), spent, anchor_spent
-            row = LedgerRow._make((*self._row[:_FIRST_CHANGING], *counts, *self._elapsed.state))
+            row = self._row._replace(
+                replay=int(self.replay),
+                commits=self._row.commits + 1,
+                vehicles=len(self._chains),
+                spent_micro=spent,
+                anchor_spent_micro=anchor_spent,
+                versions=json.dumps(self.versions | self._in_use, sort_keys=True),
+                **self._elapsed.state._asdict(),
+            )
             self._connection.execute(_UPDATE_ROW, (*row[_FIRST_CHANGING:], seal(self._key, *row)))
             self._connection.execute("COMMIT")
             if wiped:
@@ -308,8 +380,7 @@ class Ledger(MemoryLedger):
         self._counter.write(self.commits)
         self._broken = False
         if anchors and self._elapsed.state.wall_ns >= self._next_sweep_ns:
-            # Vehicles that stopped reporting: late reports may still need their anchors for a day.
-            self._wipe_ended(_DAY_MS)
+            self._wipe_ended()
             self._next_sweep_ns = self._elapsed.state.wall_ns + _HOUR_MS * _NS_PER_MS
 
     def _store(self, vehicle: str, answer: Answer, anchor: Anchor | None) -> bool:
@@ -364,9 +435,9 @@ class Ledger(MemoryLedger):
         rows = [_anchor_row(anchor) for anchor in anchors]
         return seal(self._key, self._identity, vehicle, "anchors", *rows) if rows else b""
 
-    def _wipe_ended(self, grace_ms: int = 0) -> None:
-        """Wipe the shifts of periods that are over by the system's clock, and have been for some milliseconds."""
-        time_ms = self._elapsed.state.wall_ns // _NS_PER_MS - grace_ms
+    def _wipe_ended(self) -> None:
+        """Wipe the shifts of periods that no report is accepted in any more."""
+        time_ms = self._elapsed.state.wall_ns // _NS_PER_MS - self._tolerance_ms
         ended = {vehicle: account for vehicle, account in self._accounts.items() if account.has_shift_before(time_ms)}
         if not ended or self.replay:
             return
@@ -429,6 +500,7 @@ class Ledger(MemoryLedger):
             "last_report": datetime.fromtimestamp(last / 1000, UTC).isoformat() if last else None,
             "transactions": self.commits - 1,
             "verified_bundles": len(self._verified),
+            "bundle_versions": self.versions,
             "sealed_by": self.sealed_by,
             "replay": self.replay,
         }
@@ -460,7 +532,8 @@ class Ledger(MemoryLedger):
             return
         try:
             if not self._broken:
-                self._elapsed.now_ns()
+                with ledger_errors(self.path):
+                    self._save_clock()
                 self._wipe_ended()
         finally:
             self._closed = self._broken = True
@@ -606,6 +679,7 @@ def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
         0,
         0,
         0,
+        "{}",
         *ClockState.of(read_clocks()),
     )
 
