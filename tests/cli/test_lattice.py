@@ -76,7 +76,7 @@ def test_an_area_of_roads_and_json(tmp_path: Path) -> None:
     assert code == 0
     facts = json.loads(text)
     assert facts["anchor"] is None
-    assert any("parked for an hour is found" in sentence for sentence in facts["meaning"])
+    assert any("every report counts" in sentence for sentence in facts["meaning"])
 
 
 @pytest.mark.parametrize(("options", "words"), [
