@@ -38,7 +38,7 @@ _SMALL_EPSILON = (
 )
 _WHY_GAIN = {
     "expmech": f"{_DOMAIN} The exponential mechanism here spends all of ε; as published it takes half.",
-    "lp_true_mb": "A difference of nothing compares a mechanism with itself: both kinds of blankets have the same rows.",
+    "lp_true_mb": "A difference of nothing compares a mechanism with itself: both kinds of blanket have the same rows.",
     "lp_markov1": "Builds reserve 95 % of rows for the previous place, so that a longer past has few to gain by.",
 }
 _PAPER_EPSILON = (0.25, 0.5)
