@@ -25,7 +25,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lattice", "--center", "41.15,-8.61", "--radius-km", 3, "--epsilon", 20, "--out", path, "--cell-m", 20
     )
     assert code == 0, talk
-    assert "A night of 8 hours at home gives away 160 per km" in talk
+    assert "A night of 8 hours at one place costs at most 180 per km" in talk
     assert "7.4 times for 100 m" in talk
     return path
 
@@ -76,7 +76,7 @@ def test_an_area_of_roads_and_json(tmp_path: Path) -> None:
     assert code == 0
     facts = json.loads(text)
     assert facts["anchor"] is None
-    assert any("parked for an hour is found" in sentence for sentence in facts["meaning"])
+    assert any("every report counts" in sentence for sentence in facts["meaning"])
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(model: Path) -> dict[str, Any]:
-    code, text, talk, _ = run("plan", "--model", model, "--night", 64, "--hour", 240, "--trips", 40, "--json")
+    code, text, talk, _ = run("plan", "--model", model, "--night", 72, "--hour", 240, "--trips", 40, "--json")
     assert code == 0, talk
     found: dict[str, Any] = json.loads(text)
     return found
@@ -42,7 +42,8 @@ def facts(model: Path) -> dict[str, Any]:
 def test_a_plan_has_errors_costs_and_shares(facts: dict[str, Any]) -> None:
     chosen = facts["recommended"]
     assert chosen["anchor"] == {"epsilon_per_km": 8.0, "period_s": 3600}
-    assert chosen["cost_per_km"]["night"] <= 64
+    assert chosen["cost_per_km"]["night"] <= 72
+    assert chosen["parked_m"]["month"] < 0.1 * chosen["parked_m"]["hour"]
     assert chosen["cost_per_km"]["hour"] <= 240
     for where in (chosen["on_the_road"], chosen["at_rest_for_an_hour"], facts["without_any_report"]["on_the_road"]):
         shares = list(where["share_within"].values())

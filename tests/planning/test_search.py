@@ -28,20 +28,20 @@ def test_where_nothing_is_remembered_a_limit_of_a_report_asks_for_all_of_them() 
 
 
 def test_a_limit_for_a_night_asks_for_an_anchor() -> None:
-    plan = search_plan(walking(8, trips=60, steps=24), Budgets(night=32, hour=480), grid=False)
+    plan = search_plan(walking(8, trips=60, steps=24), Budgets(night=36, hour=480), grid=False)
     schedule = plan.recommended.schedule
     assert schedule.anchor_epsilon == 4.0
-    assert schedule.night <= 32
+    assert schedule.night <= 36
     assert plan.without_anchor is not None
     assert plan.without_anchor.road.error_m < plan.recommended.road.error_m
     assert plan.without_anchor.rest is not None
     assert plan.recommended.rest is not None
     assert plan.without_anchor.rest.error_m < 0.4 * plan.recommended.rest.error_m
     assert plan.day is not None
-    assert plan.day.schedule.anchor_epsilon == 20.0
+    assert plan.day.schedule.anchor_epsilon == 18.0
     assert plan.day.road.error_m < plan.recommended.road.error_m
     assert "--private-day" in " ".join(in_words(plan))
-    private = search_plan(walking(8, trips=60, steps=24), Budgets(night=32, hour=480), grid=False, private_day=True)
+    private = search_plan(walking(8, trips=60, steps=24), Budgets(night=36, hour=480), grid=False, private_day=True)
     assert private.recommended.schedule.anchor_period_s == 86_400
     assert private.day is None
 

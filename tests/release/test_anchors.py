@@ -140,7 +140,7 @@ def test_costs_are_exact_over_periods_and_refusals(lattice_bundle: Bundle, tmp_p
     told = opened.summary()
     assert (told["budget"], told["anchor_budget"], told["anchor_spent"]) == (1e6, 6.0, 12.0)
     assert told["anchor_spent_in_window"] == 6.0
-    assert (told["night"], told["hour"], told["anchor_period_s"]) == (24.0, 240.0, 3600.0)
+    assert (told["night"], told["hour"], told["anchor_period_s"]) == (27.0, 240.0, 3600.0)
     opened.close()
 
 

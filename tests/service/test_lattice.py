@@ -390,9 +390,10 @@ def test_a_wish_in_metres_is_answered_for_this_city(
     errors = laplace_errors(parks["epsilon"], parks["anchor_epsilon"])
     assert parks["median_m"] == pytest.approx(1000 * errors.median_km) == pytest.approx(1000, rel=0.02)
     assert parks["hour_cost"] == pytest.approx(30 * parks["epsilon"])
-    assert parks["night_cost"] == pytest.approx(8 * parks["anchor_epsilon"])
+    assert parks["night_cost"] == pytest.approx(9 * parks["anchor_epsilon"])
     drives = site.client.post("/explore/start", json={**wish, "parks": False}).json()
-    assert drives["parked_night_m"] < drives["parked_hour_m"] < 0.3 * parks["parked_hour_m"]
+    assert drives["parked_m"]["night"] < drives["parked_m"]["hour"] < 0.3 * parks["parked_m"]["hour"]
+    assert [*parks["parked_m"]] == ["hour", "night", "week", "month"]
     stored = {served.path: served.sha256 for served in BundleStore([city, bare]).bundles}
     assert (parks["nearest"], drives["nearest"]) == (stored[city], stored[bare])
     monkeypatch.chdir(tmp_path)

@@ -102,7 +102,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
             ("budget for anchors", f"{summary['anchor_budget']:g} per km in any {summary['window_s']:g} s"),
             ("spent on anchors in all", f"{summary['anchor_spent']:,g} per km"),
             ("  in the window of the last report, at most", f"{summary['anchor_spent_in_window']:g} per km"),
-            ("a night, 8 whole hours at one place", f"{summary['night']:g} per km"),
+            ("a night at one place costs, at most", f"{summary['night']:g} per km"),
             ("an hour on the road costs, at most", f"{summary['hour']:,g} per km"),
         ]
     return [

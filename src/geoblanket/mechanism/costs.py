@@ -13,8 +13,10 @@ from typing import Final, NamedTuple, Protocol
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["Costs", "Counted", "times_counted", "weight_in_micro"]
+__all__ = ["HOUR_S", "NIGHT_S", "Costs", "Counted", "periods_touched", "times_counted", "weight_in_micro"]
 
+HOUR_S: Final = 3600
+NIGHT_S: Final = 8 * HOUR_S
 _MICRO: Final = 10**6
 
 
@@ -85,6 +87,11 @@ class Costs(NamedTuple):
 def times_counted(history_weights: Sequence[float]) -> float:
     """Return 1 + Σw: how often a location counts, in its own report and as the past of later ones."""
     return 1 + sum(history_weights)
+
+
+def periods_touched(seconds: float, period_s: float) -> int:
+    """Return how many periods of the clock a stretch of time touches at most: eight hours touch nine hours."""
+    return math.ceil(seconds / period_s) + 1
 
 
 def weight_in_micro(weight: float) -> int:

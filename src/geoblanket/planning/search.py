@@ -58,7 +58,7 @@ class Rated:
     With the `plan` in the example of `make_plan`:
 
     >>> best = plan.candidates[0]
-    >>> best.schedule.night <= 64, best.road.error_m < plan.no_report_road.error_m
+    >>> best.schedule.night <= 72, best.road.error_m < plan.no_report_road.error_m
     (True, True)
     """
 

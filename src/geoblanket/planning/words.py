@@ -6,7 +6,6 @@ import math
 import shlex
 from typing import Any
 
-from geoblanket.mechanism.meaning import odds
 from geoblanket.planning.at_rest import RestErrors
 from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.on_the_road import RoadErrors
@@ -26,10 +25,8 @@ def in_words(plan: Plan) -> list[str]:
         f"{'without an anchor' if schedule.anchor_epsilon is None else f'with an anchor of {stays(schedule)}'}.",
         f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
         f"{math.ceil(road.standard_error_m):,} m), and {_metres(plan.no_report_road.error_m)} off without any report.",
-        *([] if rest is None else [f"After an hour at rest, the recipient is {_metres(rest.error_m)} off."]),
-        f"One report costs {schedule.report:g} per km, an hour on the road {schedule.hour:g} at most, and a night of 8 "
-        f"hours at one place {schedule.night:,g}: of two homes 100 m apart, one becomes at most "
-        f"{_times(odds(schedule.night, 0.1))} times as probable as the other.",
+        f"One report costs {schedule.report:g} per km, and an hour on the road {schedule.hour:g} at most.",
+        schedule.at_rest.in_words(hour_m=None if rest is None else rest.error_m),
     ]
     if plan.need_m is not None:
         given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
@@ -47,11 +44,7 @@ def _about_the_anchor(plan: Plan) -> list[str]:
     if schedule.anchor_period_s >= DAY_S:
         sentences.append(
             "An anchor of a day holds only against those who know nothing about the rest of that day. Others learn the "
-            "shift from reports whose place they know. A night in which midnight in UTC falls costs twice as much."
-        )
-    else:
-        sentences.append(
-            "The hours of arrival and departure give away more to those who know where their other reports were made."
+            "shift from reports whose place they know."
         )
     bare = plan.without_anchor
     if bare is not None and bare.rest is not None:
@@ -114,6 +107,7 @@ def _rated(rated: Rated) -> dict[str, Any]:
         "interval_s": schedule.interval_s,
         "anchor": anchor,
         "cost_per_km": {"report": schedule.report, "hour": schedule.hour, "night": schedule.night},
+        "parked_m": {name: round(metres, 1) for name, metres in schedule.at_rest.found_m.items()},
         "on_the_road": _errors(rated.road),
     }
     if rated.rest is not None:
@@ -148,7 +142,3 @@ def _metres(metres: float) -> str:
         return "less than 1 m"
     digits = max(math.floor(math.log10(metres)) - 1, 0)
     return f"{round(metres, -digits):,.0f} m"
-
-
-def _times(value: float) -> str:
-    return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"

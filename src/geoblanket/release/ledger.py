@@ -39,6 +39,7 @@ from geoblanket._html import card
 from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, MismatchError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
+from geoblanket.mechanism.costs import NIGHT_S, periods_touched
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
 from geoblanket.release._ledger_upgrade import upgrade_ledger
 from geoblanket.release._seals import CHAIN_START, Chain, is_sealed, seal
@@ -53,7 +54,6 @@ __all__ = ["NO_ANCHORS", "Ledger", "MemoryLedger", "NewAnchors"]
 _MICRO: Final = 10**6
 _NS_PER_MS: Final = 10**6
 
-_NIGHT_MS: Final = 8 * 3_600_000
 _HOUR_MS: Final = 3_600_000
 
 Change = tuple[str, Answer]
@@ -481,8 +481,7 @@ class Ledger(MemoryLedger):
     def summary(self) -> dict[str, Any]:
         """Return what was spent and what is left, as JSON values; costs are per kilometre.
 
-        `night` and `hour`, what the whole periods of 8 hours at one place and an hour on the road cost, are by the
-        latest anchor.
+        `night` and `hour`, what 8 hours at one place and an hour on the road cost at most, are by the latest anchor.
         """
         last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
         anchors = [sum(anchor.cost_micro for anchor in account.anchors) for account in self._accounts.values()]
@@ -515,7 +514,7 @@ class Ledger(MemoryLedger):
             return dict.fromkeys(("night", "hour", "anchor_period_s"))
         period_ms = latest.ends_ms - latest.starts_ms
         return {
-            "night": max(_NIGHT_MS // period_ms, 1) * latest.cost_micro / _MICRO,
+            "night": periods_touched(NIGHT_S, period_ms / 1000) * latest.cost_micro / _MICRO,
             "hour": _HOUR_MS // latest.interval_ms * latest.report_micro / _MICRO,
             "anchor_period_s": period_ms / 1000,
         }

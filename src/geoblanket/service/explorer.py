@@ -22,6 +22,7 @@ from geoblanket.build.statement import learned_in_words
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.meaning import AtRest, lattice_at_rest
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
@@ -48,7 +49,6 @@ _MOST_GUESSES = 400
 """Of a large city, this many places are tried as the best guess."""
 _MOST_REPLAYS, _TURN_S = 2, 15.0
 """Replays at once, and seconds that another one waits for its turn."""
-_NIGHT_S = 8 * 3600
 _LIMITS = (
     "Several periods, and several reports on the road, add up: see the figures above. Nothing in the bundle limits how "
     "often a vehicle reports.",
@@ -331,6 +331,7 @@ def _trip_facts(trip: Trip) -> dict[str, Any]:
 def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
     facts, costs, record = explored.facts, explored.bundle.costs, explored.record
     pasts = [mechanism["history_weights"] for mechanism in explored.guarantee["mechanisms"]]
+    interval_s = None if facts.clock is None else facts.clock.interval_s
     return {
         "kind": "zones",
         "sha256": facts.sha256,
@@ -340,7 +341,8 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
         "history_weights": max(pasts, key=len),
         "cost": costs.other / 1e6,
         "first_cost": costs.start / 1e6,
-        "interval_s": None if facts.clock is None else facts.clock.interval_s,
+        "night_cost": None if interval_s is None else AtRest(costs.other / 1e6, interval_s).night_cost,
+        "interval_s": interval_s,
         "regimes": [regime for regime in facts.regimes if regime != explored.start] or [explored.start],
         "start": explored.start,
         "zone": explored.zone.tolist(),
@@ -358,9 +360,6 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
 
 def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
     facts, lattice = explored.facts, explored.lattice
-    night = (
-        lattice.epsilon * _NIGHT_S / explored.interval_s if lattice.anchor is None else lattice.anchor_cost(_NIGHT_S)
-    )
     return {
         "kind": "lattice",
         "sha256": facts.sha256,
@@ -368,7 +367,7 @@ def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
         "epsilon": lattice.epsilon,
         "history_weights": [],
         "cost": explored.costs.other / 1e6,
-        "night_cost": night,
+        "night_cost": lattice_at_rest(lattice, explored.interval_s).night_cost,
         "interval_s": explored.interval_s,
         "lattice": None if facts.lattice is None else asdict(facts.lattice),
         "figures": explored.figures(anchored=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -103,16 +102,6 @@ class Lattice:
     def cells(self) -> int:
         """How many cells there are; they are numbered from 0, from west to east, then from south to north."""
         return self.spec.cell_count
-
-    def anchor_cost(self, seconds: float) -> float:
-        """Return what the whole periods of a stay cost at most, per kilometre; inf without an anchor.
-
-        A period of which only a part is spent there costs more where the place of its other reports is known: moving
-        the stay moves them too (`anchor`).
-        """
-        if self.anchor is None:
-            return math.inf
-        return self.anchor.epsilon * (seconds // self.anchor.period_s)
 
     def center(self, cell: int) -> tuple[float, float]:
         """Return the latitude and longitude of a cell's centre, degrees."""
