@@ -83,7 +83,7 @@ def verify(
 def _size(bundle: Bundle) -> str:
     """Return what a bundle consists of, in words."""
     if bundle.lattice is not None:
-        return f"1 mechanism, a lattice of {bundle.lattice.cells:,} cells"
+        return f"1 mechanism, a lattice of {bundle.lattice.cells:,} cells from {bundle.lattice.spec.plane.where}"
     zones = len({bundled.zone for bundled in bundle})
     return f"{len(bundle):,} mechanism{'s' * (len(bundle) != 1)} in {zones:,} zone{'s' * (zones != 1)}"
 

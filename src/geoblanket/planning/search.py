@@ -20,10 +20,11 @@ from geoblanket._progress import Progress, silent
 from geoblanket._repr import short_repr
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import ParameterError, UnmetPlanError
+from geoblanket.mechanism.costs import LARGEST_EPSILON
 from geoblanket.planning.at_rest import RestErrors, rest_errors
 from geoblanket.planning.judged_trips import JudgedTrips, Judges
 from geoblanket.planning.on_the_road import RoadErrors, TickErrors, cells_of, tick_errors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, LARGEST_EPSILON, Budgets, Schedule, affordable, every, stays
+from geoblanket.planning.schedules import DAY_S, HOUR_S, Budgets, Schedule, affordable, every, stays
 from geoblanket.release.budget import Budget
 from geoblanket.tracking.motion_model import MotionModel
 
