@@ -106,6 +106,17 @@ def test_a_second_stage(world: tuple[Path, Path], tmp_path: Path) -> None:
     assert "the same rows without a first stage" in result
 
 
+@pytest.mark.parametrize("epsilon", [1000, 20.1, 0.001, -1])
+def test_an_epsilon_that_devices_refuse_is_refused_before_any_work(tmp_path: Path, epsilon: float) -> None:
+    """Nothing was read yet: the files are not there."""
+    code, _, talk, error = run(
+        "build", "--roads", "absent", "--walks", "absent", f"--epsilon={epsilon}", "--out", tmp_path / "a.bundle"
+    )
+    assert code == 1
+    assert f"ε must be from 0.01 to 20 per km. Got {epsilon:g} instead. Devices refuse a larger one" in str(error)
+    assert talk == ""
+
+
 def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Path) -> None:
     code, _, talk, _ = run("build", "--walks", world[WALKS])
     assert code == 2

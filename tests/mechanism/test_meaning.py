@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
-from geoblanket.mechanism.meaning import AtRest, laplace_errors, lattice_in_words, odds, odds_in_words
+from geoblanket.mechanism.meaning import DISTANCES_KM, AtRest, laplace_errors, lattice_in_words, odds, odds_in_words
 from geoblanket.planning.schedules import Schedule
 
 
@@ -23,6 +24,16 @@ def test_odds_at_distances() -> None:
         "for 100 m, 2.7 times for 500 m and 7.4 times for 1 km between them."
     )
     assert "a million or more times for 1 km" in odds_in_words(50)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.1, 0.3, 1.0])
+def test_a_small_epsilon_is_not_once_as_probable(epsilon: float) -> None:
+    """Rounded to 1, the sentence would promise more than is true, and the same at every distance."""
+    told = [float(times) for times in re.findall(r"([\d.]+) times for", odds_in_words(epsilon))]
+    assert len(set(told)) == 3
+    for value, km in zip(told, DISTANCES_KM, strict=True):
+        assert 1 < value == pytest.approx(odds(epsilon, km), rel=0.05)
+        assert value >= odds(epsilon, km) or value >= 1.2
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])

@@ -28,5 +28,7 @@ def test_half_of_all_reports_are_further_off(off_km: float, anchored: bool) -> N
 
 def test_what_devices_refuse_is_not_recommended() -> None:
     assert schedule_by_distance(0.085, interval_s=30, anchored=False).epsilon <= 20
-    with pytest.raises(ParameterError, match="devices refuse more than 20"):
+    with pytest.raises(
+        ParameterError, match=r"must be from 0\.01 to 20 per km\. Got 20\.9[0-9]* instead\. Devices refuse"
+    ):
         schedule_by_distance(0.08, interval_s=30, anchored=False)

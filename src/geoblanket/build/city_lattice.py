@@ -14,6 +14,7 @@ from geoblanket.mechanism.bundle.file import BundleFile
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
 from geoblanket.mechanism.bundle.trust import ANY_FILE
 from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import RoadGraph
@@ -95,7 +96,7 @@ def make_lattice(
     spec = spec_over(_area(area, radius_km), epsilon=epsilon, cell_m=cell_m, progress=progress)
     stays = None
     if anchor:
-        share = epsilon if anchor_epsilon is None else anchor_epsilon
+        share = check_epsilon(epsilon if anchor_epsilon is None else anchor_epsilon, name="The anchor's ε₀")
         stays = make_anchor(spec.plane, epsilon_micro=round(share * 10**6), period_s=anchor_period_s)
     lattice = save_lattice(out, spec, stays, version=version, interval_s=interval_s)
     written = BundleFile.read(out, trust=ANY_FILE)

@@ -25,6 +25,7 @@ __all__ = [
     "lattice_in_words",
     "odds",
     "odds_in_words",
+    "times_in_words",
 ]
 
 DISTANCES_KM = (0.1, 0.5, 1.0)
@@ -32,6 +33,8 @@ _POINTS = 2048
 _SPAN = 24.0
 _DAY_S = 24 * HOUR_S
 _NIGHTS = {"night": 1, "week": 7, "month": 30}
+_NEARLY_1 = 1.2
+"""Below it two digits of the whole would say 1: what is above 1 is what counts."""
 
 
 def odds(epsilon: float, distance_km: float) -> float:
@@ -41,7 +44,7 @@ def odds(epsilon: float, distance_km: float) -> float:
 
 def odds_in_words(epsilon: float, *, between: Literal["location", "history"] = "location") -> str:
     """Return what ε means for two locations, or two histories of one, at distances that people know, in a sentence."""
-    parts = [f"{_number(odds(epsilon, km))} times for {_distance(km)}" for km in DISTANCES_KM]
+    parts = [f"{times_in_words(odds(epsilon, km))} times for {_distance(km)}" for km in DISTANCES_KM]
     return (
         f"Whatever is reported, it is at most so many times as probable from one {between} as from another: "
         f"{', '.join(parts[:-1])} and {parts[-1]} between them."
@@ -205,7 +208,12 @@ def _transformed(values: Floats) -> npt.NDArray[np.complex128]:
     return np.fft.rfft2(np.fft.ifftshift(values / values.sum()))
 
 
-def _number(value: float) -> str:
+def times_in_words(value: float) -> str:
+    """Return how many times as probable something is, at most, to two digits that count."""
+    if value < _NEARLY_1:
+        above = max(value - 1, 1e-9)
+        digits = 1 - math.floor(math.log10(above))
+        return f"{1 + math.ceil(above * 10**digits) / 10**digits:.{digits}f}"
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"
 
 

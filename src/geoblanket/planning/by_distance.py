@@ -6,9 +6,9 @@ All figures follow from planar Laplace noise. What somebody learns who follows a
 
 from __future__ import annotations
 
-from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.meaning import laplace_errors
-from geoblanket.planning.schedules import LARGEST_EPSILON, Schedule, round_down
+from geoblanket.planning.schedules import Schedule, round_down
 
 __all__ = ["schedule_by_distance"]
 
@@ -32,8 +32,6 @@ def schedule_by_distance(off_km: float, *, interval_s: float, anchored: bool) ->
         If devices would refuse the ε that this needs.
     """
     # Twice the ε has half the noise.
-    epsilon = laplace_errors(1.0, 1.0 if anchored else None).median_km / off_km
-    if epsilon > LARGEST_EPSILON:
-        raise ParameterError(f"Reports that near need ε = {epsilon:.3g} per km, and devices refuse more than 20.")
-    epsilon = round_down(epsilon)
+    needed = laplace_errors(1.0, 1.0 if anchored else None).median_km / off_km
+    epsilon = round_down(check_epsilon(needed, name="The ε for reports this far off"))
     return Schedule(epsilon, interval_s, epsilon if anchored else None)

@@ -19,13 +19,12 @@ from typing import Final
 
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.costs import HOUR_S, NIGHT_S, periods_touched
+from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, NIGHT_S, SMALLEST_EPSILON, periods_touched
 from geoblanket.mechanism.meaning import AtRest
 
 __all__ = [
     "DAY_S",
     "HOUR_S",
-    "LARGEST_EPSILON",
     "Budgets",
     "Schedule",
     "affordable",
@@ -35,10 +34,6 @@ __all__ = [
 ]
 
 DAY_S: Final = 24 * HOUR_S
-LARGEST_EPSILON: Final = 20.0
-"""Devices refuse more, of a report and of an anchor, unless their policy allows it."""
-_LEAST_EPSILON: Final = 0.01
-"""Per kilometre: a report would be off by 200 km."""
 _LARGEST_BUDGET: Final = 1e6
 _DIGITS: Final = 2
 _SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
@@ -171,11 +166,11 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Seq
             for period_s in periods_s:
                 epsilon = round_down(min(limits))
                 anchor_epsilon = round_down(budgets.night / periods_touched(NIGHT_S, period_s))
-                if min(epsilon, anchor_epsilon) >= _LEAST_EPSILON:
+                if min(epsilon, anchor_epsilon) >= SMALLEST_EPSILON:
                     yield Schedule(epsilon, interval_s, anchor_epsilon, period_s)
             limits.append(budgets.night / alone.night)
         epsilon = round_down(min(limits))
-        if epsilon >= _LEAST_EPSILON:
+        if epsilon >= SMALLEST_EPSILON:
             yield Schedule(epsilon, interval_s)
 
 
@@ -187,7 +182,7 @@ def _exact(cost: float) -> float:
 def round_down(epsilon: float) -> float:
     """Round down to two digits that count, and to what devices accept."""
     epsilon = min(epsilon, LARGEST_EPSILON)
-    if epsilon < _LEAST_EPSILON / 10:
+    if epsilon < SMALLEST_EPSILON / 10:
         return 0.0
     scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(epsilon)))
     return round(math.floor(epsilon * scale * (1 + 1e-12)) / scale, 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from pathlib import Path
 from typing import Any
 
 from geoblanket.planning.at_rest import RestErrors
@@ -28,6 +29,13 @@ def in_words(plan: Plan) -> list[str]:
         f"One report costs {schedule.report:g} per km, and an hour on the road {schedule.hour:g} at most.",
         schedule.at_rest.in_words(hour_m=None if rest is None else rest.error_m),
     ]
+    if others := plan.tied[1:]:
+        listed = ", ".join(
+            f"every {every(rated.schedule.interval_s)} at ε = {rated.schedule.epsilon:g} "
+            f"({rated.road.error_m:,.0f} ± {rated.road.standard_error_m:.0f} m)"
+            for rated in others
+        )
+        sentences.append(f"Tied with it, as far as the simulation can tell: {listed}. The smaller ε is recommended.")
     if plan.need_m is not None:
         given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
         sentences.append(f"An error of {plan.need_m:,.0f} m needs no more than {given}.")
@@ -63,20 +71,26 @@ def _about_the_anchor(plan: Plan) -> list[str]:
     return sentences
 
 
-def commands(plan: Plan, *, roads: str | None) -> list[str]:
+def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None) -> list[str]:
     """Return the commands that make the bundle and a ledger for this plan.
 
     Parameters
     ----------
     roads
         The file of the road graph; None: the area of the places is given instead.
+    program
+        How this program is called.
+    folder
+        Where the commands will run: what they write gets names that are free there. None: anywhere.
     """
     where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
-    return schedule_commands(plan.recommended.schedule, where)
+    return schedule_commands(plan.recommended.schedule, where, program=program, folder=folder)
 
 
-def plan_facts(plan: Plan, *, roads: str | None) -> dict[str, Any]:
-    """Return a plan as JSON values."""
+def plan_facts(
+    plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None
+) -> dict[str, Any]:
+    """Return a plan as JSON values; the parameters are those of `commands`."""
     return {
         "recommended": _rated(plan.recommended),
         "without_the_anchor": None if plan.without_anchor is None else _rated(plan.without_anchor),
@@ -87,13 +101,14 @@ def plan_facts(plan: Plan, *, roads: str | None) -> dict[str, Any]:
         },
         "budgets_per_km": plan.budgets.given(),
         "need_m": plan.need_m,
+        "tied": [_rated(rated) for rated in plan.tied],
         "candidates": [_rated(rated) for rated in plan.candidates],
         "epsilon_by_interval": [_rated(rated) for rated in plan.grid],
         "intervals_s_that_trips_are_too_short_for": list(plan.skipped_s),
         "order_of_the_motion_model": plan.order,
         "judged_by": plan.judged_by,
         "in_words": in_words(plan),
-        "commands": commands(plan, roads=roads),
+        "commands": commands(plan, roads=roads, program=program, folder=folder),
     }
 
 
