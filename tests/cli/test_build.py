@@ -120,7 +120,7 @@ def test_a_second_stage(world: tuple[Path, Path], tmp_path: Path) -> None:
         "--epsilon", 4, "--max-places", 10, "--gap", 0.2, "--loss", "straight", "--refine", 1, "--workers", 1,
     )  # fmt: skip
     assert code == 0, talk
-    assert "fixed past of 1 place, refined rows included" in " ".join(result.split())
+    assert "blanket none: the present place alone decides" in " ".join(result.split())
     assert "the second stage gains, in design" in result
     assert "the same rows without a first stage" in result
 
