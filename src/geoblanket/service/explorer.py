@@ -82,7 +82,8 @@ class Explorer:
     Raises
     ------
     MismatchError
-        If the walks belong to other roads, places or another interval than the bundles, or the motion model fits none.
+        If the roads are of another city than the bundles, the walks belong to other roads, places or another interval,
+        or the motion model fits no bundle.
     InputError
         If a file cannot be read.
     """
@@ -100,7 +101,7 @@ class Explorer:
         self._plan = None if plan is None else read_plan(plan)
         self._explored: dict[str, ExploredBundle] = {}
         self._lattices: dict[str, ExploredLattice] = {}
-        self._graph = None if roads is None else RoadGraph.load(roads)
+        self._graph = None if roads is None else self._around_bundles(Path(roads))
         self.places: Places | None = None
         self.traffic: Traffic | None = None
         self.trips: dict[int, Trip] = {}
@@ -143,15 +144,22 @@ class Explorer:
     @property
     def middle(self) -> tuple[float, float] | None:
         """Longitude and latitude of the middle of the map: of the places, or of the first lattice's frame."""
-        if located := [served.bundle for served in self._store.bundles if served.bundle.located]:
-            lat, lon = located[0].places_e7.mean(axis=0) / 1e7
-            return float(lon), float(lat)
-        lattices = [served.bundle.lattice for served in self._store.bundles if served.bundle.lattice is not None]
-        if not lattices:
+        if self._first is None:
             return None
-        plane = lattices[0].spec.plane
-        lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
+        bundle = self._first.bundle
+        if bundle.lattice is None:
+            lat, lon = bundle.places_e7.mean(axis=0) / 1e7
+        else:
+            plane = bundle.lattice.spec.plane
+            lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
         return float(lon), float(lat)
+
+    @property
+    def _first(self) -> ServedBundle | None:
+        """The bundle that decides which city is on the map: the first with places, or else with a lattice."""
+        served = self._store.bundles
+        located = (each for each in served if each.bundle.located)
+        return next(located, next((each for each in served if each.bundle.lattice is not None), None))
 
     @property
     def area(self) -> tuple[float, float, float, float] | None:
@@ -251,6 +259,24 @@ class Explorer:
                 if sha256 in bundles or sha256 in lattices
             ],
         }
+
+    def _around_bundles(self, path: Path) -> RoadGraph:
+        """Return the roads of a file, which must be of the city on the map."""
+        graph = RoadGraph.load(path)
+        if self._first is None:
+            return graph
+        bundle = self._first.bundle
+        if bundle.lattice is not None:
+            same = bundle.lattice.spec.plane.holds_many(graph.lat, graph.lon).any()
+        else:
+            (south, west, north, east), (lat, lon) = _around(graph.lat, graph.lon), bundle.places_e7.T * 1e-7
+            same = ((south <= lat) & (lat <= north) & (west <= lon) & (lon <= east)).mean() > 1 / 2
+        if not same:
+            raise MismatchError(
+                f"{path} has the roads of another city than {self._first.path}. Give the roads that the bundle was "
+                "made from; serve bundles of different cities apart."
+            )
+        return graph
 
     def _fitting(self, path: Path) -> MotionModel:
         """Return the motion model of a file, which must fit some bundle."""
