@@ -39,7 +39,7 @@ from geoblanket.release._opening import (
     open_tables,
 )
 from geoblanket.release.budget import Account, Answer, Budget
-from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
+from geoblanket.release.inputs import NO_FIX, accepted_ms, checked_location_e7, checked_request, checked_time_ms
 from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import NO_ANCHORS, MemoryLedger
 from geoblanket.release.source import Kind, Point, ReportSource
@@ -293,7 +293,7 @@ class Device:
         """
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         if lat_e7 == 0 == lon_e7:
-            return "This is the location that receivers give without a fix."
+            return NO_FIX
         return self._source.warning_for(lat_e7, lon_e7)
 
     @property

@@ -18,6 +18,7 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 
 __all__ = [
+    "NO_FIX",
     "accepted_ms",
     "checked_location_e7",
     "checked_locations_e7",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 
+NO_FIX: Final = "This is the location that receivers give without a fix."
+"""What to say of latitude 0, longitude 0."""
 _E7: Final = 10**7
 _PLAIN: Final = (float, int)
 """Types that need no further check. A bool is an int, too, but of another type."""
