@@ -23,6 +23,7 @@ from tests.gateway.living import (
     HTTP,
     LAT,
     LON,
+    LONG_S,
     Broker,
     Command,
     Listener,
@@ -48,7 +49,7 @@ def line(device: str, ago: int, **more: object) -> bytes:
 
 def piped(config: Path, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", SCRIPT, "gateway", str(config), *arguments]
-    return subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=data, capture_output=True, timeout=LONG_S, check=False)
 
 
 def test_lines_in_and_out(city: Path, tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_nothing_that_it_writes_holds_a_true_location(city: Path, receiver: Rece
     tables = HTTP + upstream("owntracks-http", receiver.url) + '[messages]\nallow = ["batt"]\n'
     folder = tmp_path / "gateway"
     with Command(write_config(folder, city, tables), "--access-log") as command:
-        with httpx.Client(base_url=command.ready()) as client:
+        with httpx.Client(base_url=command.ready(), timeout=LONG_S) as client:
             limits = Path(f"/proc/{command.process.pid}/limits").read_text()
             assert [text.split()[4:6] for text in limits.splitlines() if text.startswith("Max core")] == [["0", "0"]]
             with pytest.raises(LedgerError, match="is in use"), running(folder / "gateway.toml"):
@@ -180,7 +181,7 @@ def test_tls_on_every_side(city: Path, tmp_path: Path) -> None:
         config = write_config(tmp_path / "gateway", city, tables)
         with Command(config) as command, Listener(broker) as listener, Publisher(broker) as devices:
             context = ssl.create_default_context(cafile=certificate)
-            with httpx.Client(base_url=command.ready(), verify=context) as client:
+            with httpx.Client(base_url=command.ready(), verify=context, timeout=LONG_S) as client:
                 assert client.post("/pub?u=a&d=b", json=location(tst=slot_time(4)), headers=AUTH).content == b"[]"
                 until(lambda: client.get("/health").json()["broker"] == "connected")
                 devices.location("a/b", tst=slot_time(3))
