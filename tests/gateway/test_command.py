@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx
@@ -135,6 +136,26 @@ def test_a_failure_ends_the_gateway(city: Path, tmp_path: Path) -> None:
         assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test", outcomes.append)
         until(lambda: gateway.desk.failed and ended)
         assert (outcomes, gateway.health()["status"], len(gateway.outbox)) == ([None], "failed", 0)
+
+
+def test_the_end_of_lines_waits_until_everything_is_due(
+    city: Path, receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    now_s, finished = float(slot_time(1)), threading.Event()
+    config = write_config(tmp_path, city, "[lines]\n" + upstream("osmand", receiver.url), send="after-slot")
+    with running(config, clock=lambda: now_s) as gateway:
+        assert "Positions leave 5 to 10 s after the end of their slot of 30 s." in caplog.text
+        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test")
+        thread = threading.Thread(target=lambda: (gateway.finish(), finished.set()))
+        thread.start()
+        until(lambda: len(gateway.outbox) == 1)
+        assert not finished.wait(0.1)
+        assert receiver.requests == []
+        now_s += 60
+        assert finished.wait(LONG_S)
+        thread.join()
+        until(lambda: receiver.requests)
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:

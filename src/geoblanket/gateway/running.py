@@ -140,8 +140,8 @@ class Gateway:
         self.desk.close()
         if self._mqtt is not None:
             self._mqtt.close()
-        self._upstream.stop(_STOP_S)
         try:
+            self._upstream.stop(_STOP_S)
             self.outbox.close()
         except LedgerError as error:
             _log.error("%s", error)
