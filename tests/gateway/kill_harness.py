@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,10 @@ def forked(config: GatewayConfig, steps: int = 0, *, stand_still: bool = False) 
     process = os.fork()
     if process == 0:
         try:
-            tell = partial(os.write, here, b".")
+
+            def tell() -> None:
+                os.write(here, b".")
+
             if steps:
                 watch(steps, stand_still=stand_still, here=tell)
             child(config, (lambda: None) if steps else tell)

@@ -49,7 +49,10 @@ def queued(outbox: Outbox) -> list[Released]:
     columns = "device, slot_ms, place, lat_e7, lon_e7, extras"
     with contextlib.closing(sqlite3.connect(outbox._path)) as file:
         rows = file.execute(f"SELECT {columns} FROM messages ORDER BY due_us, device, slot_ms").fetchall()  # noqa: S608
-    return [Released(*row[:-1], json.loads(row[-1])) for row in rows]
+    return [
+        Released(device, slot_ms, place, lat_e7, lon_e7, json.loads(extras))
+        for device, slot_ms, place, lat_e7, lon_e7, extras in rows
+    ]
 
 
 def slot_time(slots_ago: int = 0) -> int:

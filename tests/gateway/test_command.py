@@ -144,10 +144,15 @@ def test_the_end_of_lines_waits_until_everything_is_due(
     caplog.set_level("INFO")
     now_s, finished = float(slot_time(1)), threading.Event()
     config = write_config(tmp_path, city, "[lines]\n" + upstream("osmand", receiver.url), send="after-slot")
+
+    def finish() -> None:
+        gateway.finish()
+        finished.set()
+
     with running(config, clock=lambda: now_s) as gateway:
         assert "Positions leave 5 to 10 s after the end of their slot of 30 s." in caplog.text
         assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test")
-        thread = threading.Thread(target=lambda: (gateway.finish(), finished.set()))
+        thread = threading.Thread(target=finish)
         thread.start()
         until(lambda: len(gateway.outbox) == 1)
         assert not finished.wait(0.1)

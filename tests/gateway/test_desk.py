@@ -194,11 +194,11 @@ def test_what_is_no_position_takes_the_same_way(city: Path, tmp_path: Path) -> N
             assert go.wait(LONG_S)
             return report(*arguments)
 
-        desk.desk._fleet.report = held  # type: ignore[method-assign]
+        desk.desk._fleet.report = held  # type: ignore[method-assign, assignment]
         assert desk.desk.submit(at(3), "test", told.append)
         assert begun.wait(LONG_S)  # the rest is a batch of its own
         for content in ("malformed", at(2), "encrypted", at(2)):
-            assert desk.desk.submit(content, "test", told.append)  # type: ignore[arg-type]
+            assert desk.desk.submit(content, "test", told.append)
         assert desk.desk.submit("other_type", "test", lambda _outcome: ended.set())
         assert told == []
         go.set()
