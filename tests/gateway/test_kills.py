@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -157,6 +158,9 @@ def over_mqtt(city: Path, broker: Broker, folder: Path, kills: int, fault: str =
                 for topic, body in listener.locations()
             ]
 
+        def has_come(name: str) -> bool:
+            return any(device == name for device, *_ in got())
+
         thread = threading.Thread(target=publish)
         with running(config) as gateway:  # the broker keeps positions from the first connection on
             until(lambda: gateway.health()["broker"] == "connected")
@@ -167,9 +171,10 @@ def over_mqtt(city: Path, broker: Broker, folder: Path, kills: int, fault: str =
             finally:
                 ended.set()
                 thread.join()
-            # Messages are worked on in order: after this one, the others have come or never will.
-            devices.location("fleet/last", tst=slot_time(0))
-            until(lambda: any(device == "fleet/last" for device, *_ in got()))
+            # Batches are worked on in order: after the second, the others have come or never will.
+            for last in ("fleet/last", "fleet/very-last"):
+                devices.location(last, tst=slot_time(0))
+                until(partial(has_come, last))
             stop(process)
         return compared(config, kills, got(), published)
 

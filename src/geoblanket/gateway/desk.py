@@ -6,7 +6,7 @@ second fit on a small machine. Sources that can wait are told only after both. A
 the ledger has the answer, and the next start puts it into the outbox.
 
 Messages that are no positions take the same way, and all of a batch are told together, on a beat. So neither an answer
-nor its time tells what became of a message.
+nor its time tells the outcome of a message.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _AT_ONCE: Final = 512
 _BEAT_S: Final = 0.02
 """Sources are told at multiples of this time after a batch was begun. Most batches take less, whatever they hold."""
 _WARNINGS_S: Final = 3600.0
-"""Warnings are logged at once, then at most so often, and at the end."""
+"""Seconds from one log of warnings to the next, at least. The first is logged at once, the last at the end."""
 TOLERANCE_MARGIN_S: Final = 3600.0
-"""The fleet accepts times that are so much further off than those that the desk hands it, should the clock be set."""
+"""Seconds by which the fleet accepts times further off than the desk does, in case the clock is set in between."""
 
 Done = Callable[[Reason | None], None]
 """Called once a position is durable, or dropped: with its outcome, or None if the gateway failed."""

@@ -237,7 +237,7 @@ class Outbox:
         Parameters
         ----------
         quiet_s
-            Do nothing unless nothing was added for so many seconds: while messages come, adding them removes others.
+            Do nothing if something was added within this time, seconds: adding messages removes others, too.
         """
         if not self._acknowledged or time.monotonic() < self._added_s + quiet_s:
             return
