@@ -36,7 +36,9 @@ from geoblanket.release._opening import (
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.inputs import (
     CLOCK_TOLERANCE_S,
+    NO_FIX,
     accepted_ms,
+    checked_location_e7,
     checked_locations_e7,
     checked_times_ms,
     checked_tolerance,
@@ -327,6 +329,11 @@ class Fleet:
         self._slot[which] = slot
         self._place[which] = drawn
         return drawn
+
+    def warning_for(self, lat: float, lon: float) -> str | None:
+        """Return what seems wrong with a location, or None; see `Device.warning_for`."""
+        lat_e7, lon_e7 = checked_location_e7(lat, lon)
+        return NO_FIX if lat_e7 == 0 == lon_e7 else self._source.warning_for(lat_e7, lon_e7)
 
     def close(self) -> None:
         """Release the ledger, and forget where the vehicles were."""

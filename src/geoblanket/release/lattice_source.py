@@ -36,6 +36,15 @@ class _Base:
         self._cost_micro = tables.costs.other
         self._anchoring = None if self.anchor is None else Anchoring(self.anchor, tables, side=self._plane.side)
 
+    def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
+        """Return whether a location lies outside the frame."""
+        lat, lon = lat_e7 / 1e7, lon_e7 / 1e7
+        if self._plane.holds(lat, lon):
+            return None
+        if abs(lon) <= 90 and self._plane.holds(lon, lat):
+            return "Latitude and longitude seem to be exchanged: the latitude comes first."
+        return "This location lies outside the area of the bundle, and counts as the nearest point of its edge."
+
 
 class LatticeSource(_Base):
     """Reports of one vehicle."""
@@ -70,15 +79,6 @@ class LatticeSource(_Base):
 
     def forget(self) -> None:
         """Do nothing: nothing is kept."""
-
-    def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
-        """Return whether a location lies outside the frame."""
-        lat, lon = lat_e7 / 1e7, lon_e7 / 1e7
-        if self._plane.holds(lat, lon):
-            return None
-        if abs(lon) <= 90 and self._plane.holds(lon, lat):
-            return "Latitude and longitude seem to be exchanged: the latitude comes first."
-        return "This location lies outside the area of the bundle, and counts as the nearest point of its edge."
 
 
 class LatticeFleetSource(_Base):
