@@ -9,7 +9,7 @@ DEMO   := $(VENV)/.installed-demo
 BENCH  := $(VENV)/.installed-bench
 DOCS   := $(VENV)/.installed-docs
 
-.PHONY: help setup demo test test-all lint bench docs fuzz clean
+.PHONY: help setup demo test test-all lint bench docs fuzz hashes clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1:/p' $(MAKEFILE_LIST) | column -t -s:
@@ -69,6 +69,23 @@ docs: $(DOCS)  ## the documentation as a site that needs no internet, in build/d
 
 fuzz: $(STAMP)  ## every reader of files against changed files, for hours; finds go to fuzz-finds (FUZZ="--seconds 60")
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+# From pip's own report of what it would install; no address of an index is kept.
+define HASHED
+import json, platform, sys
+where = "Python %d.%d on %s %s" % (*sys.version_info[:2], platform.system(), platform.machine())
+print(f"# What `make setup` installs, with the hash of each file, for {where}. Made by: make hashes")
+print("# CONTRIBUTING.md says how to install from it.")
+for item in sorted(json.load(sys.stdin)["install"], key=lambda item: item["metadata"]["name"].lower()):
+    if hashes := item["download_info"].get("archive_info", {}).get("hashes"):
+        print(item["metadata"]["name"], "==", item["metadata"]["version"], " --hash=sha256:", hashes["sha256"], sep="")
+endef
+export HASHED
+
+hashes: $(STAMP)  ## requirements-hashed.txt anew, for this Python and this machine
+	@$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --only-binary :all: --report build-report.json \
+		-c constraints.txt --group test 'hatchling>=1.27' 'editables>=0.5' '.[all]'
+	@$(BIN)/python -c "$$HASHED" < build-report.json > requirements-hashed.txt; rm build-report.json
 
 clean:  ## remove what was built (not your data)
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,9 +1,10 @@
 """The gateway between a thousand devices and a server, over a real Mosquitto, beside a plain bridge of the same broker.
 
 Run `python -m benchmarks.gateway`. Messages are OwnTracks' JSON, QoS 1, each with a slot of its own: every one is drawn
-from the lattice of Rome (with an anchor), charged to the ledger of its device, queued and sent, durably. The peer is
-what people use to forward positions: a second Mosquitto as a bridge, which perturbs and stores nothing. Latency is from
-the device's publish to the server's receipt. Broker, gateway, devices and server share the machine.
+from the lattice of Rome (with an anchor), charged to the ledger of its device, queued and sent, durably. They are sent
+at once: by default a message waits for the end of its slot, however fast the gateway is. The peer is what people use to
+forward positions: a second Mosquitto as a bridge, which perturbs and stores nothing. Latency is from the device's
+publish to the server's receipt. Broker, gateway, devices and server share the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def broker(folder: Path, more: str = "") -> Iterator[int]:
     port = free_port()
     config = folder / f"mosquitto-{port}.conf"
     user = "user root\n" if os.getuid() == 0 else ""
-    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n{user}{more}")
+    config.write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
+        f"max_inflight_messages 500\n{user}{more}"
+    )
     process = subprocess.Popen([str(MOSQUITTO), "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
         for _ in range(200):
@@ -76,6 +80,7 @@ def gateway(folder: Path, incoming: int, outgoing: int) -> Iterator[int]:
         'bundle = "rome.bundle"\nenrol = true\n[budget]\nepsilon = 1e6\nwindow_s = 3600\n'
         f'[mqtt]\nurl = "mqtt://127.0.0.1:{incoming}"\n'
         f'[upstream]\nprotocol = "owntracks-mqtt"\nurl = "mqtt://127.0.0.1:{outgoing}"\ntopic = "perturbed"\n'
+        'send = "at-once"\n'
     )
     config.chmod(0o600)
     script = "from geoblanket.cli import main; main()"

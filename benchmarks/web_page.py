@@ -66,7 +66,7 @@ def make_files(folder: Path) -> int:
 @contextmanager
 def served(*arguments: str | Path) -> Iterator[str]:
     """Serve the page, and yield its address."""
-    command = [COMMAND, "serve", *map(str, arguments), "--port", "0", "--no-access-log"]
+    command = [COMMAND, "serve", *map(str, arguments), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         if process.stderr is None:
             raise RuntimeError("The service says nothing.")

@@ -42,6 +42,7 @@ allow = ["batt", "tid"]
 [mqtt]
 url = "mqtt://127.0.0.1:{port}"
 [upstream]
+send = "at-once"  # so that the demonstration does not wait for the end of a slot
 protocol = "owntracks-mqtt"
 url = "mqtt://127.0.0.1:{port}"
 topic = "perturbed"
@@ -77,7 +78,7 @@ def running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterato
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not ready():
             if process.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"{command[0]} did not start:\n{log.read_text()}")
@@ -109,7 +110,7 @@ def client(port: int, name: str, topic: str | None = None, seen: list[bytes] | N
         connection.on_message = lambda _client, _data, message: seen.append(bytes(message.payload))
     connection.connect("127.0.0.1", port)
     connection.loop_start()
-    ready.wait(10)
+    ready.wait(60)
     if topic is not None:
         connection.subscribe(topic, qos=1)
     return connection
@@ -152,8 +153,8 @@ def main(folder: Path) -> None:
                 "_type": "location", "lat": lat, "lon": lon, "tst": start + STEP_S * number, "tid": "TX", "batt": 80,
                 "vel": 30, "cog": 90, "alt": 80, "acc": 8, "conn": "m",
             }  # fmt: skip
-            taxi.publish("owntracks/taxi/phone", json.dumps(message), qos=1).wait_for_publish(10)
-        end = time.monotonic() + 20
+            taxi.publish("owntracks/taxi/phone", json.dumps(message), qos=1).wait_for_publish(60)
+        end = time.monotonic() + 120
         while len(seen) < len(true) and time.monotonic() < end:
             time.sleep(0.05)
         for connection in (server, taxi):

@@ -40,7 +40,7 @@ def served(folder: Path) -> Iterator[str]:
     city = {"--roads": "city.roads", "--walks": "walks-250.parquet", "--plan": "plan.json"}
     options = [str(word) for option, name in city.items() for word in (option, folder / name)]
     bundles = [str(path) for path in sorted(folder.glob("bundles/*.bundle"))]
-    arguments = [COMMAND, "serve", *bundles, *options, "--port", "0", "--no-access-log"]
+    arguments = [COMMAND, "serve", *bundles, *options, "--port", "0"]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         if process.stderr is None:
             raise RuntimeError("The service says nothing.")

@@ -35,7 +35,13 @@ from geoblanket.study.evaluation.comparison import WHY_NOT_ALIKE, paper_chapter,
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
+COMMANDS = "`geoblanket evaluate paper --data DATA --out FOLDER`, then `docs/make_results.py FOLDER`"
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
+
+
+def stamp(version: str, commands: str) -> str:
+    """Return which version made a page, and how, as `tests/test_docs.py` reads it."""
+    return f"Made with geoblanket {version}: {commands}."
 
 
 def shrink(picture: Path, target: Path) -> None:
@@ -181,9 +187,11 @@ class Results:
             settings: list[dict[str, Any]] = experiment["settings"]
             zones = f"{experiment['zones']}" if experiment["zones"] else "all"
             rows.append((name, experiment["title"], f"{len(settings)}", zones, f"{experiment['gap']:g}"))
-        software = ", ".join(f"{name} {version}" for name, version in self.about["software"].items())
+        software = dict(self.about["software"])
+        made = stamp(software.pop("geoblanket"), COMMANDS)
+        others = ", ".join(f"{name} {version}" for name, version in software.items())
         header = ("experiment", "what it asks", "settings", "zones of a city, drawn", "gap of searches")
-        return f"{table(header, rows)}\n{self.results.height:,} numbers. Software: {software}.\n"
+        return f"{table(header, rows)}\n{self.results.height:,} numbers. {made}\nWith {others}.\n"
 
 
 def main(folder: Path) -> None:

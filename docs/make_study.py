@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from geoblanket import __version__
+
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
 FIGURES = ("p-by-region", "p-by-speed", "p-by-hour", "rejections", "p-by-size", "correlations", "density")
@@ -74,7 +76,8 @@ def section(study: dict[str, Any]) -> str:
         "| " + " | ".join(claim[key].replace("|", "\\|") for key in ("paper", "measured", "verdict")) + " |"
         for claim in study["claims"]
     )
-    return f"{sentences}\n\n| the paper says | we measured | the data say |\n|---|---|---|\n{rows}\n"
+    made = f"Made with geoblanket {__version__}: `docs/make_study.py`."
+    return f"{made}\n\n{sentences}\n\n| the paper says | we measured | the data say |\n|---|---|---|\n{rows}\n"
 
 
 def renew(page: Path, studies: dict[str, dict[str, Any]]) -> None:

@@ -34,7 +34,8 @@ def promise(
         PrivatePart(f"part {number}", 100 * number, 8, 8 / math.sqrt(2 * rho * share))
         for number, share in enumerate(shares, 1)
     )
-    return TrainingPromise(unit, units, epsilon, delta, parts, "2 places, a public rule", rho_before, noise_id)
+    rule = "2 places, a public rule"
+    return TrainingPromise(unit, units, epsilon, delta, parts, rule, rho_before, noise_id, "declared")
 
 
 def promised(epsilon: float = 1.0) -> Training:

@@ -71,6 +71,17 @@ def test_every_import_is_light_or_has_an_extra_that_brings_it(module: str) -> No
         assert module not in EXTRA_OF_MODULE
 
 
+def test_the_files_with_hashes_are_the_pinned_ones() -> None:
+    lines = (ROOT / "requirements-hashed.txt").read_text().splitlines()
+    hashed = [re.fullmatch(r"([\w.-]+==\S+) --hash=sha256:[0-9a-f]{64}", line) for line in lines if line[0] != "#"]
+    assert all(hashed)
+    versions = {canonical(name): version for name, _, version in (line[1].partition("==") for line in hashed if line)}
+    pins = dict(line.split("==") for line in PINS.splitlines() if "==" in line)
+    pinned = {canonical(name): version for name, version in pins.items()}
+    assert versions.keys() >= declared() - {"geoblanket"}
+    assert {name: pinned.get(name, version) for name, version in versions.items()} == versions
+
+
 def test_extras_that_are_named_exist() -> None:
     assert set(EXTRA_OF_MODULE.values()) | {"all"} == set(EXTRAS)
     assert of_extra("all") == set().union(*(of_extra(extra) for extra in EXTRAS))

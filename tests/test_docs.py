@@ -172,6 +172,41 @@ def test_the_readme_is_whole_wherever_it_is_shown_and_short() -> None:
     assert len((ROOT / "docs/results.md").read_text().split()) <= 2500
 
 
+LAST_CHANGE = {
+    "results.md": "0.3.0",  # where rows go, the most probable place
+    "results-tables.md": "0.3.0",
+    "results-tracked.md": "0.3.0",
+    "study.md": "0.2.0",  # the default test of conditional independence
+}
+"""The version in which what a page measures was changed last; kept by hand."""
+MADE_WITH = re.compile(r"Made with geoblanket (\d+)\.(\d+)\.(\d+): `[^`]+`")
+
+
+def is_made_anew_or_says_what_is_wrong(text: str, last_change: str) -> bool:
+    """Return whether a page has its version and command, and says that it is stale if and only if it is."""
+    made_with = {tuple(map(int, version)) for version in MADE_WITH.findall(text)}
+    if len(made_with) != 1:
+        return False
+    version = made_with.pop()
+    notice = re.search(r"^> \*\*Stale\.\*\* .*of (\d+\.\d+\.\d+)", text, re.MULTILINE)
+    if version >= tuple(map(int, last_change.split("."))):
+        return notice is None
+    return notice is not None and notice[1] == ".".join(map(str, version))
+
+
+def test_pages_of_figures_are_made_anew_or_say_what_is_wrong_with_them() -> None:
+    made = {page.name for page in PAGES if re.search(r"^<!-- .*made by make_", page.read_text(), re.MULTILINE)}
+    assert made == LAST_CHANGE.keys() - {"results.md"}  # which is written by hand from two of them
+    for name, last_change in LAST_CHANGE.items():
+        assert is_made_anew_or_says_what_is_wrong((ROOT / "docs" / name).read_text(), last_change), name
+    fresh = "Made with geoblanket 0.3.0: `make it`."
+    stale = fresh.replace("0.3.0", "0.2.0")
+    assert is_made_anew_or_says_what_is_wrong(fresh, "0.3.0")
+    assert not is_made_anew_or_says_what_is_wrong(stale, "0.3.0")
+    assert is_made_anew_or_says_what_is_wrong(f"> **Stale.** It is of 0.2.0 and wrong.\n\n{stale}", "0.3.0")
+    assert not is_made_anew_or_says_what_is_wrong("No version.", "0.3.0")
+
+
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_named_in_pages_exist(page: Path) -> None:
     text = page.read_text()

@@ -35,6 +35,7 @@ from geoblanket import (
 )
 from geoblanket._frames import to_polars
 from geoblanket.release import perturb_points
+from geoblanket.tracking.released import ReleasedTable
 from tests.mobility.simulator import drive, town, write_traces
 from tests.release.worlds import GRAPH, PLACES, save_certain, save_walks
 
@@ -144,6 +145,9 @@ def test_reports_of_a_frame_are_tracked_as_those_of_a_file(
     frame = FRAMES[kind](pl.read_parquet(tmp_path / "released.parquet"))
     assert track_table(frame, tmp_path / "b.parquet", bundle=bundle) == expected
     assert pl.read_parquet(tmp_path / "b.parquet").equals(pl.read_parquet(tmp_path / "a.parquet"))
+    # A frame does not name the bundle that made it: what is learned from it cannot state an ε.
+    assert ReleasedTable(frame, bundle).statement.epsilon is None
+    assert ReleasedTable(tmp_path / "released.parquet", bundle).statement.epsilon == bundle.costs.largest_per_km
 
 
 def test_reports_that_the_bundle_cannot_have_made_are_refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import opendp.prelude as dp
@@ -19,13 +19,17 @@ from geoblanket._training import (
     PART_COLUMNS,
     WALKS,
     PrivatePart,
+    ReleasedReports,
     Training,
     TrainingPromise,
+    UnitsCounted,
     epsilon_of,
 )
 from tests.promises import promise, promised
 
 dp.enable_features("contrib")
+
+REPORTS = ReleasedReports("ab", 4.0, 55)
 
 
 def by_opendp(scale: float, delta: float) -> float:
@@ -126,6 +130,8 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a long name": lambda value: value["parts"][0].update(name="a" * 201),
     "one more field": lambda value: value.update(more=1),
     "one field less": lambda value: value.pop("rho_before"),
+    "units counted somehow": lambda value: value.update(units_are="somehow"),
+    "units counted with noise that no part names": lambda value: value.update(units_are="noisy"),
 }
 
 
@@ -144,7 +150,13 @@ def test_what_cannot_be_a_promise_is_refused(name: str) -> None:
     [
         None, [], "walks", {}, {"source": None}, {"source": ["walks"]}, {"source": "everyone"}, {"source": "private"},
         {"source": "walks", "promise": promise().as_json()}, {"source": "nobody", "more": 1},
-        {"source": "private", "promise": None},
+        {"source": "private", "promise": None}, {"source": "released"}, {"source": "released", "released": []},
+        {"source": "nobody", "released": [asdict(REPORTS)]}, {"source": "released", "released": asdict(REPORTS)},
+        {"source": "released", "released": [{}]}, {"source": "released", "released": [asdict(REPORTS)] * 1001},
+        *({"source": "released", "released": [asdict(REPORTS) | wrong]} for wrong in (
+            {"epsilon": -1.0}, {"epsilon": math.inf}, {"epsilon": math.nan}, {"epsilon": True}, {"epsilon": "4"},
+            {"most_reports": 0}, {"most_reports": 1.5}, {"table": "\x1b[2J"}, {"table": "a" * 65}, {"more": 1},
+        )),
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_statement_is_refused(value: object) -> None:
@@ -173,7 +185,12 @@ def test_the_proof_has_every_figure() -> None:
     made = replace(promise(), parts=(PrivatePart("visits", 1200, 8, 200.0),))
     assert made.rows() == [("visits", "1,200", "25", "0.0008")]
     assert len(made.rows()[0]) == len(PART_COLUMNS)
-    assert "The counts of each vehicle, of 400, were scaled to length 1" in made.proof()
+    said: dict[UnitsCounted, str] = {
+        "declared": "400 as declared", "noisy": "about 400, counted with noise", "exact": "400, counted exactly",
+    }  # fmt: skip
+    for how, words in said.items():
+        proof = replace(made, units_are=how).proof()
+        assert f"The counts of each vehicle ({words}) were scaled to length 1" in proof
     assert f"ρ = 0.0008, and for δ = 1e-06 that means ε = {epsilon_of(0.0008, 1e-6):.6g}" in made.proof()
 
 
@@ -188,3 +205,44 @@ def test_together_no_more_than_the_weaker_is_claimed() -> None:
     # The same numbers twice, from the same walks: they would add up.
     again, unnamed = (Training("private", promise(noise_id=name)) for name in ("abcd", ""))
     assert strong.together(again) == unnamed.together(unnamed) == WALKS
+
+
+REPORTS_TOO = {
+    NOBODY: "learned from released reports, ε = 4 per km for each and at most 55 of one vehicle",
+    WALKS: "learned without privacy for those in the traces, and from released reports, ε = 4 per km for each",
+    NOT_SAID: "learned from what its file does not say, and from released reports, ε = 4 per km for each",
+    promised(): "learned with ε = 1, δ = 1e-06 for each vehicle, and from released reports, ε = 4 per km for each",
+}
+
+
+@pytest.mark.parametrize("other", REPORTS_TOO)
+def test_released_reports_are_named_beside_every_other_source(other: Training) -> None:
+    reported = Training("released", released=(REPORTS,))
+    both = other.together(reported)
+    assert both == reported.together(other) == both.together(reported) == both.together(both)
+    assert both.source == ("released" if other == NOBODY else other.source)
+    assert both.promise == other.promise
+    assert both.in_words().startswith(REPORTS_TOO[other])
+    assert "released reports (ε = 4 per km)" in both.in_few_words()
+    assert "adds up over all reports of a vehicle" in str(both.caveat())
+    assert Training.parsed(json.loads(json.dumps(both.as_json()))) == both
+
+
+def test_of_several_tables_of_reports_the_weakest_counts() -> None:
+    reported = Training("released", released=(REPORTS,))
+    weaker = Training("released", released=(ReleasedReports("cd", 20.0, 5),))
+    assert "ε = 20 per km for each and at most 60 of one vehicle" in reported.together(weaker).in_words()
+    unknown = reported.together(weaker).together(Training("released", released=(ReleasedReports(),)))
+    assert unknown.in_words() == "learned from released reports, ε unknown"
+    assert "count on no privacy" in str(unknown.caveat())
+    many = Training("released", released=tuple(ReleasedReports(f"{table:x}", 1.0) for table in range(1000)))
+    assert Training.parsed(many.together(reported).as_json()).report_epsilon is None
+
+
+def test_a_promise_of_an_earlier_version_says_what_its_epsilon_does_not_cover() -> None:
+    before = promise().as_json()
+    del before["units_are"]
+    read = Training.parsed({"source": "private", "promise": before})
+    assert read.as_json() == {"source": "private", "promise": before}
+    assert "chose the unit by a look at the walks and counted the vehicles exactly" in str(read.caveat())
+    assert "exactly" not in str(promised().caveat())

@@ -4,6 +4,9 @@ Learning is private if its result is nearly as probable without any one *unit*, 
 trip: (ε, δ)-differential privacy of whole units. Each part of a model that was counted costs some ρ, in
 zero-concentrated differential privacy; parts add up. Who reads a statement can check that its ε follows from the noise
 that it names. That this noise was added, only who learned can know.
+
+Learning from released reports adds no noise. The vehicles that reported keep the promise of their reports: an ε per km
+for each report. The statement names it.
 """
 
 from __future__ import annotations
@@ -18,20 +21,27 @@ __all__ = [
     "NOBODY",
     "NOT_SAID",
     "PART_COLUMNS",
+    "UNITS",
     "WALKS",
     "PrivatePart",
+    "ReleasedReports",
     "Training",
     "TrainingPromise",
     "Unit",
+    "UnitsCounted",
     "epsilon_of",
     "training_of",
 ]
 
 Unit = Literal["vehicle", "trip"]
-Source = Literal["nobody", "walks", "private", "not said"]
+UnitsCounted = Literal["declared", "noisy", "exact"]
+Source = Literal["nobody", "walks", "private", "released", "not said"]
 PART_COLUMNS: Final = ("part", "numbers", "noise", "ρ")
+UNITS: Final = "units"
+"""The name of the part that counts the units themselves."""
 _ROUNDING: Final = 1e-9
 _MOST_PARTS: Final = 100
+_MOST_TABLES: Final = 1000
 _LONGEST_WORDS: Final = 200
 _LARGEST_NUMBER: Final = 1 << 53
 _LEAST_RHO: Final = 1e-200
@@ -89,7 +99,7 @@ class TrainingPromise:
     unit: Unit
     """Whose presence is hidden: that of a vehicle with all its trips, or that of a trip."""
     units: int
-    """How many there were: public."""
+    """How many there were, as `units_are` says."""
     epsilon: float
     delta: float
     parts: tuple[PrivatePart, ...]
@@ -99,6 +109,9 @@ class TrainingPromise:
     """What was learned before from the same walks cost."""
     noise_id: str = ""
     """Names the noise that was drawn, at random: two learnings with the same numbers are not one."""
+    units_are: UnitsCounted = "exact"
+    """Where the number of units comes from: declared by the caller; counted with noise, as the part `UNITS`; or counted
+    exactly. Earlier versions did the last, and chose the unit by a look at the walks: their files do not say."""
 
     @property
     def rho(self) -> float:
@@ -127,8 +140,12 @@ class TrainingPromise:
 
     def proof(self) -> str:
         """Return why its ε follows from its parts, in sentences."""
+        number = {
+            "declared": f"{self.units:,} as declared",
+            "noisy": f"about {self.units:,}, counted with noise",
+        }.get(self.units_are, f"{self.units:,}, counted exactly")
         return (
-            f"The counts of each {self.unit}, of {self.units:,}, were scaled to length 1 in each part, and every "
+            f"The counts of each {self.unit} ({number}) were scaled to length 1 in each part, and every "
             "number of the part got discrete Gaussian noise with this standard deviation: that costs "
             "ρ = 1 / (2 noise²). "
             f"Together they cost ρ = {self.rho:.4g}, and for δ = {self.delta:g} that means "
@@ -138,13 +155,14 @@ class TrainingPromise:
 
     def problem(self) -> str | None:
         """Return why this cannot be a promise that was kept, or None."""
-        if self.unit not in get_args(Unit) or self.units < 2:
+        is_counted = self.units_are != "noisy" or UNITS in {part.name for part in self.parts}
+        if self.unit not in get_args(Unit) or self.units < 2 or self.units_are not in get_args(UnitsCounted):
             return "it names no units"
         if not (0 < self.epsilon < math.inf and 0 < self.delta < 1 / self.units and 0 <= self.rho_before < math.inf):
             return "ε or δ promise nothing"
         # What is not printable could steer a terminal.
         if (
-            not 1 <= len(self.parts) <= _MOST_PARTS
+            not (1 <= len(self.parts) <= _MOST_PARTS and is_counted)
             or not all(1 <= len(words) <= _LONGEST_WORDS and words.isprintable() for words in self._words())
             or not set(self.noise_id) <= set(hexdigits)
         ):
@@ -159,8 +177,21 @@ class TrainingPromise:
         return [self.rule, self.noise_id or "none", *(part.name for part in self.parts)]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the promise as JSON values."""
-        return asdict(self) | {"parts": [asdict(part) for part in self.parts]}
+        """Return the promise as JSON values; those of earlier versions do not say how units were counted."""
+        fields = asdict(self) | {"parts": [asdict(part) for part in self.parts]}
+        if self.units_are == "exact":
+            del fields["units_are"]
+        return fields
+
+    def caveat(self) -> str:
+        """Return what a reader must not take from it, as sentences."""
+        noise = "That the noise of learning was added, only who learned can know: the file can only name it."
+        if self.units_are != "exact":
+            return noise
+        return (
+            f"{noise} An earlier version chose the unit by a look at the walks and counted the {self.unit}s exactly: "
+            "the ε covers neither."
+        )
 
     @classmethod
     def parsed(cls, value: object) -> TrainingPromise:
@@ -171,7 +202,8 @@ class TrainingPromise:
         ValueError
             If it is none, or if its ε does not follow from its parts.
         """
-        fields = _typed(value, _PROMISE_TYPES)
+        types = _PROMISE_TYPES | ({"units_are": (str,)} if type(value) is dict and "units_are" in value else {})
+        fields = _typed(value, types)
         parts = tuple(PrivatePart(**_typed(part, _PART_TYPES)) for part in fields["parts"])
         promise = cls(**{**fields, "parts": parts})
         problem = promise.problem()
@@ -205,43 +237,113 @@ def _typed(value: object, types: Mapping[str, tuple[type, ...]]) -> dict[str, An
 
 
 @dataclass(frozen=True)
+class ReleasedReports:
+    """A table of released reports that something was learned from."""
+
+    table: str = ""
+    """SHA-256 of the table; empty where it is not known."""
+    epsilon: float | None = None
+    """What a report costs a location at most, per km; None where the table does not say what made it."""
+    most_reports: int | None = None
+    """How many reports one vehicle has at most; None where it is not known."""
+
+    @classmethod
+    def parsed(cls, value: object) -> ReleasedReports:
+        """Read it from JSON values; raise ValueError if it is none."""
+        none = type(None)
+        reports = cls(**_typed(value, {"table": (str,), "epsilon": (*_NUMBER, none), "most_reports": (int, none)}))
+        if not (
+            len(reports.table) <= 64
+            and set(reports.table) <= set(hexdigits)
+            and (reports.epsilon is None or 0 <= reports.epsilon < math.inf)
+            and (reports.most_reports is None or reports.most_reports >= 1)
+        ):
+            raise ValueError("the statement of what it was learned from has reports that cannot be")
+        return reports
+
+
+@dataclass(frozen=True)
 class Training:
-    """What something was learned from: nobody, walks without privacy, or walks with a promise."""
+    """What something was learned from: nobody, walks without privacy, walks with a promise, released reports."""
 
     source: Source
     promise: TrainingPromise | None = None
+    released: tuple[ReleasedReports, ...] = ()
+    """Released reports that were learned from, besides the source or as the source."""
+
+    @property
+    def report_epsilon(self) -> float | None:
+        """What each of the released reports costs a location at most, per km; None where one does not say."""
+        costs = [reports.epsilon for reports in self.released]
+        return None if None in costs else max((cost for cost in costs if cost is not None), default=None)
 
     def in_words(self) -> str:
         """Return what those who drove have been promised, as part of a sentence."""
-        if self.promise is not None:
-            return self.promise.in_words()
-        return {
+        if self.source == "released":
+            return f"learned from {self._reports_in_words()}"
+        words = {
             "nobody": "learned from nobody's trips",
             "walks": "learned without privacy for those in the traces",
         }.get(self.source, "learned from what its file does not say")
+        if self.promise is not None:
+            words = self.promise.in_words()
+        return f"{words}, and from {self._reports_in_words()}" if self.released else words
+
+    def _reports_in_words(self) -> str:
+        if self.report_epsilon is None:
+            return "released reports, ε unknown"
+        words = f"released reports, ε = {self.report_epsilon:.9g} per km for each"
+        most = [reports.most_reports for reports in self.released]
+        together = sum(count for count in most if count is not None)
+        return words if None in most else f"{words} and at most {together:,} of one vehicle"
 
     def in_few_words(self) -> str:
         """Return the same, as short as it can be."""
-        if self.promise is not None:
-            return f"learned with ε = {self.promise.total_epsilon:.3g} for each {self.promise.unit}"
-        return {"nobody": "learned from nobody", "walks": "learned without privacy"}.get(
+        cost = "ε unknown" if self.report_epsilon is None else f"ε = {self.report_epsilon:.3g} per km"
+        if self.source == "released":
+            return f"learned from released reports ({cost})"
+        words = {"nobody": "learned from nobody", "walks": "learned without privacy"}.get(
             self.source, "learned from what is not said"
         )
+        if self.promise is not None:
+            words = f"learned with ε = {self.promise.total_epsilon:.3g} for each {self.promise.unit}"
+        return f"{words} and from released reports ({cost})" if self.released else words
 
     def caveat(self) -> str | None:
-        """Return what a reader must not take from it, as a sentence; None if there is nothing."""
-        if self.promise is not None:
-            return "That the noise of learning was added, only who learned can know: the file can only name it."
-        return {
+        """Return what a reader must not take from it, as sentences; None if there is nothing."""
+        told = {
             "walks": "Those whose trips were learned from are promised nothing: treat the file as their trips.",
             "not said": "The file does not say what it was learned from: count on no privacy for those who drove.",
         }.get(self.source)
+        notes = [told if self.promise is None else self.promise.caveat()]
+        if self.released and self.report_epsilon is None:
+            notes.append("The ε of the reports that were learned from is unknown: count on no privacy for them.")
+        elif self.released:
+            notes.append(
+                "Learning gives the reports no further protection: their ε is for one report, and adds up over all "
+                "reports of a vehicle."
+            )
+        return " ".join(filter(None, notes)) or None
 
     def together(self, other: Training) -> Training:
         """Return what can be said of something that was made of both: no more than the weaker of the two promises.
 
         Two promises that are not of the same noise are about other walks, or add up: then no privacy is claimed.
+        Released reports of both are named, whatever else was learned from.
         """
+        source = self._without_reports()._weaker(other._without_reports())
+        released = {*self.released, *other.released}
+        if not released:
+            return source
+        if len(released) > _MOST_TABLES:
+            released = {ReleasedReports()}
+        ordered = tuple(sorted(released, key=lambda reports: (reports.table, str(reports))))
+        return Training("released" if source.source == "nobody" else source.source, source.promise, ordered)
+
+    def _without_reports(self) -> Training:
+        return NOBODY if self.source == "released" else Training(self.source, self.promise)
+
+    def _weaker(self, other: Training) -> Training:
         if other.source == "nobody" or (self == other and (self.promise is None or self.promise.noise_id)):
             return self
         if self.source == "nobody":
@@ -250,17 +352,26 @@ class Training:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return {"source": self.source} | ({} if self.promise is None else {"promise": self.promise.as_json()})
+        fields: dict[str, Any] = {"source": self.source}
+        if self.promise is not None:
+            fields["promise"] = self.promise.as_json()
+        if self.released:
+            fields["released"] = [asdict(reports) for reports in self.released]
+        return fields
 
     @classmethod
     def parsed(cls, value: object) -> Training:
         """Read it from JSON values; raise ValueError if it is none."""
         if type(value) is not dict or value.get("source") not in get_args(Source):
             raise ValueError("it does not say what it was learned from")
-        private = value["source"] == "private"
-        if set(value) != ({"source", "promise"} if private else {"source"}):
+        source, reports = value["source"], value.get("released", [])
+        needed = {"source", *(["promise"] if source == "private" else []), *(["released"] if reports else [])}
+        if set(value) != needed or type(reports) is not list or len(reports) > _MOST_TABLES:
             raise ValueError("the statement of what it was learned from has other fields")
-        return cls(value["source"], TrainingPromise.parsed(value["promise"]) if private else None)
+        if (source == "released" and not reports) or (source == "nobody" and reports):
+            raise ValueError("the statement of what it was learned from contradicts itself about released reports")
+        promise = TrainingPromise.parsed(value["promise"]) if source == "private" else None
+        return cls(source, promise, tuple(ReleasedReports.parsed(one) for one in reports))
 
 
 NOBODY: Final = Training("nobody")

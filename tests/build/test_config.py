@@ -68,7 +68,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 0.0}, "ε must be from 0.01 to 20 per km"),
         ({"epsilon": math.nan}, "epsilon"),
         ({"eta_km": 0.0}, "eta_km"),
         ({"history_weights": (1.0,) * 4}, "history_weights"),

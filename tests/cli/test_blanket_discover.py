@@ -87,7 +87,7 @@ def test_ctrl_c_keeps_what_is_finished(files: list[str], tmp_path: Path) -> None
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, talk = process.communicate(timeout=30)
+        _, talk = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "continue with --resume" in talk
     assert "Traceback" not in talk

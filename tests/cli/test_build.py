@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from geoblanket.build.config import BuildConfig, read_config
+from geoblanket.build.record import read_record
 from geoblanket.cli.main import app
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism import load_bundle
@@ -66,7 +68,16 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
     facts = json.loads(result)
     assert facts["config"]["privacy"] == {"epsilon": 4.0, "eta_km": 5.0, "history_weights": [0.5]}
     assert {zone["regime"] for zone in facts["zones"]} == {"day", "night", "start"}
+    assert facts.pop("blanket") == "fixed past of 1 place, as no predictor was given"
     assert facts == json.loads((tmp_path / "city.bundle.build.json").read_text())
+    record = read_record(tmp_path / "city.bundle.build.json")
+    for given_context, words in (
+        ({"predictor": "a.predictor"}, "predictor a.predictor, at most 1 place"),
+        ({"findings": "f.parquet"}, "for each group as found in f.parquet, at most 1 place"),
+        ({"context": "markov:1"}, "fixed past of 1 place (context markov:1)"),
+    ):
+        config = {**record.config, "context": {**record.config["context"], **given_context}}
+        assert replace(record, config=config).blanket == words
     code, result, _, _ = run("verify", out)
     assert code == 0
     assert "at most e^(4·d) times" in result
@@ -87,7 +98,14 @@ def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
         "--workers", 1, "--overwrite",
     )  # fmt: skip
     assert code == 0, talk
-    for words in ("expected loss", "without context", "context gains", "Zones and regimes", "all day"):
+    for words in (
+        "expected loss",
+        "without context",
+        "context gains",
+        "Zones and regimes",
+        "all day",
+        "fixed past of 1 place",
+    ):
         assert words in result
     assert f"Bundle written to {out}, version 4, its record to" in talk
     assert load_bundle(out).version == 4
@@ -102,8 +120,20 @@ def test_a_second_stage(world: tuple[Path, Path], tmp_path: Path) -> None:
         "--epsilon", 4, "--max-places", 10, "--gap", 0.2, "--loss", "straight", "--refine", 1, "--workers", 1,
     )  # fmt: skip
     assert code == 0, talk
+    assert "blanket none: the present place alone decides" in " ".join(result.split())
     assert "the second stage gains, in design" in result
     assert "the same rows without a first stage" in result
+
+
+@pytest.mark.parametrize("epsilon", [1000, 20.1, 0.001, -1])
+def test_an_epsilon_that_devices_refuse_is_refused_before_any_work(tmp_path: Path, epsilon: float) -> None:
+    """Nothing was read yet: the files are not there."""
+    code, _, talk, error = run(
+        "build", "--roads", "absent", "--walks", "absent", f"--epsilon={epsilon}", "--out", tmp_path / "a.bundle"
+    )
+    assert code == 1
+    assert f"ε must be from 0.01 to 20 per km. Got {epsilon:g} instead. Devices refuse a larger one" in str(error)
+    assert talk == ""
 
 
 def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Path) -> None:

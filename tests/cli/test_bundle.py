@@ -190,7 +190,11 @@ def test_verify_checks_what_a_model_says(tmp_path: Path) -> None:
     [
         ({"from": "roads"}, "nothing was learned from anyone."),
         ({"from": "roads and walks"}, "the model was learned without privacy for those in the traces."),
-        ({"from": "released", "start": PRIVATE}, "the model was learned with ε = 1, δ = 1e-06 for each vehicle."),
+        ({"from": "released", "start": {"from": "roads"}}, "the model was learned from released reports, ε unknown."),
+        (
+            {"from": "released", "start": PRIVATE},
+            "learned with ε = 1, δ = 1e-06 for each vehicle, and from released reports, ε unknown.",
+        ),
         ({}, "the model was learned from what its file does not say."),
     ],
 )

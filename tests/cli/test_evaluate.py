@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -8,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.evaluate import running
+from geoblanket.errors import ParameterError
+from geoblanket.evaluate import city_data, running
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import Violation
 from tests.blanket.worlds import square, wandering, write_world
@@ -40,16 +42,77 @@ def run(*arguments: object) -> tuple[int, str, str, BaseException | None]:
     return result.exit_code, result.stdout, result.stderr, result.exception
 
 
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_results_as_a_table_and_as_files(world: list[object], tmp_path: Path) -> None:
     code, table, talk, _ = run(*world, "--out", tmp_path / "new", "--city", "squareville")
     assert code == 0, talk
     assert "squareville, two: loss on held-out walks (population, km)" in table
     assert "LP+Markov1" in table
     assert "Without --predictor, LP+C-mDP is left out." in talk
+    for method, losses in (("LP+Markov1", r"ε = 2"), ("ExpMech", r"ε = 4")):
+        assert re.search(rf"^squareville, two, {losses}, {re.escape(method)}: loss 0\.\d{{4}} km", talk, re.MULTILINE)
     assert (tmp_path / "new" / "report" / "report.html").exists()
     results, _ = read_results(tmp_path / "new")
     assert set(results["method"]) == {"lp_markov1", "lp", "expmech"}
     assert set(results["city"]) == {"squareville"}
+
+
+def test_losses_are_told_before_anything_is_tracked(
+    world: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "track_city", interrupt)
+    code, table, talk, _ = run(*world, "--out", tmp_path, "--no-report")
+    assert (code, table) == (130, "")
+    assert talk.count(" km on held-out walks") == 6
+    code, table, _, _ = run(*world, "--out", tmp_path, "--no-report", "--resume", "--no-tracking")
+    assert code == 0
+    assert "LP+Markov1" in table
+
+
+def test_without_tracking_nothing_is_tracked(
+    world: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(city_data, "learn_motion", lambda *_, **__: pytest.fail("no motion model is needed"))
+    code, text, talk, _ = run(*world, "--out", tmp_path, "--no-tracking", "--json")
+    assert code == 0, talk
+    assert json.loads(text)["results"] > 0
+    results, about = read_results(tmp_path)
+    assert about["tracking"] is False
+    assert not [measure for measure in set(results["measure"]) if "track" in measure]
+    assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_long_tracking_is_announced_with_its_cure(
+    world: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_SECONDS_PER_MOVE", 1.0)
+    monkeypatch.setattr(running, "compare_zone", interrupt)  # it is said first
+    _, _, talk, _ = run(*world, "--out", tmp_path, "--no-report")
+    assert re.search(r"through \d+ places \(.*\) takes about [\d,]+ min .* wider --spacing, .* --no-tracking", talk)
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        ("np.ones((2, 3))", "must have the shape"),
+        ("problem.loss[:, :-1]", "must have the shape"),
+        ("None", "must return a table"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_method_of_the_wrong_shape_fails_before_the_work(
+    world: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, problem: str
+) -> None:
+    monkeypatch.setattr(running, "CityData", lambda *_, **__: pytest.fail("the work has begun"))
+    own = tmp_path / "own.py"
+    own.write_text(f"import numpy as np\ndef mine(problem):\n    return {returned}\n")
+    code, _, _, error = run(*world, "--out", tmp_path / "out", "--method", f"{own}:mine")
+    assert code == 1
+    assert isinstance(error, ParameterError)
+    assert problem in str(error)
 
 
 def test_what_must_hold_and_does_not_ends_with_3(

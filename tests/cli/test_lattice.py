@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
+from geoblanket.errors import MismatchError
 from geoblanket.mechanism import load_bundle
+from tests.release.test_lattice_bulk import save_traces
 from tests.roads.graphs import grid_graph
 
 
@@ -25,7 +27,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lattice", "--center", "41.15,-8.61", "--radius-km", 3, "--epsilon", 20, "--out", path, "--cell-m", 20
     )
     assert code == 0, talk
-    assert "A night of 8 hours at home gives away 160 per km" in talk
+    assert "A night of 8 hours at one place costs at most 180 per km" in talk
     assert "7.4 times for 100 m" in talk
     return path
 
@@ -54,6 +56,11 @@ def test_verify_show_and_report_take_it(bundle: Path, tmp_path: Path) -> None:
     assert facts["lattice"]["epsilon_per_km"] == 20
     assert facts["lattice"]["anchor"] == {"epsilon_per_km": 20, "period_s": 3600}
     assert facts["lattice"]["area"]["south"] < 41.15 < facts["lattice"]["area"]["north"]
+    grid_graph(5, 5).save(tmp_path / "elsewhere.roads")
+    code, _, _, error = run("report", bundle, "--out", tmp_path / "report", "--roads", tmp_path / "elsewhere.roads")
+    assert code == 1
+    assert isinstance(error, MismatchError)
+    assert "elsewhere.roads reaches beyond the frame, which lies from 41.1" in str(error)
     code, _, talk, _ = run("report", bundle, "--out", tmp_path / "report")
     assert code == 0, talk
     assert "A night of 8 hours" in (tmp_path / "report" / "report.html").read_text("utf-8")
@@ -75,8 +82,73 @@ def test_an_area_of_roads_and_json(tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0
     facts = json.loads(text)
-    assert facts["anchor"] is None
-    assert any("parked for an hour is found" in sentence for sentence in facts["meaning"])
+    assert (facts["anchor"], facts["roads"]) == (None, "city.roads")
+    assert any("every report counts" in sentence for sentence in facts["meaning"])
+    code, _, talk, _ = run(
+        "report", tmp_path / "a.bundle", "--out", tmp_path / "report", "--roads", tmp_path / "city.roads"
+    )
+    assert code == 0, talk
+    page = (tmp_path / "report" / "report.html").read_text("utf-8")
+    assert facts["where"] in page
+    assert "city.roads" in page
+
+
+def test_a_summary_says_where_the_frame_is(bundle: Path, tmp_path: Path) -> None:
+    """Somebody who exchanged latitude and longitude sees it."""
+    code, text, talk, _ = run(
+        "lattice", "--center", "-8.61,41.15", "--radius-km", 3, "--epsilon", 20, "--out", tmp_path / "a.bundle",
+        "--cell-m", 20, "--no-anchor",
+    )  # fmt: skip
+    assert code == 0, talk
+    where = "8.642° S 41.118° E to 8.578° S 41.182° E"
+    assert f"The frame lies from {where}. Latitudes come first" in talk
+    for corner in where.split(" to "):
+        assert corner in text
+    where = "41.118° N 8.652° W to 41.182° N 8.568° W"
+    assert where in run("verify", bundle)[1]
+    assert json.loads(run("show", bundle, "--json")[1])["lattice"]["where"] == where
+    for corner in where.split(" to "):
+        assert corner in run("show", bundle)[1]
+
+
+def test_a_lattice_that_devices_refuse_says_which_policy_they_need(tmp_path: Path) -> None:
+    options = ("lattice", "--epsilon", 0.1, "--center", "41,-8", "--no-anchor", "--out", tmp_path / "a.bundle")
+    code, _, talk, _ = run(*options)
+    assert code == 0, talk
+    assert "Devices refuse this bundle by default." in talk
+    assert "rounds a coordinate by up to 14.2 m, more than 10 m (largest_rounding_m)" in talk
+    assert run("verify", tmp_path / "a.bundle")[0] == 1
+    (tmp_path / "policy.toml").write_text("largest_rounding_m = 14.2")
+    assert run("verify", tmp_path / "a.bundle", "--policy", tmp_path / "policy.toml")[0] == 0
+
+
+def test_perturb_warns_of_locations_far_away(bundle: Path, tmp_path: Path) -> None:
+    points = [(41.15, -8.61)] * 3 + [(-8.61, 41.15)] * 2 + [(48.2, 16.4)]
+    lat, lon = zip(*points, strict=True)
+    save_traces(tmp_path / "t.parquet", vehicle=["a"] * 6, trip=[0] * 6, time=range(0, 180, 30), lat=lat, lon=lon)
+    code, text, talk, _ = run("perturb", bundle, "--traces", tmp_path / "t.parquet", "--out", tmp_path / "o", "--json")
+    assert code == 0, talk
+    assert (json.loads(text)["points_outside"], json.loads(text)["points_exchanged"]) == (3, 2)
+    assert "Warning: 3 of 6 reports were made outside the bundle's frame, from 41.1" in talk
+    assert "Warning: latitude and longitude seem to be exchanged in 2 of them." in talk
+    lines = "".join(
+        f'{{"lat": {lat}, "lon": {lon}, "time": {1_719_792_000 + 30 * step}}}\n'
+        for step, (lat, lon) in enumerate(points)
+    )
+    done = CliRunner().invoke(
+        app, ["perturb", str(bundle), "--stream", "--replay", "--budget", "1000"], input=lines + "{}\n"
+    )
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 7
+    assert "arning" not in done.stdout
+    exchanged, outside = "Latitude and longitude seem to be exchanged: ", "This location lies outside the area of "
+    told = done.stderr.splitlines()
+    assert [sum(words in line for line in told) for words in (exchanged, outside)] == [2, 2]
+    assert told[0].startswith(f"Warning: {exchanged}")
+    assert told[-2].startswith(f"Warning, for 2 reports in all: {exchanged}")
+    assert told[-1].startswith(f"Warning, for 1 report in all: {outside}")
+    for hidden in ("8.61", "41.15", "48.2", "16.4"):
+        assert hidden not in talk + done.stderr
 
 
 @pytest.mark.parametrize(("options", "words"), [
@@ -90,7 +162,9 @@ def test_an_area_of_roads_and_json(tmp_path: Path) -> None:
     (("--epsilon", 0, "--center", "41,-8"), "ε must be"),
     (("--epsilon", 1e6, "--center", "41,-8"), "ε must be"),
     (("--epsilon", "nan", "--center", "41,-8"), "ε must be"),
-    (("--epsilon", 0.001, "--center", "41,-8"), "so small"),
+    (("--epsilon", 0.001, "--center", "41,-8"), "ε must be"),
+    (("--epsilon", 30, "--center", "41,-8"), "from 0.01 to 20 per km. Got 30 instead. Devices refuse"),
+    (("--epsilon", 4, "--anchor-epsilon", 30, "--center", "41,-8", "--radius-km", 2), "The anchor's ε₀ must be from"),
     (("--epsilon", 2, "--area", "30,1,60,80"), "wide where"),
     (("--epsilon", 2, "--center", "41,-8", "--cell-m", 5000), "fewer than 100"),
     (("--epsilon", 2, "--center", "41,-8", "--radius-km", 100, "--cell-m", 3000), "too coarse"),

@@ -15,8 +15,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from geoblanket._tables import write_table
-from geoblanket._training import NOBODY
+from geoblanket._files import sha256_file
+from geoblanket._tables import scan_table, write_table
+from geoblanket._training import training_of
 from geoblanket.cli import learn as cli_learn
 from geoblanket.learning import private
 from geoblanket.learning.from_released import DEFAULT_ROUNDS
@@ -26,6 +27,7 @@ from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.table import TRACKED_CELLS_SCHEMA
 from tests.cli.test_lattice import run
 from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
@@ -68,7 +70,7 @@ def test_private_model_states_its_promise_and_what_is_left(folder: Path) -> None
     model = MotionModel.load(folder / "m")
     promise = model.training.promise
     assert promise is not None
-    assert (promise.unit, promise.units, promise.epsilon, promise.delta) == ("vehicle", 7, 1.0, 1e-6)
+    assert (promise.unit, promise.units_are, promise.epsilon, promise.delta) == ("vehicle", "noisy", 1.0, 1e-6)
     assert promise.problem() is None
     assert facts["training"] == model.training.as_json()
     assert facts["ledger"]["file"] == str((folder / "walks.parquet.spent.json").resolve())
@@ -81,10 +83,12 @@ def test_private_model_states_its_promise_and_what_is_left(folder: Path) -> None
 
 
 def test_tables_tell_each_part_and_its_cost(folder: Path) -> None:
-    code, text, talk, error = learn("--order", 1)
+    code, text, talk, error = learn("--order", 1, "--units", 9)
     assert code == 0, (talk, error)
     promise = MotionModel.load(folder / "m").training.promise
     assert promise is not None
+    assert (promise.units, promise.units_are) == (9, "declared")
+    assert "The counts of each vehicle (9 as declared)" in talk
     for part in promise.parts:
         assert f"{part.rho:.4g}" in text
     assert "What was counted, and the noise that was added" in text
@@ -123,8 +127,7 @@ def test_by_trip_vehicles_are_promised_nothing_in_total(folder: Path) -> None:
     assert code == 0, (talk, error)
     promise = MotionModel.load(folder / "m").training.promise
     assert promise is not None
-    assert (promise.unit, promise.units) == ("trip", 42)
-    assert "WARNING" not in talk
+    assert promise.unit == "trip"
     code, _, talk, error = learn()
     assert code == 0, (talk, error)
     assert "vehicles have no promise in total" in talk.splitlines()[-1]
@@ -133,31 +136,24 @@ def test_by_trip_vehicles_are_promised_nothing_in_total(folder: Path) -> None:
     assert promise.in_words() == "learned with ε = 1, δ = 1e-06 for each vehicle"
 
 
-@pytest.mark.parametrize("names", [pl.lit(None), pl.lit(""), pl.col("trip")])
-def test_without_vehicles_the_unit_is_the_trip_and_it_is_said_loudly(folder: Path, names: pl.Expr) -> None:
+@pytest.mark.parametrize("names", [pl.lit(None), pl.lit(""), pl.when(pl.col("trip") > 0).then(pl.lit("a"))])
+def test_without_names_of_vehicles_the_caller_has_to_choose_the_trip(folder: Path, names: pl.Expr) -> None:
     with_vehicles(folder, names)
-    code, _, talk, error = learn()
-    assert code == 0, (talk, error)
-    assert "WARNING: " in talk
-    assert "the unit is the TRIP" in talk
-    assert "for each trip" in talk.splitlines()[-1]
-    promise = MotionModel.load(folder / "m").training.promise
-    assert promise is not None
-    assert (promise.unit, promise.units) == ("trip", 42)
-
-
-def test_one_vehicle_is_refused(folder: Path) -> None:
-    with_vehicles(folder, pl.lit("v"))
     code, _, _, error = learn()
     assert code == 1
-    assert "One alone cannot be hidden" in str(error)
+    assert "a walk names no vehicle" in str(error)
+    assert "learn with --unit trip" in str(error)
     assert TrainingLedger.beside("walks.parquet").account() is None
+    code, _, talk, error = learn("--unit", "trip")
+    assert code == 0, (talk, error)
+    assert "for each trip" in talk.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (("--delta", 0.2), "too weak for 7 vehicles"),
+    (("--delta", 0.2, "--units", 7), "too weak for 7 vehicles"),
     (("--delta", 0), "δ of learning must be more than 0"),
-    (("--delta", 0.03, "--unit", "trip"), "too weak for 42 trips"),
+    (("--delta", 0.03, "--unit", "trip", "--units", 42), "too weak for 42 trips"),
+    (("--units", 1), "number of units must be 2 or more"),
     (("--epsilon-train", 0), "ε of learning must be more than 0"),
     (("--epsilon-train", -1), "ε of learning must be more than 0"),
     (("--epsilon-train", "nan"), "ε of learning must be more than 0"),
@@ -194,6 +190,7 @@ def test_bad_input_is_refused_in_words_before_anything_is_spent(
     (("--released", "r", "--bundle", "b", "--start", "s", "--order", 1), "A model has its own"),
     (("--released", "r", "--epsilon-train", 1), "--epsilon-train is for learning with --walks"),
     (("--released", "r", "--raise-total"), "--raise-total is for learning with --walks"),
+    (("--released", "r", "--units", 7), "--units is for learning with --walks"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together(folder: Path, options: tuple[object, ...], words: str) -> None:
     code, _, _, error = run("learn", *options, "--out", "m")
@@ -308,11 +305,45 @@ def test_from_released_reports_nothing_more_is_spent(reports: Path, start: tuple
     assert code == 0, (talk, error)
     facts, model = json.loads(text), MotionModel.load(reports / "m")
     assert facts["learned"]["from"] == "released"
-    assert model.training == NOBODY
-    assert "which cost nothing more" in talk
+    (told,) = model.training.released
+    assert (model.training.source, told.epsilon, told.most_reports) == ("released", 4.0, 30)
+    assert told.table == sha256_file("released.parquet")
+    assert facts["training"] == model.training.as_json()
+    words = "learned from released reports, ε = 4 per km for each and at most 30 of one vehicle"
+    assert words in talk
     assert list(reports.glob("*.spent.json")) == []
     code, text, talk, _ = run("track", "city.bundle", "released.parquet", "--model", "m", "--out", "t.parquet")
     assert code == 0, talk
+    assert words in scan_table("t.parquet", kind="tracked cells", schema=TRACKED_CELLS_SCHEMA)[1]["learned"]
+    code, text, *_ = run("verify", "m")
+    assert code == 0
+    assert f"the model was {words}." in text
+    assert "nothing was learned from anyone" not in text.lower()
+    assert "adds up over all reports of a vehicle" in text
+
+
+def test_reports_that_were_learned_from_are_named_by_walks_and_bundles_of_the_model(reports: Path) -> None:
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--roads", "city.roads", "--order", 1)
+    assert run("learn", *given, "--rounds", 1, "--spacing", 0, "--out", "m")[0] == 0
+    stated = MotionModel.load(reports / "m").training
+    code, _, talk, error = run(
+        *("sample", "--model", "m", "--roads", "city.roads", "--out", "w.parquet", "--trips", 300)
+    )
+    assert code == 0, (talk, error)
+    assert "released reports, ε = 4 per km" in talk
+    assert training_of(scan_walks("w.parquet")[1]) == stated
+    code, _, talk, error = run(
+        *("build", "--model", "m", "--roads", "city.roads", "--out", "z.bundle", "--epsilon", 4, "--order", 1),
+        *("--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--workers", 1),
+    )
+    assert code == 0, (talk, error)
+    assert "People's released reports were learned from" in talk
+    assert load_bundle("z.bundle").training == stated
+    for command in ("verify", "show"):
+        code, text, *_ = run(command, "z.bundle")
+        assert code == 0
+        assert "released reports, ε = 4 per km" in " ".join(text.split())
+        assert "nothing was learned from anyone" not in text.lower()
 
 
 def test_rounds_are_those_of_the_library() -> None:
@@ -344,7 +375,8 @@ def test_start_with_a_promise_keeps_it(reports: Path) -> None:
     given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "m", "--rounds", 1)
     code, _, talk, error = run("learn", *given, "--out", "m2")
     assert code == 0, (talk, error)
-    assert MotionModel.load(reports / "m2").training == promised
+    both = MotionModel.load(reports / "m2").training
+    assert (both.source, both.promise, both.report_epsilon) == ("private", promised.promise, 4.0)
     assert "learned with ε = 1, δ = 1e-07 for each vehicle" in talk
 
 

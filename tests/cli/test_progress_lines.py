@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from typing import Any
 
 import pytest
+import rich.progress
 
 from geoblanket.cli._output import progress_bars
 from geoblanket.cli._progress_lines import ProgressLines, duration, in_background
@@ -123,3 +125,22 @@ def test_without_a_terminal_there_are_lines_not_bars(capsys: pytest.CaptureFixtu
         assert isinstance(progress, ProgressLines)
         progress("matching", 1, 2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_bars_tell_the_time_left_of_tasks_that_take_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    made: list[rich.progress.Progress] = []
+
+    class Slow(rich.progress.Progress):
+        def __init__(self, *columns: Any, **options: Any) -> None:
+            super().__init__(*columns, **options, get_time=lambda: now_s[0], disable=True)
+            made.append(self)
+
+    monkeypatch.setattr(rich.progress, "Progress", Slow)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress_bars() as progress:
+        for done in range(4):
+            now_s[0] = 60.0 * done
+            progress("tracking vehicles", done, 10)
+        (task,) = made[0].tasks
+        assert task.time_remaining == pytest.approx(7 * 60, abs=1)

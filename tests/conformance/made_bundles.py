@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket.errors import GeoblanketError
 from geoblanket.mechanism.bundle.file import MAGIC
 from geoblanket.mechanism.bundle.lattice_section import LatticeHeader
 from geoblanket.mechanism.bundle.storage import save_lattice
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.making import Area, make_spec, spec_over
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
@@ -41,9 +41,10 @@ SPECS: dict[str, Callable[[], LatticeSpec]] = {
     "window within the frame": lambda: frame(300, cell_units=2, unit_mm=10_000, epsilon=9.0),
     "across 180 degrees": lambda: frame(40, cell_units=5, unit_mm=20_000, epsilon=3.0, south=-17.9, west=179.99),
     "near the pole": lambda: frame(25, cell_units=4, unit_mm=30_000, epsilon=2.5, south=84.7, west=-179.9999999),
-    "at the equator": lambda: frame(64, cell_units=8, unit_mm=25_000, epsilon=1.0, south=-0.05, west=32.5),
+    "at the equator": lambda: frame(64, cell_units=8, unit_mm=10_000, epsilon=1.0, south=-0.05, west=32.5),
     "one unit a cell": lambda: frame(50, cell_units=1, unit_mm=20_000, epsilon=8.0, south=-33.9, west=151.2),
     "millimetres": lambda: frame(20, cell_units=6, unit_mm=700, epsilon=50.0, south=52.5, west=13.4),
+    "kilometres": lambda: frame(20, cell_units=1, unit_mm=10**6, epsilon=0.4, south=-1.4, west=36.7),
     "a city": lambda: spec_over(Area(48.80, 2.25, 48.91, 2.42), epsilon=4.0, cell_m=60.0),
 }
 """Frames of odd and even numbers of cells and units, in all quarters of the Earth."""

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from geoblanket.mechanism.lattice.anchor import AnchorSpec, make_anchor
 
 from geoblanket.errors import GeoblanketError, ParameterError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
-from geoblanket.mechanism.lattice.anchor import AnchorSpec, make_anchor
 from geoblanket.mechanism.lattice.drawing import Drawing
 from geoblanket.mechanism.lattice.making import make_spec
 from geoblanket.mechanism.lattice.plane import Plane

@@ -87,6 +87,7 @@ def _rows(
     yield row("epsilon_effective", epsilon * 0.9999, "per km")
     yield row("epsilon_per_location", epsilon * (1 + weight), "per km")
     yield row("composed_epsilon", 10 * epsilon * (1 + weight), "per km")
+    yield row("inference_error_likeliest", loss * 0.75, "km")
     for name, more in (("inference", 0.0), ("context_inference", 0.08), ("tracking", 0.12)):
         yield row(f"{name}_error", max(0.0, loss * 0.7 - more), "km", sure=name != "tracking")
         yield row(f"{name}_success", max(0.05, success + more), "", sure=name != "tracking")

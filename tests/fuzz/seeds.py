@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import osmium
 import polars as pl
+from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket._tables import write_table
 from geoblanket.blanket.predictor import Predictor
@@ -20,7 +21,6 @@ from geoblanket.build.config import example_config
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_bundle, save_lattice
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.release.lattice_bulk import perturb_points
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places

@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,7 @@ from tests.gateway.living import (
     HTTP,
     LAT,
     LON,
+    LONG_S,
     Broker,
     Command,
     Listener,
@@ -48,7 +50,7 @@ def line(device: str, ago: int, **more: object) -> bytes:
 
 def piped(config: Path, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", SCRIPT, "gateway", str(config), *arguments]
-    return subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=data, capture_output=True, timeout=LONG_S, check=False)
 
 
 def test_lines_in_and_out(city: Path, tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_nothing_that_it_writes_holds_a_true_location(city: Path, receiver: Rece
     tables = HTTP + upstream("owntracks-http", receiver.url) + '[messages]\nallow = ["batt"]\n'
     folder = tmp_path / "gateway"
     with Command(write_config(folder, city, tables), "--access-log") as command:
-        with httpx.Client(base_url=command.ready()) as client:
+        with httpx.Client(base_url=command.ready(), timeout=LONG_S) as client:
             limits = Path(f"/proc/{command.process.pid}/limits").read_text()
             assert [text.split()[4:6] for text in limits.splitlines() if text.startswith("Max core")] == [["0", "0"]]
             with pytest.raises(LedgerError, match="is in use"), running(folder / "gateway.toml"):
@@ -136,6 +138,31 @@ def test_a_failure_ends_the_gateway(city: Path, tmp_path: Path) -> None:
         assert (outcomes, gateway.health()["status"], len(gateway.outbox)) == ([None], "failed", 0)
 
 
+def test_the_end_of_lines_waits_until_everything_is_due(
+    city: Path, receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    now_s, finished = float(slot_time(1)), threading.Event()
+    config = write_config(tmp_path, city, "[lines]\n" + upstream("osmand", receiver.url), send="after-slot")
+
+    def finish() -> None:
+        gateway.finish()
+        finished.set()
+
+    with running(config, clock=lambda: now_s) as gateway:
+        assert "Positions leave 5 to 10 s after the end of their slot of 30 s." in caplog.text
+        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test")
+        thread = threading.Thread(target=finish)
+        thread.start()
+        until(lambda: len(gateway.outbox) == 1)
+        assert not finished.wait(0.1)
+        assert receiver.requests == []
+        now_s += 60
+        assert finished.wait(LONG_S)
+        thread.join()
+        until(lambda: receiver.requests)
+
+
 def certificates(folder: Path) -> tuple[Path, Path]:
     """A certificate of 127.0.0.1, signed by itself, and its key."""
     import datetime as dt
@@ -180,7 +207,7 @@ def test_tls_on_every_side(city: Path, tmp_path: Path) -> None:
         config = write_config(tmp_path / "gateway", city, tables)
         with Command(config) as command, Listener(broker) as listener, Publisher(broker) as devices:
             context = ssl.create_default_context(cafile=certificate)
-            with httpx.Client(base_url=command.ready(), verify=context) as client:
+            with httpx.Client(base_url=command.ready(), verify=context, timeout=LONG_S) as client:
                 assert client.post("/pub?u=a&d=b", json=location(tst=slot_time(4)), headers=AUTH).content == b"[]"
                 until(lambda: client.get("/health").json()["broker"] == "connected")
                 devices.location("a/b", tst=slot_time(3))

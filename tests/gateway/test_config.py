@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def test_every_name_of_the_example_is_known(tmp_path: Path) -> None:
         (('"osmand"', '"owntracks-mqtt"'), r"needs a url that begins with mqtt"),
         (('"osmand"', '"lines"'), r"leave out url"),
         (("[upstream]", "[upstream]\nqueue = 0"), r"queue must be"),
+        (("[upstream]", "[upstream]\nsend = 'now'"), r"send must be"),
         (("[upstream]", "[upstream]\ntoken = '0123456789abcdef'\nusername = 'x'"), r"in the place of username"),
     ],
 )
@@ -109,6 +111,48 @@ def test_a_gateway_does_not_listen_to_itself(tmp_path: Path) -> None:
         read_config(written(tmp_path, f"{start}{mqtt}url = 'mqtt://127.0.0.1:1883'"))
     read_config(written(tmp_path, f"{start}{mqtt}url = 'mqtt://127.0.0.1:1883'\ntopic = 'perturbed'"))
     read_config(written(tmp_path, f"{start}{mqtt}url = 'mqtt://127.0.0.1:1884'"))
+
+
+@pytest.mark.parametrize(
+    ("url", "itself"),
+    [
+        ("mqtt://localhost", True),
+        ("mqtt://LOCALHOST.:1883", True),
+        ("mqtt://[::1]:1883", True),
+        ("mqtt://127.1", True),
+        ("mqtts://localhost:1883", True),
+        ("mqtts://localhost", False),
+        ("mqtt://broker.example:1883", False),
+        ("mqtt://192.0.2.1", False),
+    ],
+)
+def test_names_of_this_machine_and_default_ports(tmp_path: Path, url: str, itself: bool) -> None:
+    start = GOOD.partition("[http]")[0]
+    for given in ("mqtt://127.0.0.1", "mqtt://localhost:1883", "mqtt://[::1]"):
+        tables = f"[mqtt]\nurl = '{given}'\n[upstream]\nprotocol = 'owntracks-mqtt'\nurl = '{url}'\n"
+        with pytest.raises(ParameterError, match="would hear itself") if itself else contextlib.nullcontext():
+            read_config(written(tmp_path, start + tables))
+
+
+@pytest.mark.parametrize(
+    ("http", "url", "itself"),
+    [
+        ("", "http://127.0.0.1:8650", True),
+        ("", "http://localhost:8650/pub", True),
+        ("", "http://localhost:8651", False),
+        ("port = 80", "http://localhost", True),
+        ("port = 443", "https://[::1]/x", True),
+        ("port = 443", "http://[::1]/x", False),
+        ("host = '0.0.0.0'\nplaintext = true", "http://127.0.0.1:8650", True),
+        ("host = '192.0.2.7'\nplaintext = true", "http://192.0.2.7:8650", True),
+        ("host = '192.0.2.7'\nplaintext = true", "http://192.0.2.8:8650", False),
+        ("host_names = ['gps.example.org']", "http://GPS.example.org:8650", True),
+    ],
+)
+def test_a_gateway_does_not_post_to_itself(tmp_path: Path, http: str, url: str, itself: bool) -> None:
+    text = GOOD.replace("[http]", f"[http]\n{http}").replace("http://127.0.0.1:5055", url)
+    with pytest.raises(ParameterError, match="would hear itself") if itself else contextlib.nullcontext():
+        read_config(written(tmp_path, text))
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from geoblanket.errors import LedgerError
 from geoblanket.gateway.desk import Desk, Enrolment, open_outbox
 from geoblanket.gateway.metrics import GatewayMetrics
-from geoblanket.gateway.outbox import Outbox
+from geoblanket.gateway.outbox import Outbox, Schedule
 from geoblanket.gateway.position import Position, Reason
 from geoblanket.release.budget import Budget
-from geoblanket.release.fleet import Fleet
+from geoblanket.release.fleet import Fleet, FleetReports
 from geoblanket.release.ledger import Ledger
-from tests.gateway.living import LAT, LON, slot_time
+from tests.gateway.living import LAT, LON, LONG_S, betrayals, queued, slot_time, until
 
 ANYONE = Enrolment(anyone=True)
 
@@ -43,12 +45,11 @@ class Setting:
         for index, position in enumerate(positions):
             assert self.desk.submit(position, "test", tell(index))
         for _ in positions:
-            assert done.acquire(timeout=20)
+            assert done.acquire(timeout=LONG_S)
         return [outcomes[index] for index in range(len(positions))]
 
     def slots(self, device: str) -> list[int]:
-        messages = self.outbox.after(0, limit=100_000)
-        return [message.slot_ms // 30_000 for _, message in messages if message.device == device]
+        return [message.slot_ms // 30_000 for message in queued(self.outbox) if message.device == device]
 
 
 @contextmanager
@@ -60,7 +61,8 @@ def setting(
         Ledger.create(ledger, budget=Budget(epsilon, 86_400))
     fleet = Fleet.open(city, vehicles=(), ledger=ledger, clock_tolerance_s=90_000)
     metrics, failures = GatewayMetrics(), list[str]()
-    outbox = open_outbox(folder / "outbox", fleet, capacity=capacity, metrics=metrics)
+    schedule = Schedule(fleet.interval_ms, at_once=True)
+    outbox = open_outbox(folder / "outbox", fleet, capacity=capacity, metrics=metrics, schedule=schedule)
     desk = Desk(
         fleet,
         outbox,
@@ -97,7 +99,7 @@ def test_locations_off_the_map_are_answered_like_others(city: Path, tmp_path: Pa
         places = [(0.0, 0.0), (-90.0, 180.0), (LON, LAT), (90.0, -180.0)]
         positions = [at(9, f"car{number}", *place) for number, place in enumerate(places)]
         assert desk.outcomes(*positions) == ["released"] * 4
-        for _, message in desk.outbox.after(0, limit=9):
+        for message in queued(desk.outbox):
             assert (round(message.lat), round(message.lon)) == (41, -9)
 
 
@@ -167,8 +169,8 @@ def test_what_a_crash_kept_from_the_queue_is_added_at_the_next_start(city: Path,
     ledger = Ledger.open(tmp_path / "ledger")
     stored = {(name, answer.slot_ms, answer.lat_e7) for name in "ab" for answer in ledger.account(name).answers}
     ledger.close()
-    outbox = Outbox(tmp_path / "outbox", capacity=99, answered={})
-    assert stored == {(message.device, message.slot_ms, message.lat_e7) for _, message in outbox.after(0, limit=9)}
+    outbox = Outbox(tmp_path / "outbox", capacity=99, answered={}, schedule=Schedule(30_000))
+    assert stored == {(message.device, message.slot_ms, message.lat_e7) for message in queued(outbox)}
     outbox.close()
 
 
@@ -178,3 +180,45 @@ def test_a_ledger_that_fails_ends_the_desk(city: Path, tmp_path: Path) -> None:
         assert desk.outcomes(at(1)) == [None]
         assert desk.failures == ["failed"]
         assert len(desk.outbox) == 0
+
+
+def test_what_is_no_position_takes_the_same_way(city: Path, tmp_path: Path) -> None:
+    """Nobody is told before the whole batch is durable: neither of what was released nor of what was not understood."""
+    told: list[Reason | None] = []
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+    with setting(tmp_path, city) as desk:
+        report = desk.desk._fleet.report
+
+        def held(*arguments: Any) -> FleetReports:
+            begun.set()
+            assert go.wait(LONG_S)
+            return report(*arguments)
+
+        desk.desk._fleet.report = held  # type: ignore[method-assign, assignment]
+        assert desk.desk.submit(at(3), "test", told.append)
+        assert begun.wait(LONG_S)  # the rest is a batch of its own
+        for content in ("malformed", at(2), "encrypted", at(2)):
+            assert desk.desk.submit(content, "test", told.append)
+        assert desk.desk.submit("other_type", "test", lambda _outcome: ended.set())
+        assert told == []
+        go.set()
+        assert ended.wait(LONG_S)
+    assert told == ["released", "malformed", "released", "encrypted", "repeated"]
+
+
+def test_warnings_are_logged_as_counts(city: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """At once, and at the end: how many, never where or who. No metric tells, and the outcome is that of others."""
+    caplog.set_level("WARNING")
+    with setting(tmp_path, city) as desk:
+        assert desk.outcomes(at(9), at(8, lat=48.0)) == ["released"] * 2
+        until(lambda: "outside the area" in caplog.text)
+        assert desk.outcomes(at(7, lat=LON, lon=LAT), at(6, lat=47.0), at(5, lat=46.0), at(4, lat=0.0, lon=0.0)) == (
+            ["released"] * 4
+        )
+        text = bytes(desk.desk._metrics.response().body).decode()
+    pattern = r"(\d+) position\(s\) since the last such line: .*?(outside|exchanged|without a fix)"
+    counts = re.findall(pattern, caplog.text)
+    assert counts == [("1", "outside"), ("1", "exchanged"), ("2", "outside"), ("1", "without a fix")]
+    assert betrayals(caplog.text.encode()) == 0
+    assert not re.search(r"4[678]\.0", caplog.text)
+    assert "outside" not in text

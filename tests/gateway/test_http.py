@@ -6,23 +6,29 @@ import asyncio
 import base64
 import json
 import signal
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 
+from geoblanket.gateway import desk
 from geoblanket.gateway.accounts import Accounts
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.http_in import create_app
+from geoblanket.gateway.running import Gateway
 from tests.gateway.living import (
     AUTH,
     HTTP,
     LAT,
     LON,
+    LONG_S,
     TOKEN,
     Command,
     Receiver,
@@ -57,16 +63,43 @@ def command(city: Path, server: Receiver, tmp_path_factory: pytest.TempPathFacto
         assert (code, betrayals(log.encode())) == (0, 0)
 
 
+ANSWERED = Counter[str]()
+"""Messages that the gateway took, by the path that they were sent to."""
+
+
+def note_answer(response: httpx.Response) -> None:
+    if response.status_code == 200 and response.url.path not in {"/health", "/metrics"}:
+        ANSWERED[response.url.path] += 1
+
+
 @pytest.fixture(scope="module")
 def client(command: Command) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=command.ready(), timeout=20) as connected:
+    hooks = {"response": [note_answer]}
+    with httpx.Client(base_url=command.ready(), timeout=LONG_S, event_hooks=hooks) as connected:
         yield connected
+
+
+def app_of(gateway: Gateway) -> Starlette:
+    return create_app(
+        gateway.desk,
+        accounts=Accounts({}, TOKEN),
+        allow=AllowList(),
+        metrics=gateway.metrics,
+        hosts=None,
+        healthy=gateway.health,
+    )
 
 
 def outcome_counts(client: httpx.Client) -> dict[str, float]:
     lines = client.get("/metrics").text.splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("geoblanket_gateway_outcomes_total"))
     return {name.partition('"')[2].partition('"')[0]: float(value) for name, value in pairs}
+
+
+def settled(client: httpx.Client) -> dict[str, float]:
+    """The outcomes, once every message that was answered is counted."""
+    until(lambda: sum(outcome_counts(client).values()) == ANSWERED.total())
+    return outcome_counts(client)
 
 
 def seen(server: Receiver, device: str) -> list[dict[str, list[str]]]:
@@ -128,9 +161,9 @@ def test_web_pages_send_nothing(client: httpx.Client) -> None:
 
 def test_traccar_forwarding_gets_another_name(client: httpx.Client, server: Receiver) -> None:
     position = {**FORWARDED["position"], "fixTime": "2026-09-14T15:34:17.000+0000"}
-    before = outcome_counts(client).get("clock", 0)
+    before = settled(client)["clock"]
     assert client.post("/traccar", json={**FORWARDED, "position": position}, headers=AUTH).status_code == 200
-    assert outcome_counts(client)["clock"] == before + 1
+    until(lambda: outcome_counts(client)["clock"] == before + 1)
     position["fixTime"] = datetime.fromtimestamp(slot_time(2), UTC).isoformat()
     answer = client.post("/traccar", json={**FORWARDED, "position": position}, headers=AUTH)
     assert (answer.status_code, answer.content) == (200, b"")
@@ -151,25 +184,65 @@ def test_osmand_in_every_form(client: httpx.Client, server: Receiver) -> None:
 
 def test_the_answer_is_the_same_whatever_became_of_the_message(client: httpx.Client) -> None:
     messages = [
-        location(tst=slot_time(1)),
-        location(tst=slot_time(1)),
         location(tst=slot_time(3)),
+        location(tst=slot_time(3)),
+        location(tst=slot_time(5)),
         location(tst=slot_time(90_000)),
-        location(lat=0, lon=0, tst=slot_time(0)),
+        location(lat=0, lon=0, tst=slot_time(2)),
+        location(lat=LON, lon=LAT, tst=slot_time(1)),  # exchanged, which is logged
         location(_type="waypoints"),
         location(_type="encrypted", data="xyz"),
         location(lat="north"),
     ]
-    before = outcome_counts(client)
+    before = settled(client)
     answers = [client.post("/owntracks?u=sam&d=car", json=message, headers=AUTH) for message in messages]
-    after = outcome_counts(client)
-    headers = [[pair for pair in answer.headers.items() if pair[0] != "date"] for answer in answers]
-    for answer, others in zip(answers, headers, strict=True):
-        assert (answer.status_code, answer.content, others) == (200, b"[]", headers[0])
-    gained = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    for answer in answers:
+        headers = [pair for pair in answer.headers.raw if pair[0].lower() != b"date"]
+        first = [pair for pair in answers[0].headers.raw if pair[0].lower() != b"date"]
+        assert (answer.status_code, answer.content, headers) == (200, b"[]", first)
+    after = settled(client)
+    gained = {name: after[name] - before[name] for name in after if after[name] != before[name]}
     assert gained == {
-        "released": 2, "repeated": 1, "late": 1, "clock": 1, "other_type": 1, "encrypted": 1, "malformed": 1,
+        "released": 3, "repeated": 1, "late": 1, "clock": 1, "other_type": 1, "encrypted": 1, "malformed": 1,
     }  # fmt: skip
+
+
+def test_answers_come_before_anything_is_done(city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker stands still, and every message is answered alike; so is every one that there is no room for."""
+    monkeypatch.setattr(desk, "_WAITING", 5)
+    begun, go = threading.Event(), threading.Event()
+    contents = [
+        location(tst=slot_time(3)), location(tst=slot_time(3)), location(lat="north"), location(tst=slot_time(90_000)),
+        location(_type="encrypted", data="xyz"),
+    ]  # fmt: skip
+
+    async def answers(app: Starlette) -> list[tuple[int, bytes, list[tuple[bytes, bytes]]]]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=AUTH) as sender:
+            posts = [await sender.post("/pub?u=a&d=b", json=content) for content in contents]
+        return [(post.status_code, post.content, post.headers.raw) for post in posts]
+
+    config = write_config(tmp_path, city, '[lines]\n[upstream]\nprotocol = "lines"\n')
+    with running(config) as gateway:
+        work = gateway.desk._work
+
+        def held(jobs: Any) -> None:
+            begun.set()
+            assert go.wait(LONG_S)
+            work(jobs)
+
+        gateway.desk._work = held  # type: ignore[method-assign]
+        app = app_of(gateway)
+        try:
+            assert gateway.desk.submit("other_type", "test")
+            assert begun.wait(LONG_S)
+            taken, refused = asyncio.run(answers(app)), asyncio.run(answers(app))
+        finally:
+            go.set()
+        assert taken == [taken[0]] * 5
+        assert taken[0][:2] == (200, b"[]")
+        assert refused == [refused[0]] * 5
+        assert refused[0][0] == 503
 
 
 @pytest.mark.parametrize("path", ["/owntracks?u=a&d=b", "/traccar", "/osmand"])
@@ -182,12 +255,10 @@ def test_hostile_bodies_are_answered_like_others(client: httpx.Client, path: str
 
 def test_hostile_requests(client: httpx.Client) -> None:
     assert client.post("/owntracks?u=a&d=b", content=b"x" * 70_000, headers=AUTH).status_code == 413
-    assert client.post("/owntracks?u=..&d=%2B", json=location(), headers=AUTH).content == b"[]"
-    assert client.post("/owntracks?u=a&d=b%00", json=location(), headers=AUTH).content == b"[]"
-    before = outcome_counts(client)["bad_name"]
-    for query in ("", "?u=a", "?d=b", "?u=a&u=c&d=b"):
+    before = settled(client)["bad_name"]
+    for query in ("?u=..&d=%2B", "?u=a&d=b%00", "", "?u=a", "?d=b", "?u=a&u=c&d=b"):
         assert client.post(f"/owntracks{query}", json=location(), headers=AUTH).content == b"[]"
-    assert outcome_counts(client)["bad_name"] == before + 4
+    assert settled(client)["bad_name"] == before + 6
     assert client.get("/owntracks", headers=AUTH).status_code == 405
     assert client.get("/nothing").status_code == 404
     assert client.get("/", params={"id": "x" * 20_000}).status_code in {400, 431}
@@ -202,7 +273,7 @@ def test_a_message_that_the_server_never_takes_holds_nobody_up(client: httpx.Cli
     server.status = 200
     client.post("/pub?u=a&d=refused", json=location(tst=slot_time(2)), headers=AUTH)
     until(lambda: len(seen(server, "a/refused")) == 2)
-    assert "geoblanket_gateway_refused_total 1.0" in client.get("/metrics").text
+    until(lambda: "geoblanket_gateway_refused_total 1.0" in client.get("/metrics").text)
 
 
 def test_health_and_metrics_name_nobody(client: httpx.Client) -> None:
@@ -220,15 +291,7 @@ def test_metrics_are_for_this_machine_and_those_who_may_send(city: Path, tmp_pat
             return [(await other.get("/metrics", headers=headers)).status_code for headers in ({}, AUTH)]
 
     with running(write_config(tmp_path, city, '[lines]\n[upstream]\nprotocol = "lines"\n')) as gateway:
-        app = create_app(
-            gateway.desk,
-            accounts=Accounts({}, TOKEN),
-            allow=AllowList(),
-            metrics=gateway.metrics,
-            hosts=None,
-            healthy=gateway.health,
-        )
-        assert asyncio.run(statuses(app)) == [401, 200]
+        assert asyncio.run(statuses(app_of(gateway))) == [401, 200]
 
 
 def test_nothing_true_reached_the_server(client: httpx.Client, server: Receiver) -> None:
@@ -242,7 +305,7 @@ def test_a_server_that_goes_away_gets_everything_in_order(city: Path, tmp_path: 
     """And what waits survives a stop of the gateway."""
     first = Receiver()
     path = write_config(tmp_path, city, HTTP + upstream("owntracks-http", f"{first.url}/pub", 'username = "me"'))
-    with Command(path) as command, httpx.Client(base_url=command.ready()) as client:
+    with Command(path) as command, httpx.Client(base_url=command.ready(), timeout=LONG_S) as client:
 
         def post(ago: int) -> httpx.Response:
             return client.post("/pub?u=a&d=b", json=location(tst=slot_time(ago)), headers=AUTH)
@@ -255,12 +318,14 @@ def test_a_server_that_goes_away_gets_everything_in_order(city: Path, tmp_path: 
         first.close()
         for ago in (7, 6, 5):
             assert post(ago).content == b"[]"
-        assert client.get("/health").json()["queue"] == 4
+        until(lambda: client.get("/health").json()["queue"] == 4)
         assert command.stop(signal.SIGTERM)[0] == 0
     with Receiver(first.port) as again, Command(path) as command:
         command.ready()
         until(lambda: len(again.requests) == 4)
-        assert command.stop(signal.SIGINT)[0] == 0
+        code, log = command.stop(signal.SIGINT)
+        assert code == 0
+        assert "learns their true times" in log
     assert [json.loads(body)["tst"] for *_, body in again.requests] == [slot_time(ago) - 15 for ago in (8, 7, 6, 5)]
     method, where, headers, body = again.requests[0]
     assert (method, where, headers["X-Limit-U"]) == ("POST", "/pub?u=a&d=b", "a")

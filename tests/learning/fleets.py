@@ -118,6 +118,7 @@ def slow_sums(fleet: Sequence[Walk], cells: ChainCells, unit: Unit) -> dict[str,
     often: defaultdict[str, defaultdict[object, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     for walk in fleet:
         whose = walk.vehicle if unit == "vehicle" else (walk.vehicle, walk.trip)
+        often["units"][whose][0] += 1
         often["hours"][whose][walk.hour] += 1
         often["lengths"][whose][_length_bin(len(walk.places))] += 1
         visited = [("starts", walk.places[0]), *(("places", place) for place in walk.places)]

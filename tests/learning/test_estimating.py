@@ -23,7 +23,7 @@ def exact_counts(cells: ChainCells, truth: MotionModel) -> dict[str, Floats]:
     often = usually(truth)
     numbers = {name: {run: number for number, run in enumerate(runs)} for name, runs in cell_runs(cells).items()}
     shares: dict[str, Floats] = {name: np.zeros(len(runs)) for name, runs in numbers.items()}
-    shares["places"] = by_place(truth, often)
+    shares["places"], shares["units"] = by_place(truth, often), np.ones(1)
     for state in range(len(truth)):
         past = [int(place) for place in truth.states[state] if place >= 0][::-1]
         for move in range(int(truth.offsets[state]), int(truth.offsets[state + 1])):

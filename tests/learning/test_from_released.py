@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket._arrays import Floats, Ints
-from geoblanket._training import NOBODY
+from geoblanket._training import NOBODY, ReleasedReports
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.learning import from_released, learn_from_released
 from geoblanket.learning.shrinking import normalised
@@ -68,6 +68,10 @@ class Reported:
     @property
     def vehicles(self) -> int:
         return len(self.trips)
+
+    @property
+    def statement(self) -> ReleasedReports:
+        return ReleasedReports()
 
     def parts(self, *, outputs: int) -> Iterator[ReleasedRows]:
         """Yield them, those of some vehicles at a time."""

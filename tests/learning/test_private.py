@@ -49,9 +49,11 @@ def the_same(sums: Ints) -> Ints:
     return np.random.default_rng(len(sums)).integers(5 * BOUND, 10 * BOUND, len(sums))
 
 
-def learned(path: Path, *, order: int = 2, unit: Unit = "vehicle", budget: TrainingBudget = PLENTY) -> MotionModel:
+def learned(
+    path: Path, *, order: int = 2, unit: Unit = "vehicle", units: int | None = 60, budget: TrainingBudget = PLENTY
+) -> MotionModel:
     ledger = TrainingLedger(path.with_name(f"{uuid4()}.json"), total_epsilon=100)  # counts nothing before
-    return learn_privately(GRAPH, PLACES, path, budget=budget, unit=unit, order=order, ledger=ledger)
+    return learn_privately(GRAPH, PLACES, path, budget=budget, unit=unit, units=units, order=order, ledger=ledger)
 
 
 def arrays(model: MotionModel) -> list[bytes]:
@@ -60,8 +62,8 @@ def arrays(model: MotionModel) -> list[bytes]:
 
 @pytest.fixture
 def unlike(tmp_path: Path) -> tuple[Path, Path]:
-    """Two fleets of 60 vehicles that have nothing in common: one stands at night, the other races about at noon."""
-    standing = [Walk(f"a{number % 60}", number, [3] * 4, hour=2, speed_m_s=0.0) for number in range(120)]
+    """Two fleets that have nothing in common: 40 vehicles stand at night, 60 race about at noon."""
+    standing = [Walk(f"a{number % 40}", number, [3] * 4, hour=2, speed_m_s=0.0) for number in range(120)]
     rng = np.random.default_rng(0)
     racing = [
         Walk(f"z{number % 60}", 7 * number, rng.integers(48, size=40).tolist(), hour=12, speed_m_s=33.0)
@@ -74,7 +76,7 @@ def unlike(tmp_path: Path) -> tuple[Path, Path]:
 def test_without_what_was_counted_all_fleets_give_the_same_file(
     order: int, unlike: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Always the same numbers in place of noisy counts: then only how many units there are may tell fleets apart."""
+    """Always the same numbers in place of noisy counts: then nothing may tell fleets apart, not even their sizes."""
     monkeypatch.setattr("secrets.token_hex", lambda length: "5e" * length)
     monkeypatch.setattr(private, "noisy", instead_of_noise(the_same))
     files = []
@@ -126,6 +128,50 @@ def test_noise_is_drawn_once_for_each_part_from_what_was_counted(
     assert promise.rho > 0.999 * ONE.rho
     assert {part.name: part.bound for part in promise.parts} == dict.fromkeys(asked, BOUND)
     assert (promise.unit, promise.units, promise.epsilon, promise.delta) == ("vehicle", 60, 1.0, 1e-6)
+    assert (promise.units_are, "units" in asked) == ("declared", False)
+    asked.clear()
+    counted = learned(unlike[0], budget=ONE, units=None).training.promise
+    assert counted is not None
+    assert counted.problem() is None
+    assert next(iter(asked)) == "units"  # first, since the number decides how the rest is split
+    assert asked["units"] == pytest.approx(0.02 * ONE.rho)
+    assert 0.999 * ONE.rho < counted.rho <= math.fsum(asked.values()) <= ONE.rho
+    assert (counted.units_are, {part.name for part in counted.parts}) == ("noisy", set(asked))
+
+
+def fixed_noise(sums: Ints, *, name: str, rho: float, **_: object) -> tuple[Ints, PrivatePart]:
+    """Noise that is always the same: what differs between two models then differs by what was counted."""
+    part = PrivatePart(name, sums.size, BOUND, BOUND / math.sqrt(2 * rho) * (1 + 1e-9))
+    drawn = np.random.default_rng(len(name)).normal(scale=part.scale, size=sums.size)
+    return sums + np.rint(drawn).astype(np.int64), part
+
+
+@pytest.mark.parametrize("others", [60, 1, 0])
+def test_one_vehicle_more_changes_noisy_counts_and_nothing_else(
+    others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the others each has one trip, so that a look at the walks could take vehicles for trips; or there are none."""
+    monkeypatch.setattr("secrets.token_hex", lambda length: "5e" * length)
+    fleet = [Walk(f"v{trip}", trip, [trip % 48, (trip + 1) % 48]) for trip in range(others)]
+    more = [*fleet, *(Walk("more", others + trip, [5, 6, 7, 8], hour=3) for trip in range(2))]
+    paths = [save_fleet(tmp_path / name, walks) for name, walks in (("fleet", fleet), ("more", more))]
+    files = []
+    monkeypatch.setattr(private, "noisy", instead_of_noise(the_same))
+    for path in paths:
+        learned(path, units=None).save(tmp_path / "model")
+        files.append((tmp_path / "model").read_bytes())
+    assert files[0] == files[1]
+    monkeypatch.setattr(private, "noisy", fixed_noise)
+    models = [learned(path, units=None) for path in paths]
+    promises = [model.training.promise for model in models]
+    assert promises[0] is not None
+    assert promises[1] is not None
+    assert (arrays(models[0]) != arrays(models[1])) == (others > 1)  # a single vehicle drowns in the noise
+    assert promises[1].units - promises[0].units == (1 if others > 1 else 0)  # no fewer than 2 are ever told
+    assert [part.name for part in promises[0].parts] == [part.name for part in promises[1].parts]
+    assert replace(promises[0], units=2, parts=()) == replace(promises[1], units=2, parts=())
+    told = [{name: value for name, value in model.learned.items() if name != "promise"} for model in models]
+    assert told[0] == told[1]
 
 
 def test_two_learnings_differ_and_are_told_apart(unlike: tuple[Path, Path]) -> None:
@@ -188,6 +234,19 @@ def test_ledger_is_asked_before_noise_is_drawn(unlike: tuple[Path, Path], monkey
     assert later.total_epsilon > 1.4
 
 
+def test_delta_is_compared_with_the_noisy_number_after_it_was_paid_for(
+    unlike: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The true number would allow this δ. A look at it before would tell the walks."""
+    monkeypatch.setattr(private, "noisy", instead_of_noise(lambda sums: 0 * sums + 1000 * BOUND))
+    budget, ledger = TrainingBudget.of(1, 1e-3), TrainingLedger.beside(unlike[0])
+    with pytest.raises(ParameterError, match="too weak for 1,000 vehicles"):
+        learn_privately(GRAPH, PLACES, unlike[0], budget=budget, order=1, ledger=ledger)
+    account = ledger.account()
+    assert account is not None
+    assert len(account.learnings) == 1
+
+
 @pytest.mark.parametrize("order", [0, 4])
 def test_orders_are_1_to_3(unlike: tuple[Path, Path], order: int) -> None:
     with pytest.raises(ParameterError, match="order of a motion model is 1 to 3"):
@@ -201,15 +260,20 @@ def test_bad_input_costs_nothing(unlike: tuple[Path, Path], tmp_path: Path) -> N
         learn_privately(other, choose_places(other), unlike[0], budget=ONE, ledger=ledger)
     with pytest.raises(MismatchError, match="matched to places at"):
         learn_privately(GRAPH, choose_places(GRAPH, spacing_m=500), unlike[0], budget=ONE, ledger=ledger)
-    with pytest.raises(ParameterError, match="too weak for 60 vehicles"):
-        learn_privately(GRAPH, PLACES, unlike[0], budget=TrainingBudget.of(1, 1 / 60), ledger=ledger)
+    for options, words in (
+        ({"units": 60, "budget": TrainingBudget.of(1, 1 / 60)}, r"too weak for 60 vehicles: .* such as 2e-04"),
+        ({"units": 1}, "number of units must be 2 or more. Got 1"),
+        ({"unit": "person"}, "unit"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            learn_privately(GRAPH, PLACES, unlike[0], **{"budget": ONE, "ledger": ledger, **options})  # type: ignore[arg-type]
     assert ledger.account() is None
     bad = {
-        "alone": [Walk("a", trip, [1, 2, 3]) for trip in range(9)],
+        "unnamed": [Walk("a" if trip else None, trip, [1, 2, 3]) for trip in range(9)],
         "nowhere": [Walk(f"v{trip % 3}", trip, [1, 2, 48]) for trip in range(9)],
     }
-    for name, error in (("alone", ParameterError), ("nowhere", InputError)):
-        walks = save_fleet(tmp_path / name, bad[name])
-        with pytest.raises(error):
+    for name, fleet in bad.items():
+        walks = save_fleet(tmp_path / name, fleet)
+        with pytest.raises(InputError):
             learn_privately(GRAPH, PLACES, walks, budget=ONE, ledger=TrainingLedger.beside(walks))
         assert TrainingLedger.beside(walks).account() is None

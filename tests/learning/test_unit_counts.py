@@ -84,8 +84,7 @@ def test_no_unit_changes_a_part_by_more_than_the_bound(
     others = [walk for walk in fleet if (walk.vehicle, walk.trip)[: len(whose)] != whose]
     at_once, rows = data.draw(st.sampled_from([(5, 2), (11, 3), (10**6, 10**6)]))
     with_all = sums_of(fleet, order, unit, steps_at_once=at_once, rows_at_a_time=rows)
-    without = {name: np.zeros_like(sums) for name, sums in with_all.items()} if not others else None
-    without = without or sums_of(others, order, unit, steps_at_once=at_once, rows_at_a_time=rows)
+    without = sums_of(others, order, unit, steps_at_once=at_once, rows_at_a_time=rows)
     for name, sums in with_all.items():
         changed = [int(change) for change in (sums - without[name])]
         square = sum(change**2 for change in changed)
@@ -139,11 +138,15 @@ def test_jumps_that_no_cell_has_are_not_counted() -> None:
     assert far["places"][47] > 0
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
+@pytest.mark.parametrize("nobody", [None, "", "  "])
 def test_trips_without_a_vehicle_are_units_of_their_own(nobody: str | None) -> None:
     fleet = [Walk(nobody, trip // 2, [trip, trip + 1]) for trip in range(8)]
     walks = UnitWalks.read(frame_of(fleet).lazy(), path="walks", unit="trip")
     assert walks.unit.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sums_of(fleet, 1, "trip")["units"] // BOUND + 1 == 4
+    for some in (fleet, [Walk("a", 0, [1]), *fleet]):
+        with pytest.raises(InputError, match=r"a walk names no vehicle.*learn with --unit trip"):
+            UnitWalks.read(frame_of(some).lazy(), path="walks", unit="vehicle")
     assert_sums(sums_of(fleet, 1, "trip"), slow_sums(fleet, cells_of(1), "trip"))
 
 

@@ -16,7 +16,7 @@ from tests.planning.worlds import walking
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return make_plan(model=walking(6).model, night=64, hour=240, trips=40, workers=1)
+    return make_plan(model=walking(6).model, night=72, hour=240, trips=40, workers=1)
 
 
 def test_a_plan_reads_as_sentences_and_shows_itself_in_one_line(plan: Plan) -> None:

@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 import pytest
+from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import save_lattice
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.kernel import slope
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.planning.on_the_road import LATTICE_SHARE, RADII_M, RoadErrors, TickErrors, laplace_m, tick_errors

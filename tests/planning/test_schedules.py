@@ -47,25 +47,25 @@ def test_costs_are_what_a_ledger_charges(schedule: Schedule, tmp_path: Path) -> 
 
 def test_a_night_costs_every_report_without_an_anchor_and_never_more_with_one() -> None:
     assert Schedule(2.0, 30.0).night == 8 * 120 * 2
-    assert Schedule(2.0, 30.0, 4.0).night == 8 * 4
-    assert Schedule(2.0, 30.0, 4.0, DAY_S).night == 4
+    assert Schedule(2.0, 30.0, 4.0).night == 9 * 4  # it may begin within an hour
+    assert Schedule(2.0, 30.0, 4.0, DAY_S).night == 2 * 4
     # Where reports are so rare that they tell less than the anchor allows, they are what counts.
     assert Schedule(1.0, 3600.0, 4.0).night == 8
 
 
 def test_the_largest_epsilons_within_the_budgets_are_candidates() -> None:
-    budgets = Budgets(night=32, hour=240, report=6)
+    budgets = Budgets(night=36, hour=240, report=6)
     found = list(affordable(budgets, intervals_s=[30.0, 60.0, 240.0], periods_s=[HOUR_S, DAY_S]))
     assert found == [
         Schedule(2.0, 30.0, 4.0, HOUR_S),
-        Schedule(2.0, 30.0, 20.0, DAY_S),
-        Schedule(0.033, 30.0),
+        Schedule(2.0, 30.0, 18.0, DAY_S),
+        Schedule(0.037, 30.0),
         Schedule(4.0, 60.0, 4.0, HOUR_S),
-        Schedule(4.0, 60.0, 20.0, DAY_S),
-        Schedule(0.066, 60.0),
+        Schedule(4.0, 60.0, 18.0, DAY_S),
+        Schedule(0.075, 60.0),
         Schedule(6.0, 240.0, 4.0, HOUR_S),
-        Schedule(6.0, 240.0, 20.0, DAY_S),
-        Schedule(0.26, 240.0),
+        Schedule(6.0, 240.0, 18.0, DAY_S),
+        Schedule(0.3, 240.0),
     ]
     assert all(schedule.within(budgets) for schedule in found)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,20 +29,20 @@ def test_where_nothing_is_remembered_a_limit_of_a_report_asks_for_all_of_them() 
 
 
 def test_a_limit_for_a_night_asks_for_an_anchor() -> None:
-    plan = search_plan(walking(8, trips=60, steps=24), Budgets(night=32, hour=480), grid=False)
+    plan = search_plan(walking(8, trips=60, steps=24), Budgets(night=36, hour=480), grid=False)
     schedule = plan.recommended.schedule
     assert schedule.anchor_epsilon == 4.0
-    assert schedule.night <= 32
+    assert schedule.night <= 36
     assert plan.without_anchor is not None
     assert plan.without_anchor.road.error_m < plan.recommended.road.error_m
     assert plan.without_anchor.rest is not None
     assert plan.recommended.rest is not None
     assert plan.without_anchor.rest.error_m < 0.4 * plan.recommended.rest.error_m
     assert plan.day is not None
-    assert plan.day.schedule.anchor_epsilon == 20.0
+    assert plan.day.schedule.anchor_epsilon == 18.0
     assert plan.day.road.error_m < plan.recommended.road.error_m
     assert "--private-day" in " ".join(in_words(plan))
-    private = search_plan(walking(8, trips=60, steps=24), Budgets(night=32, hour=480), grid=False, private_day=True)
+    private = search_plan(walking(8, trips=60, steps=24), Budgets(night=36, hour=480), grid=False, private_day=True)
     assert private.recommended.schedule.anchor_period_s == 86_400
     assert private.day is None
 
@@ -79,6 +80,33 @@ def test_what_no_schedule_meets_says_what_would() -> None:
     assert search_plan(judges, Budgets(**least), need_m=enough_m, grid=False).recommended.schedule.hour > 60
     with pytest.raises(UnmetPlanError):
         search_plan(judges, Budgets(hour=0.8 * least["hour"]), need_m=enough_m, grid=False)
+
+
+def test_what_the_simulation_cannot_tell_apart_is_tied_and_the_smaller_epsilon_is_taken() -> None:
+    """Of few trips the errors are uncertain; their intervals overlap."""
+    plan = search_plan(walking(6, trips=6, steps=40), Budgets(hour=240), grid=False)
+    best = plan.candidates[0].road
+    overlapping = [
+        rated
+        for rated in plan.candidates
+        if rated.road.error_m - rated.road.standard_error_m <= best.error_m + best.standard_error_m
+    ]
+    assert len(overlapping) > 1
+    assert {rated.schedule for rated in plan.tied} == {rated.schedule for rated in overlapping}
+    assert plan.recommended.schedule.epsilon == min(rated.schedule.epsilon for rated in overlapping)
+    assert plan.recommended.schedule != plan.candidates[0].schedule
+    assert "Tied with it, as far as the simulation can tell: every " in " ".join(in_words(plan))
+    clear = search_plan(still(), Budgets(hour=60), grid=False)
+    assert [rated.schedule for rated in clear.tied] == [clear.recommended.schedule]
+    assert "Tied" not in " ".join(in_words(clear))
+
+
+def test_no_interval_is_longer_than_the_hour_of_budgets_and_anchors() -> None:
+    judges = walking(6, trips=20, steps=60)
+    slow = replace(judges, model=replace(judges.model, interval_s=300.0))
+    plan = search_plan(slow, Budgets(hour=60), grid=False)
+    assert max(rated.schedule.interval_s for rated in plan.candidates) == 2400.0
+    assert list(plan.skipped_s) == [6000.0]
 
 
 def test_budgets_within_which_reports_tell_nothing_are_no_plan() -> None:

@@ -133,6 +133,9 @@ def test_no_location_is_refused(spread: Bundle) -> None:
     for step, refused in enumerate((False, False, True)):
         reports = fleet.report([0, 1, 2], [0.0, float(lon[0]), 41.0], [0.0, float(lat[0]), -8.6], NINE + 30 * step)
         assert reports.refused.tolist() == [refused] * 3
+    assert "without a fix" in str(fleet.warning_for(0.0, 0.0))
+    assert "exchanged" in str(fleet.warning_for(float(lon[0]), float(lat[0])))
+    assert fleet.warning_for(float(lat[0]), float(lon[0])) is None
 
 
 def test_times_far_from_the_systems_clock_are_refused_and_lock_no_vehicle_out(spread: Bundle) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,19 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.errors import MismatchError, PolicyError, RefusedError
+from geoblanket.errors import InputError, MismatchError, PolicyError, RefusedError
+from geoblanket.gateway.config import read_config
+from geoblanket.gateway.running import Gateway
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
+from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.release import Budget, Device, Fleet, Ledger
+from geoblanket.release.lattice_bulk import perturb_points
+from geoblanket.service.store import BundleStore
+from tests.gateway.living import HTTP, upstream, write_config
+from tests.mechanism.lattice.frames import small_spec
 from tests.release.lattices import LAT, LON, START, deviation, save_small
+from tests.release.test_lattice_bulk import save_traces
 
 PLENTY = Budget(1e8, 3600.0)
 
@@ -104,6 +113,27 @@ def test_a_lattice_that_promises_too_little_is_refused(lattice_bundle: Bundle, l
     for bundle in (lattice_bundle, lattice_path):
         with pytest.raises(PolicyError, match="its ε is 2 per km, more than 1"):
             Device.open(bundle, ledger=None, budget=PLENTY, policy=Policy(largest_epsilon=1.0))
+
+
+def test_a_lattice_of_kilometres_is_refused_everywhere(tmp_path: Path) -> None:
+    """It verifies, but its promise adds 1.4 km to every distance: neighbours get none."""
+    spec = small_spec(20, unit_mm=10**6, cell_units=1, epsilon_micro=400_000)
+    path = tmp_path / "coarse.bundle"
+    save_lattice(path, spec, version=1, interval_s=30.0)
+    bundle = load_bundle(path)
+    gateway = write_config(tmp_path / "gateway", path, HTTP + upstream("osmand", "http://127.0.0.1:9"))
+    save_traces(tmp_path / "t.parquet", vehicle=["a"], trip=[0], time=[0])
+    attempts: list[Callable[[], object]] = [
+        lambda: Device.open(path, ledger=None, budget=PLENTY),
+        lambda: Fleet.open(bundle, vehicles=["a"], ledger=None),
+        lambda: perturb_points(tmp_path / "t.parquet", tmp_path / "out.parquet", bundle=bundle),
+        lambda: Gateway(read_config(gateway)),
+        lambda: BundleStore([path]),
+    ]
+    for refused in attempts:
+        with pytest.raises((PolicyError, InputError), match="rounds a coordinate by up to 707 m, more than 10 m"):
+            refused()
+    Device.open(path, ledger=None, budget=PLENTY, policy=Policy(largest_rounding_m=708)).close()
 
 
 def test_a_device_opens_again_without_verifying_and_draws_the_same(lattice_path: Path, tmp_path: Path) -> None:

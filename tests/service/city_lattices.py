@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.anchor import make_anchor
+
+from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 
 _spec_over = cache(spec_over)

@@ -26,6 +26,9 @@ from geoblanket.service.report import ReportDesk
 from geoblanket.service.server import listen, make_server
 from geoblanket.service.store import BundleStore
 
+PATIENCE_S = 120.0
+"""How long a test waits for what must happen: only a defect takes so long, however busy the machine is."""
+
 
 class Live:
     """A service in a thread."""
@@ -35,17 +38,17 @@ class Live:
         self.app = app
         self.server = server
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx.Client(base_url=self.url, timeout=20)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 
     @property
     def connections(self) -> int:
         """How many the service has open."""
         return len(self.server.server_state.connections)
 
-    def connect(self, timeout: float = 20) -> socket.socket:
+    def connect(self, timeout: float = PATIENCE_S) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
-    def raw(self, data: bytes, *, timeout: float = 20) -> bytes:
+    def raw(self, data: bytes, *, timeout: float = PATIENCE_S) -> bytes:
         """Send bytes, and return what comes back until the service hangs up."""
         with self.connect(timeout) as connection:
             with contextlib.suppress(OSError):  # it may hang up while we send
@@ -85,13 +88,13 @@ def live_app(app: FastAPI, limits: Limits) -> Iterator[Live]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE_S)
         service = Live(listener.getsockname()[1], app, server)
         with service.client:
             yield service
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE_S)
         listener.close()
     assert not thread.is_alive()
 
@@ -134,9 +137,8 @@ class Command:
                 self._written += part
         return found.group(1)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, float]:
-        """Send a signal; return the exit code, all that was written, and how many seconds it took."""
-        start = time.monotonic()
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; return the exit code and all that was written."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
-        return self.process.returncode, (self._written + err + out).decode(), time.monotonic() - start
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, (self._written + err + out).decode()

@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from geoblanket.service.explore_replay import replay
 from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.store import BundleStore
 from tests.blanket.worlds import square, wandering, write_world
+from tests.service.city_lattices import save_city
 from tests.service.living import Live, live
 from tests.service.small_town import SmallTown
 
@@ -359,12 +361,28 @@ def test_files_that_do_not_belong_together_are_refused(
 ) -> None:
     with pytest.raises(InputError, match="Give the roads too"):
         Explorer(store, walks=small_town.walks)
-    graph = square()
+    town = RoadGraph.load(small_town.roads)
+    grid = square()
+    graph = replace(
+        grid,
+        lat=np.interp(grid.lat, [grid.lat.min(), grid.lat.max()], [town.lat.min(), town.lat.max()]),
+        lon=np.interp(grid.lon, [grid.lon.min(), grid.lon.max()], [town.lon.min(), town.lon.max()]),
+    )
     walks, roads = write_world(tmp_path, graph, wandering(graph, side=12, walks=40, steps=12, seed=2))
     with pytest.raises(MismatchError, match="other places"):
         Explorer(store, roads=roads, walks=walks)
     with pytest.raises(MismatchError, match="other roads"):
         Explorer(store, roads=roads, walks=small_town.walks)
+
+
+def test_roads_of_another_city_are_refused(store: BundleStore, small_town: SmallTown, tmp_path: Path) -> None:
+    graph = RoadGraph.load(small_town.roads)
+    replace(graph, lat=graph.lat + 1.0).save(tmp_path / "away.roads")
+    lat, lon = float(graph.lat.mean()), float(graph.lon.mean())
+    for served in (store, BundleStore([save_city(tmp_path / "lattice.bundle", at=(lat, lon))])):
+        assert Explorer(served, roads=small_town.roads).roads is not None
+        with pytest.raises(MismatchError, match="roads of another city"):
+            Explorer(served, roads=tmp_path / "away.roads")
 
 
 def test_bundles_without_or_with_other_places_are_left_out(small_town: SmallTown, plain: Path, town: Path) -> None:

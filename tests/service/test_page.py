@@ -434,6 +434,7 @@ def test_a_newcomer_starts_with_metres(open_page: Open, city: Live) -> None:
     # ε = 5.2 every 60 s: between the plan's 2 and 8 by logarithms, 100 m · 60 / 5.2. The anchor adds to that.
     expect(value("follows all reports")).to_have_text("at least 1.2 km off")
     expect(value("Parked for an hour")).to_have_text("380 m off")
+    expect(value("for a month of nights")).to_have_text("21 m off")  # √(π/270)/5.2 km
     page.get_by_text("No, or it does not report there").click()
     expect(value("Parked for an hour")).to_have_text("69 m off")  # √(π/60)/3.3 km
     expect(page.locator("#start-commands")).to_contain_text("--epsilon 3.3 --interval 60 --no-anchor")
@@ -536,12 +537,12 @@ def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, c
 
 def test_the_promise_of_a_lattice_is_drawn(open_page: Open, city: Live) -> None:
     page = open_page("promise", url=city.url)
-    expect(page.locator("#night")).to_contain_text("A night of 8 hours at home gives away 32 per km")
+    expect(page.locator("#night")).to_contain_text("A night of 8 hours at one place costs at most 36 per km")
     labels = page.locator(".ring-label")
     expect(labels).to_have_text(["× 2: 170 m", "× 10: 580 m", "× 100: 1.2 km"])
     _wait_until(page, lambda: _share_of(page, "#0e6f8c") > 0.001)
     page.get_by_text("a night of 8 hours at home", exact=True).click()
-    expect(labels).to_have_text(["× 2: 22 m", "× 10: 72 m", "× 100: 140 m"])
+    expect(labels).to_have_text(["× 2: 19 m", "× 10: 64 m", "× 100: 130 m"])
     page.goto(f"{city.url}/#explore")
     expect(labels).to_have_count(0)
 

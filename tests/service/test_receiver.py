@@ -22,7 +22,7 @@ from geoblanket.service.store import BundleStore
 from geoblanket.tracking.tracker import Tracker
 from tests.release.worlds import save_certain
 from tests.service.city_lattices import save_city
-from tests.service.living import Command, Live, live
+from tests.service.living import PATIENCE_S, Command, Live, live
 from tests.tracking.lattice_reports import cells_near, near_model
 from tests.tracking.worlds import pair_model
 
@@ -162,7 +162,7 @@ def test_too_many_at_once_are_shed(path: Path, bundle: Bundle, monkeypatch: pyte
     see = receiver._tracker.see
 
     def wait(*given: Any, **options: Any) -> Any:
-        let_go.wait(20)
+        let_go.wait(PATIENCE_S)
         return see(*given, **options)
 
     monkeypatch.setattr(receiver._tracker, "see", wait)
@@ -172,7 +172,7 @@ def test_too_many_at_once_are_shed(path: Path, bundle: Bundle, monkeypatch: pyte
         let_go.set()
         # Those that were let go take a moment to leave the line.
         answer = post(service, vehicle="v0", slot=NOW, cell=100)
-        patience = time.monotonic() + 20
+        patience = time.monotonic() + PATIENCE_S
         while answer.status_code == 503 and time.monotonic() < patience:
             time.sleep(0.05)
             answer = post(service, vehicle="v0", slot=NOW, cell=100)
@@ -186,7 +186,10 @@ def test_a_model_of_another_city_does_not_start(bundle: Bundle) -> None:
 
 def test_the_command_receives_reports_and_writes_down_none(path: Path, tmp_path: Path) -> None:
     near_model().save(tmp_path / "city.model")
-    with Command([path, "--model", tmp_path / "city.model"]) as command, httpx.Client(base_url=command.url) as client:
+    with (
+        Command([path, "--model", tmp_path / "city.model", "--access-log"]) as command,
+        httpx.Client(base_url=command.url) as client,
+    ):
         good = {"vehicle": "canary 331", "slot": NOW, "cell": 3317}
         assert client.post("/v1/track", json=good).is_success
         for body in ({**good, "cell": 3318}, {**good, "lat": 41.0013733}, {**good, "slot": 1 << 41}):
@@ -194,7 +197,7 @@ def test_the_command_receives_reports_and_writes_down_none(path: Path, tmp_path:
             assert answer.status_code in (400, 409)
             assert not any(word in answer.text for word in ("canary", "3317", "41.0"))
         assert "/v1/track" in client.get("/openapi.json").json()["paths"]
-        code, written, _ = command.stop()
+        code, written = command.stop()
     assert code == 0
     assert "Serving 1 bundle(s) and where vehicles are that report to it on" in written
     assert "POST /v1/track 200" in written

@@ -18,7 +18,7 @@ from geoblanket.release.budget import Budget
 from geoblanket.service.limits import Limits
 from geoblanket.service.report import ReportDesk
 from geoblanket.service.store import BundleStore
-from tests.service.living import Live, live
+from tests.service.living import PATIENCE_S, Live, live
 from tests.service.reporting import NOW, ToldDevice, here, make_ledger, real_desk
 
 
@@ -74,11 +74,11 @@ def test_a_report_is_made_by_a_post_only(desk_service: Live) -> None:
 
 
 def refused_at_once(service: Live, content: bytes) -> tuple[int, str]:
-    """Post until it takes less than 50 ms: on a busy machine the first time may not."""
+    """Post until it takes less than 50 ms of the processor: what runs beside it may take some."""
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         answer = post(service, content)
-        if time.perf_counter() - start < 0.05:
+        if time.process_time() - start < 0.05:
             return error(answer)
     pytest.fail("it takes 50 ms or more, every time")
 
@@ -283,7 +283,7 @@ def test_a_desk_that_cannot_open_says_so(store: BundleStore, tmp_path: Path) -> 
 
 def waiting_for(event: threading.Event) -> Callable[[], None]:
     def wait() -> None:
-        assert event.wait(20)
+        assert event.wait(PATIENCE_S)
 
     return wait
 
@@ -299,7 +299,7 @@ def test_reports_that_wait_too_long_or_are_too_many_are_shed(store: BundleStore)
         assert {answer.headers["retry-after"] for answer in answers} == {"1"}
         assert device.begun == 1
         go_on.set()
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while device.made < 3:
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -318,7 +318,7 @@ def test_more_requests_than_are_worked_on_at_once_are_shed(store: BundleStore) -
         ThreadPoolExecutor(2) as pool,
     ):
         waiting = [pool.submit(post, service, GOOD) for _ in range(2)]
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while (answer := service.client.get("/v1/bundles")).is_success:
             assert time.monotonic() < end
         assert error(answer) == (503, "overloaded")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from geoblanket._arrayfile import write_arrays
 from geoblanket._geodesy import haversine_m
-from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training
+from geoblanket._training import NOBODY, NOT_SAID, WALKS, ReleasedReports, Training
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.motion_model import MAGIC, MotionModel
 from geoblanket.tracking.trip_shape import TripShape
@@ -112,6 +112,8 @@ def test_steps_must_fit_into_the_interval() -> None:
             second_order().steps_in(interval_s)
 
 
+REPORTS = ReleasedReports("ab", 20.0, 55)
+UNKNOWN_REPORTS = Training("released", released=(ReleasedReports(),))
 PRIVATE = {"from": "private", "promise": promise().as_json(), "order": "2"}
 
 
@@ -148,22 +150,29 @@ PRIVATE = {"from": "private", "promise": promise().as_json(), "order": "2"}
         ),
         (
             {"from": "released", "start": {"from": "roads"}, "reports": 200_000},
-            NOBODY,
-            "from 200,000 released reports, which cost nothing more, started with a model from the road network alone",
+            UNKNOWN_REPORTS,  # as in files of earlier versions
+            "from 200,000 released reports, started with a model from the road network alone; all in all learned from "
+            "released reports, ε unknown",
         ),
         (
-            {"from": "released", "start": {"from": "released", "start": PRIVATE}, "reports": 7},
-            promised(),
-            "from 7 released reports, which cost nothing more, started with a model from released reports, which cost "
-            "nothing more, started with a model from the road network and walks: learned with ε = 1, δ = 1e-06 for "
-            "each vehicle",
+            {"from": "released", "start": {"from": "roads"}, "released": asdict(REPORTS)},
+            Training("released", released=(REPORTS,)),
+            "from released reports, started with a model from the road network alone; all in all learned from "
+            "released reports, ε = 20 per km for each and at most 55 of one vehicle",
+        ),
+        (
+            {"from": "released", "start": {"from": "released", "start": PRIVATE}, "released": asdict(REPORTS)},
+            promised().together(UNKNOWN_REPORTS).together(Training("released", released=(REPORTS,))),
+            "from released reports, started with a model from released reports, started with a model from the road "
+            "network and walks: learned with ε = 1, δ = 1e-06 for each vehicle; all in all learned with ε = 1, "
+            "δ = 1e-06 for each vehicle, and from released reports, ε unknown",
         ),
         (
             {"from": "released", "start": PRIVATE, "reports": 7, "training": WALKS.as_json()},
-            WALKS,
-            "from 7 released reports, which cost nothing more, started with a model from the road network and walks: "
-            "learned with ε = 1, δ = 1e-06 for each vehicle; all in all learned without privacy for those in the "
-            "traces",
+            WALKS.together(UNKNOWN_REPORTS),
+            "from 7 released reports, started with a model from the road network and walks: learned with ε = 1, "
+            "δ = 1e-06 for each vehicle; all in all learned without privacy for those in the traces, and from released "
+            "reports, ε unknown",
         ),
         ({"from": "a table"}, NOT_SAID, "from what its file does not say"),
         ({"from": ["roads"]}, NOT_SAID, "from what its file does not say"),

@@ -123,6 +123,8 @@ export interface Policy {
   largestCost: number;
   /** The least width of the frame, metres. */
   smallestExtentM: number;
+  /** How far a coordinate may be rounded at most, metres. */
+  largestRoundingM: number;
 }
 
 export const DEFAULT_POLICY: Readonly<Policy>;

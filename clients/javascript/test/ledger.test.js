@@ -267,6 +267,9 @@ test("inputs, budgets and policies are checked", async () => {
   );
   await assert.rejects(Device.open(ANCHORED, {}), ParameterError);
   await assert.rejects(Device.open(ANCHORED, { budget: BUDGET, policy: { largestEpsilon: 1 } }), PolicyError);
+  await assert.rejects(Device.open(file("kilometres"), { budget: BUDGET }), /rounds a coordinate by up to 707/);
+  await Device.open(file("kilometres"), { budget: BUDGET, policy: { largestRoundingM: 708 } });
+  await assert.rejects(Device.open(ANCHORED, { budget: BUDGET, policy: { largestRoundingM: NaN } }), ParameterError);
   await assert.rejects(Device.open(file("millimetres"), { budget: new Budget({ epsilon: 900, windowS: 60 }) }), PolicyError);
   const store = await newStore();
   await assert.rejects(Device.open(ANCHORED, { store, budget: new Budget({ epsilon: 7, windowS: 3600 }) }), MismatchError);

@@ -14,6 +14,7 @@ from geoblanket.mechanism.bundle.file import BundleFile
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
 from geoblanket.mechanism.bundle.trust import ANY_FILE
 from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import RoadGraph
 
@@ -85,7 +86,8 @@ def make_lattice(
     In one sentence: each report is at most e^(8·d) times, and a stay costs one report, as probable ...
     """
     check_output(out)
-    if epsilon > 0 and not 0 <= hold_m <= 2000 / epsilon:
+    check_epsilon(epsilon)
+    if not 0 <= hold_m <= 2000 / epsilon:
         raise ParameterError(
             f"hold_m must be 0 to {2000 / epsilon:,.0f} m, the mean error of a report at ε = {epsilon:g} per km. Got "
             f"{hold_m:g} m instead."

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from geoblanket._arguments import checked
@@ -18,6 +18,7 @@ from geoblanket.build.rows import MAX_ROWS
 from geoblanket.build.typed_values import as_json
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.splitting import Split
 
@@ -67,8 +68,8 @@ class BuildConfig(Parameters):
 
     title_of_errors: ClassVar[str] = "The configuration of the build is wrong"
 
-    epsilon: Annotated[Number, Field(examples=[2.0])] = _privacy(
-        "ε per kilometre: smaller is more private. Choose it: there is no default.", ..., "2.0", least=1e-6, most=1000
+    epsilon: Annotated[Number, AfterValidator(check_epsilon), Field(examples=[2.0])] = _privacy(
+        "ε per kilometre: smaller is more private. Choose it: there is no default.", ..., "2.0"
     )
     eta_km: Annotated[Number, Field(gt=0)] = _privacy(
         "The promise covers histories at most this far apart, kilometres; inf for all.", 5.0

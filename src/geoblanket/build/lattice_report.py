@@ -6,15 +6,16 @@ from pathlib import Path
 
 from geoblanket._page import Page
 from geoblanket._report_folder import ReportFolder
-from geoblanket.errors import ParameterError
+from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.picture import draw_lattice
 from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
+from geoblanket.roads.graph import RoadGraph
 
 __all__ = ["write_lattice_report"]
 
 
-def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path:
+def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str, roads: str | Path | None = None) -> Path:
     """Write the report of a bundle with a lattice; return where its page is.
 
     Parameters
@@ -25,10 +26,22 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path
         The folder; made where it does not exist.
     title
         Of the page.
+    roads
+        The roads that vehicles drive on, or their file; None: they are not mentioned.
+
+    Raises
+    ------
+    MismatchError
+        If the roads reach beyond the frame.
     """
     lattice = bundle.lattice
     if lattice is None:
         raise ParameterError("The bundle has no lattice.")
+    plane = lattice.spec.plane
+    if roads is not None:
+        graph = RoadGraph.load(roads)
+        if not plane.holds_many(graph.lat, graph.lon).all():
+            raise MismatchError(f"{roads} reaches beyond the frame, which lies from {plane.where}. Give other roads.")
     interval_s = bundle.needed_clock().interval_s
     errors = laplace_errors(lattice.epsilon)
     folder = ReportFolder(out, shown="png")
@@ -42,11 +55,13 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str) -> Path
     for paragraph in bundle.guarantee.split("\n"):
         page.paragraph(paragraph)
     page.heading("What it is")
-    side_km = lattice.spec.plane.side * lattice.spec.plane.unit_mm / 10**6
+    side_km = plane.side * plane.unit_mm / 10**6
     page.table(
         ("", ""),
         [
             ("frame, with its margin", f"{side_km:.1f} km × {side_km:.1f} km"),
+            ("from and to", plane.where),
+            *([] if roads is None else [("holds the roads in", Path(roads).name)]),
             ("cells", f"{lattice.cells:,} of {lattice.cell_m:g} m"),
             ("ε of a report", f"{lattice.epsilon:g} per km"),
             ("at rest", lattice.facts()[2]),

@@ -219,6 +219,23 @@ class BuildRecord:
     """What the mechanisms were learned from, as the bundle says it."""
 
     @property
+    def blanket(self) -> str:
+        """Which earlier places decide how a location is perturbed, in words."""
+        context, longest = self.config["context"], max(len(zone.history_weights) for zone in self.zones)
+        places = counted(longest, "place")
+        if context.get("refine"):
+            places += ", refined rows included"
+        if not longest:
+            return "none: the present place alone decides"
+        if context["context"] != "blanket":
+            return f"fixed past of {places} (context {context['context']})"
+        if context["predictor"] is not None:
+            return f"predictor {context['predictor']}, at most {places}"
+        if context["findings"] is not None:
+            return f"for each group as found in {context['findings']}, at most {places}"
+        return f"fixed past of {places}, as no predictor was given"
+
+    @property
     def costs(self) -> Costs:
         """What a report costs the location that it protects, in millionths per kilometre."""
         return Costs.of(self.zones, Clock.start)

@@ -39,6 +39,11 @@ def learned_in_words(training: Training) -> str:
     """Return what those whose trips were learned from have been promised, as a sentence."""
     if training.source == "nobody":
         return "Nothing was learned from anyone's trips."
+    if training.source == "released":
+        return (
+            "People's released reports were learned from, and keep their own promise: the mechanisms were "
+            f"{training.in_words()}."
+        )
     if training.promise is None:
         return f"Those whose trips were learned from are promised nothing: the mechanisms were {training.in_words()}."
     return f"Those whose trips were learned from are protected too: the mechanisms were {training.in_words()}."

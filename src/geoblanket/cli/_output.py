@@ -20,6 +20,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 """The option that every command with a result takes."""
 
 
+_WHOLE_RUN_S = 30 * 86_400.0
+"""The time left is told from the speed since the start: tasks may take minutes each, and Rich forgets after 30 s."""
+
+
 def say(message: str) -> None:
     """Print a line for the person at the terminal (stderr)."""
     typer.echo(message, err=True)
@@ -83,6 +87,7 @@ def progress_bars() -> Iterator[Progress]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
+        speed_estimate_period=_WHOLE_RUN_S,
     )
     tasks: dict[str, TaskID] = {}
 

@@ -168,7 +168,7 @@ def build(
                 roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
             )
     if json:
-        print_json(record.as_dict())
+        print_json({**record.as_dict(), "blanket": record.blanket})
     else:
         _print_record(record)
     say(f"Bundle written to {out}, version {record.config['bundle']['version']}, its record to {out}.build.json.")
@@ -226,6 +226,7 @@ def _print_record(record: BuildRecord) -> None:
 
     totals, unit = record.totals, record.unit
     rows = [
+        ("blanket", record.blanket),
         ("mechanisms (zones × regimes)", f"{totals.mechanisms:,}"),
         ("rows", f"{totals.rows:,}"),
         ("  variables, and without reduction", f"{totals.variables:,}, {totals.variables_before:,}"),

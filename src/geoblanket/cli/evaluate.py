@@ -31,6 +31,9 @@ _NOT_BEYOND_PAPER = ("paper", "quick", "citywide")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
+_TrackingOption = Annotated[
+    bool, typer.Option(help="Also track vehicles through the whole city by their reports, which often takes longest.")
+]
 _ReportOption = Annotated[bool, typer.Option(help="Also write a report: a page with figures, in FOLDER/report.")]
 
 
@@ -80,13 +83,15 @@ def evaluate(
     quick: _QuickOption = False,
     workers: options.Workers = None,
     resume: options.Resume = False,
+    tracking: _TrackingOption = True,
     report: _ReportOption = True,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Compare mechanisms in a city, each verified exactly: loss on held-out walks, leakage, attacks, time and size.
 
-    Results are one table, results.parquet and results.csv. Methods that need a predictor or findings are skipped
+    Each loss is printed on stderr as soon as it is known, the tables on stdout in the end. Results are one table,
+    results.parquet and results.csv. Methods that need a predictor or findings are skipped
     without them. If a result contradicts what must hold, the command says so and exits with 3.
     """
     if context.invoked_subcommand is not None:
@@ -113,7 +118,7 @@ def evaluate(
         if file is None:
             say(f"Without {option}, {label} is left out.")
     chosen = [read_experiment(name, quick=quick).with_methods(method or ()) for name in experiment]
-    _run([files], chosen, out, workers, resume=resume, report=report, json=json)
+    _run([files], chosen, out, workers, resume=resume, tracking=tracking, report=report, json=json)
 
 
 @app.command()
@@ -127,6 +132,7 @@ def paper(
     quick: _QuickOption = False,
     workers: options.Workers = None,
     resume: options.Resume = False,
+    tracking: _TrackingOption = True,
     report: _ReportOption = True,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
@@ -149,7 +155,7 @@ def paper(
         ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER)]
     )
     experiments = [read_experiment(name, quick=quick) for name in chosen]
-    _run(cities, experiments, out, workers, resume=resume, report=report, json=json)
+    _run(cities, experiments, out, workers, resume=resume, tracking=tracking, report=report, json=json)
 
 
 @app.command()
@@ -194,13 +200,16 @@ def _run(
     workers: int | None,
     *,
     resume: bool,
+    tracking: bool,
     report: bool,
     json: bool,
 ) -> None:
     from geoblanket.evaluate.running import evaluate_cities, unfinished_folder
 
     with options.offer_resume(unfinished_folder(out)), progress_bars() as progress:
-        evaluation = evaluate_cities(cities, experiments, out, workers=workers, resume=resume, progress=progress)
+        evaluation = evaluate_cities(
+            cities, experiments, out, workers=workers, resume=resume, tracking=tracking, progress=progress, tell=say
+        )
     if json:
         violations = [violation.as_dict() for violation in evaluation.violations]
         print_json({"results": evaluation.results.height, "notes": list(evaluation.notes), "violations": violations})

@@ -76,14 +76,30 @@ def lattice(
             version=version,
             progress=progress,
         )
-    facts = lattice_facts(cast("Lattice", made.lattice), interval, out)
+    facts = lattice_facts(cast("Lattice", made.lattice), interval, out, roads=roads)
     if json:
         print_json(facts)
     else:
         print_table("Lattice", lattice_rows(facts))
         for sentence in facts["meaning"]:
             say(sentence)
+    if roads is None:
+        say(f"The frame lies from {facts['where']}. Latitudes come first: check that your vehicles drive there.")
+    _warn_of_refusal(cast("Lattice", made.lattice))
     say(f"Bundle written to {out}, version {made.header.version}.")
+
+
+def _warn_of_refusal(lattice: Lattice) -> None:
+    """Say which policy a device needs for a lattice that the default one refuses."""
+    import numpy as np
+
+    from geoblanket.errors import PolicyError
+    from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY
+
+    try:
+        DEFAULT_POLICY.check((), np.empty((0, 2), np.int32), None, lattice=lattice.spec, anchor=lattice.anchor)
+    except PolicyError as error:
+        say(f"Devices refuse this bundle by default. {error}")
 
 
 def _area(roads: Path | None, area: str | None, center: str | None) -> Path | list[float]:
@@ -110,8 +126,8 @@ def _degrees(text: str, count: int, option: str, form: str) -> list[float]:
     return values
 
 
-def lattice_facts(lattice: Lattice, interval_s: float, file: Path) -> dict[str, Any]:
-    """Return what is told of a lattice, as JSON values."""
+def lattice_facts(lattice: Lattice, interval_s: float, file: Path, *, roads: Path | None = None) -> dict[str, Any]:
+    """Return what is told of a lattice, as JSON values; with `roads`, the name of the file that it was made for."""
     from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
 
     anchor = lattice.anchor
@@ -126,6 +142,8 @@ def lattice_facts(lattice: Lattice, interval_s: float, file: Path) -> dict[str, 
         "anchor": None if anchor is None else {"epsilon_per_km": anchor.epsilon, "period_s": anchor.period_s},
         "interval_s": interval_s,
         "area": dict(zip(("south", "west", "north", "east"), lattice.spec.plane.corners, strict=True)),
+        "where": lattice.spec.plane.where,
+        "roads": None if roads is None else roads.name,
         "error_km": {"mean": errors.mean_km, "median": errors.median_km, "95 %": errors.most_km},
         "bytes": file.stat().st_size,
         "meaning": lattice_in_words(lattice, interval_s),
@@ -138,7 +156,10 @@ def lattice_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     anchor, error = facts["anchor"], facts["error_km"]
     stays = "none" if anchor is None else f"ε₀ = {anchor['epsilon_per_km']:g} per km for {anchor['period_s']:,} s"
     return [
+        *([] if facts["roads"] is None else [("made for the roads in", facts["roads"])]),
         ("frame, with its margin", f"{facts['frame_km']:.1f} km × {facts['frame_km']:.1f} km"),
+        ("  from its south-western corner", facts["where"].partition(" to ")[0]),
+        ("  to its north-eastern corner", facts["where"].partition(" to ")[2]),
         ("one report every", f"{facts['interval_s']:g} s"),
         ("cells", f"{facts['cells']:,} of {facts['cell_m']:g} m"),
         ("ε of a report", f"{facts['epsilon_per_km']:g} per km"),

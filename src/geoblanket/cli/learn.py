@@ -47,6 +47,13 @@ def learn(
             help="With --walks: who is hidden, a vehicle with all its trips or a single trip.", show_default="vehicle"
         ),
     ] = None,
+    units: Annotated[
+        int | None,
+        typer.Option(
+            help="With --walks: how many vehicles (or trips) there are, if that is public; it is published as given.",
+            show_default="counted with noise",
+        ),
+    ] = None,
     total_epsilon: Annotated[
         float | None,
         typer.Option(
@@ -100,13 +107,13 @@ def learn(
     From walks: discrete Gaussian noise hides whole vehicles, with (ε, δ). What is learned from the same walks adds up:
     a ledger beside them counts it and refuses to go beyond a total. Learning that is interrupted counts, too.
 
-    From released reports: no true place is seen, and nothing more is spent.
+    From released reports: no true place is seen, and nothing more is spent. The model names the ε of the reports.
     """
     from geoblanket.errors import ParameterError
 
     for_walks = {
-        "--epsilon-train": epsilon_train, "--delta": delta, "--unit": unit, "--total-epsilon": total_epsilon,
-        "--raise-total": raise_total or None, "--ledger": ledger,
+        "--epsilon-train": epsilon_train, "--delta": delta, "--unit": unit, "--units": units,
+        "--total-epsilon": total_epsilon, "--raise-total": raise_total or None, "--ledger": ledger,
     }  # fmt: skip
     for_released = {"--bundle": bundle, "--start": start, "--rounds": rounds, "--spacing": spacing}
     if (walks is None) == (released is None):
@@ -122,8 +129,8 @@ def learn(
         kept = TrainingLedger(file, total_epsilon=total_epsilon, raise_total=raise_total)
         budget = epsilon_train, _DELTA if delta is None else delta
         _learn_from_walks(
-            walks, roads, out, budget=budget, unit=unit or "vehicle", order=order or _ORDER, ledger=kept, seed=seed,
-            json=json,
+            walks, roads, out, budget=budget, unit=unit or "vehicle", units=units, order=order or _ORDER, ledger=kept,
+            seed=seed, json=json,
         )  # fmt: skip
         return
     if released is None or bundle is None or (roads is None) == (start is None):
@@ -163,6 +170,7 @@ def _learn_from_walks(
     *,
     budget: tuple[float, float],
     unit: Unit,
+    units: int | None,
     order: int,
     ledger: TrainingLedger,
     seed: int,
@@ -170,16 +178,11 @@ def _learn_from_walks(
 ) -> None:
     from geoblanket.learning.noise import TrainingBudget
     from geoblanket.learning.private import learn_privately
-    from geoblanket.learning.units import count_units
     from geoblanket.mobility.walks import scan_walks
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
 
     allowed = TrainingBudget.of(*budget)
-    units = count_units(walks, unit=unit)
-    units.check_delta(allowed.delta)
-    if units.warning is not None:
-        say(f"WARNING: {units.warning}")
     graph = RoadGraph.load(roads)
     places = choose_places(graph, spacing_m=float(scan_walks(walks)[1]["spacing_m"]))
     with _counted(ledger), progress_bars() as progress:
@@ -188,7 +191,8 @@ def _learn_from_walks(
             places,
             walks,
             budget=allowed,
-            unit=units.unit,
+            unit=unit,
+            units=units,
             order=order,
             ledger=ledger,
             seed=seed,

@@ -101,7 +101,9 @@ def perturb(
     options.check_outputs(out, overwrite=overwrite)
     bundle, least = load_bundle(file), read_policy(policy)
     if bundle.lattice is not None:
-        _tell_lattice(_by_lattice(bundle, walks, traces, roads, out, policy=least), out, json=json)
+        by_lattice = _by_lattice(bundle, walks, traces, roads, out, policy=least)
+        _warn_of_points_outside(by_lattice, bundle.lattice.spec.plane.where)
+        _tell_lattice(by_lattice, out, json=json)
         return
     if roads is None:
         raise ParameterError("The bundle has zones: walks and traces need --roads and --out.")
@@ -139,11 +141,30 @@ def _by_lattice(
     raise ParameterError("Walks need --roads, which say where their places are. Traces need none.")
 
 
+def _warn_of_points_outside(summary: LatticeSummary, where: str) -> None:
+    """Say how many reports were made from outside the frame, and none of the places."""
+    if summary.points_outside:
+        say(
+            f"Warning: {summary.points_outside:,} of {summary.reports:,} reports were made outside the bundle's frame, "
+            f"from {where}. Each counts as the nearest point of its edge."
+        )
+    if summary.points_exchanged:
+        say(
+            f"Warning: latitude and longitude seem to be exchanged in {summary.points_exchanged:,} of them. The "
+            "latitude comes first."
+        )
+
+
 def _tell_zones(summary: PerturbSummary, out: Path, *, json: bool) -> None:
     if json:
         print_json(summary.as_dict())
     else:
         _print_summary(summary)
+    if summary.places_outside:
+        say(
+            f"Warning: {summary.places_outside:,} of {summary.reports:,} reports were made at places in no zone. Each "
+            "counts as the nearest place in a zone."
+        )
     say(f"Reports written to {out}.")
     say(
         f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, "
@@ -182,12 +203,24 @@ _AGAIN = "Perturbing the same data again spends it again."
 def _answer_lines(device: Device) -> None:
     import json
     import sys
+    from collections import Counter
 
     from geoblanket.release.stream import answers
 
-    for answer in answers(device, sys.stdin.buffer):
-        typer.echo(json.dumps(answer))
-        sys.stdout.flush()
+    warnings: Counter[str] = Counter()
+
+    def warn(warning: str) -> None:
+        warnings[warning] += 1
+        if warnings[warning] == 1:  # at once, for a stream may never end; how many there were is told at its end
+            say(f"Warning: {warning}")
+
+    try:
+        for answer in answers(device, sys.stdin.buffer, on_warning=warn):
+            typer.echo(json.dumps(answer))
+            sys.stdout.flush()
+    finally:
+        for warning, count in warnings.items():
+            say(f"Warning, for {count:,} {'report' if count == 1 else 'reports'} in all: {warning}")
 
 
 def _print_summary(summary: PerturbSummary) -> None:

@@ -84,15 +84,15 @@ def plan(
             workers=workers,
             progress=progress,
         )
-    road_file = None if roads is None else str(roads)
+    road_file, program = None if roads is None else str(roads), _program()
     if json:
-        print_json(plan_facts(made, roads=road_file))
+        print_json(plan_facts(made, roads=road_file, program=program, folder=Path()))
     else:
         for sentence in in_words(made):
             typer.echo(sentence)
         _print_tables(made)
         typer.echo("To do so:")
-        for command in commands(made, roads=road_file):
+        for command in commands(made, roads=road_file, program=program, folder=Path()):
             typer.echo(f"  {command}")
     say(f"Estimates, by simulation. {made.judged_by}")
     if picture is not None:
@@ -103,6 +103,15 @@ def plan(
         say(f"Picture written to {picture}.")
 
 
+def _program() -> str:
+    """Return how this program is called in this shell."""
+    import shlex
+    import shutil
+    import sys
+
+    return "geoblanket" if shutil.which("geoblanket") else f"{shlex.quote(sys.executable)} -m geoblanket"
+
+
 def _print_tables(made: Plan) -> None:
     from geoblanket.planning.on_the_road import RADII_M
     from geoblanket.planning.schedules import every
@@ -110,7 +119,7 @@ def _print_tables(made: Plan) -> None:
 
     print_table(
         "The best within the budgets, tracked by the present place alone",
-        [_candidate(rated) for rated in made.candidates[:6]],
+        [_candidate(rated, tied=len(made.tied) > 1 and rated in made.tied) for rated in made.candidates[:6]],
         header=("anchor", "ε", "every", "error on the road", "a report", "an hour", "a night"),
     )
     chosen, bare = made.recommended, made.without_anchor
@@ -143,7 +152,7 @@ def _print_tables(made: Plan) -> None:
     )  # fmt: skip
 
 
-def _candidate(rated: Rated) -> tuple[str, ...]:
+def _candidate(rated: Rated, *, tied: bool) -> tuple[str, ...]:
     from geoblanket.planning.schedules import every, stays
 
     schedule, road = rated.schedule, rated.road
@@ -151,7 +160,7 @@ def _candidate(rated: Rated) -> tuple[str, ...]:
         stays(schedule),
         f"{schedule.epsilon:g}",
         every(schedule.interval_s),
-        f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m",
+        f"{'tied: ' if tied else ''}{road.error_m:,.0f} ± {road.standard_error_m:.0f} m",
         f"{schedule.report:g}",
         f"{schedule.hour:g}",
         f"{schedule.night:,g}",

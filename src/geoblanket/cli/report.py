@@ -27,10 +27,11 @@ def report(
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     options.check_folder(out, "report.html", overwrite=overwrite)
-    if roads is not None:
-        say(f"Report written to {write_build_report(file, roads, out, title=title)}.")
-        return
     bundle = load_bundle(file)
-    if bundle.lattice is None:
+    if bundle.lattice is not None:
+        page = write_lattice_report(bundle, out, title=title or file.name, roads=roads)
+    elif roads is not None:
+        page = write_build_report(file, roads, out, title=title)
+    else:
         raise typer.BadParameter("--roads must be given: only a lattice needs none.")
-    say(f"Report written to {write_lattice_report(bundle, out, title=title or file.name)}.")
+    say(f"Report written to {page}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from geoblanket.cli._output import say
+from geoblanket.cli._output import progress_bars, say
 from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
@@ -86,7 +86,7 @@ def serve(
     ] = None,
     key: KeyOption = None,
     counter: CounterOption = None,
-    access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = True,
+    access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = False,
 ) -> None:
     """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
 
@@ -117,7 +117,8 @@ def serve(
     names = frozenset(name.lower() for name in allow_host or ())
     least = read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
-    store = BundleStore(files, trust=trust, policy=least)
+    with progress_bars() as progress:
+        store = BundleStore(files, trust=trust, policy=least, progress=progress)
     explorer = Explorer(store, roads=roads, walks=walks, model=model, plan=plan)
     limits = Limits()
     tracking = None if model is None else _open_receiver(store, limits, model)

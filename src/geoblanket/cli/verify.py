@@ -68,7 +68,8 @@ def verify(
         notes.insert(0, "The signature is valid." if bundle.signed else "There is no valid signature.")
     if lattice is None and not bundle.located:
         notes += [note for bundled in bundle for note in _broken_triangles(bundled)]
-    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {bundle.in_one_sentence}"
+    where = "" if lattice is None else f"Its frame lies from {lattice.spec.plane.where}. "
+    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{bundle.in_one_sentence}"
     if json:
         told = {"guarantee": bundle.guarantee.split("\n"), "notes": notes}
         print_json({"ok": True, "holds": True, "verdict": verdict, **told, **bundle_facts(bundle, file)})

@@ -117,8 +117,9 @@ class ZoneData:
     """Of all training steps with a past, the share in this zone."""
     zone_of: Indices
     """The number of the zone of each place of the city, which reports disclose."""
-    motion: MotionModel
-    """How vehicles move in the whole city, from the training walks: what recipients and attackers know."""
+    motion: MotionModel | None
+    """How vehicles move in the whole city, from the training walks: what recipients and attackers know. None if no
+    vehicle is tracked."""
 
 
 class CityData:
@@ -155,7 +156,7 @@ class CityData:
         seed: int = 0,
         progress: Progress = silent,
     ) -> None:
-        self.files, self._destinations, self._seed = files, destinations, seed
+        self.files, self._destinations, self._seed, self._progress = files, destinations, seed, progress
         self._effort = Effort(max_tasks=max_tasks, seed=seed)
         self._trackers: dict[LossCase, WalkTracker] = {}
         self.graph = RoadGraph.load(files.roads)
@@ -214,8 +215,10 @@ class CityData:
         drawn = np.random.default_rng(self._seed).choice(seen, count, replace=False, p=steps[seen] / steps.sum())
         return sorted(int(zone) for zone in drawn)
 
-    def zone_data(self, zones: Zones, numbers: list[int], loss_case: LossCase) -> Iterator[ZoneData]:
-        """Yield what is needed in each of some zones."""
+    def zone_data(
+        self, zones: Zones, numbers: list[int], loss_case: LossCase, *, tracking: bool = True
+    ) -> Iterator[ZoneData]:
+        """Yield what is needed in each of some zones; the motion model only if vehicles are tracked."""
         loss, snapping_radius_m = self._loss(loss_case), self.places.snapping_radius_m(self.graph)
         predicted, found = self._lengths(zones, self._predictor), self._lengths(zones, self._findings)
         total = int(self.counts.count.sum())
@@ -238,14 +241,20 @@ class CityData:
                 snapping_radius_m=snapping_radius_m,
                 share=int(counts.count.sum()) / total,
                 zone_of=zones.zone,
-                motion=self.motion,
+                motion=self.motion if tracking else None,
             )
 
     @cached_property
     def motion(self) -> MotionModel:
         """How vehicles move, from the roads and the training walks."""
         return learn_motion(
-            self.graph, self.places, walks=self.files.walks, part="train", split=self._split, order=_ORDER
+            self.graph,
+            self.places,
+            walks=self.files.walks,
+            part="train",
+            split=self._split,
+            order=_ORDER,
+            progress=self._progress,
         )
 
     def tracker(self, loss_case: LossCase) -> WalkTracker:

@@ -64,7 +64,7 @@ class MethodOutcome:
     """Losses by vehicle; none for a method that has no mechanism."""
     note: str
     reports: ZoneReports | None = None
-    """What it reported on held-out walks, for `tracking_cities`."""
+    """What it reported on held-out walks, for `tracking_cities`; None if no vehicle is tracked."""
 
     @property
     def verified(self) -> bool:
@@ -163,14 +163,16 @@ class _Comparison:
             by_hour_and_speed=self.task.by_hour_and_speed,
         )
         data = self.task.data
-        reports = draw_reports(
-            made.mechanism.probabilities if made.reports is None else made.reports,
-            rows,
-            data.steps,
-            data.motion,
-            data.counts,
-            seed=[self.task.seed, data.number],
-        )
+        reports = None
+        if data.motion is not None:
+            reports = draw_reports(
+                made.mechanism.probabilities if made.reports is None else made.reports,
+                rows,
+                data.steps,
+                data.motion,
+                data.counts,
+                seed=[self.task.seed, data.number],
+            )
         return MethodOutcome(method.key, tuple(values), held_out, made.note, reports)
 
     def _costs(self, rows: ZoneRows, epsilon: float) -> Iterator[Value]:

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from geoblanket.errors import ParameterError
+import numpy as np
+
+from geoblanket.errors import GuaranteeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
 __all__ = ["OwnMaker", "is_own"]
 
 _FORM: Final = "FILE.py:FUNCTION"
+_TRIAL_SIDE: Final = 4
+_TRIAL_KM: Final = 0.25
 
 
 def is_own(method: str) -> bool:
@@ -73,6 +77,30 @@ class OwnMaker:
         if not callable(found):
             raise ParameterError(f"{self.file}: has no function '{self.function}'.")
         return found
+
+    def try_out(self) -> None:
+        """Call the function with a small problem, before any long work.
+
+        A mechanism that does not keep its promise there is no reason to stop: the comparison says so of each zone.
+
+        Raises
+        ------
+        ParameterError
+            If the function cannot be loaded, fails, or returns a table of another shape.
+        """
+        self.load()
+        km = _TRIAL_KM * np.stack(np.divmod(np.arange(_TRIAL_SIDE**2), _TRIAL_SIDE), axis=1)
+        distance_km = np.linalg.norm(km[:, None] - km, axis=2)
+        prior = np.full(len(km), 1 / len(km))
+        try:
+            self.make(Problem(loss=distance_km, prior=prior, distance_km=distance_km, epsilon=2.0))
+        except (GuaranteeViolation, MechanismError):
+            return
+        except Exception as error:
+            raise ParameterError(
+                f"{self.file}: '{self.function}' must return a table of probabilities, a row for each secret and a "
+                f"column for each output. With {len(km)} places on a grid it failed ({type(error).__name__}: {error})."
+            ) from error
 
     def make(self, problem: Problem) -> Mechanism:
         """Return what the function makes of a problem, verified for this problem."""

@@ -18,6 +18,7 @@ from geoblanket._progress import Progress, silent
 from geoblanket._repr import counted, short_repr
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
+from geoblanket.build.held_out import VehicleLosses, measure
 from geoblanket.build.inputs import software_versions
 from geoblanket.build.typed_values import as_json
 from geoblanket.errors import InputError, ParameterError
@@ -25,6 +26,8 @@ from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
 from geoblanket.evaluate.experiment import Experiment
 from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
+from geoblanket.evaluate.measures.catalogue import Measure
+from geoblanket.evaluate.measures.values import HeldOut
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.own_methods import OwnMaker, is_own
 from geoblanket.evaluate.results import WHOLE_CITY, write_results
@@ -32,6 +35,7 @@ from geoblanket.evaluate.sanity import Violation, check_results
 from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.tabulating import tabulate
 from geoblanket.evaluate.tracking_cities import TrackingTask, track_city
+from geoblanket.evaluate.variants import joined
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
@@ -41,6 +45,10 @@ __all__ = ["Evaluation", "evaluate_cities", "unfinished_folder"]
 _Task = TypeVar("_Task")
 
 _SECONDS_PER_TASK = 10.0
+_SECONDS_PER_MOVE = 2e-9
+"""Of tracking, for each step and each move of the motion model."""
+_LONG_S = 60.0
+"""Tracking that takes longer is warned of."""
 _SAME_ROWS = (
     ("lp_cmdp", "lp_true_mb", "lp_cmdp_refined", "lp_cmdp_split"),
     ("lp_markov1", "lp_markov1_refined", "lp_markov1_split"),
@@ -77,7 +85,9 @@ def evaluate_cities(
     *,
     workers: int | None = None,
     resume: bool = False,
+    tracking: bool = True,
     progress: Progress = silent,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Run experiments in cities and write `results.parquet` and `results.csv`, after each of them.
 
@@ -92,8 +102,12 @@ def evaluate_cities(
         Processes; as many as there are cores if None.
     resume
         Go on with an interrupted run of the same experiments with the same inputs.
+    tracking
+        Track vehicles through the whole city, which often takes longest. Without it, there are no tracked errors.
     progress
         Called as the work goes on.
+    tell
+        Called with a sentence: the loss of each method as soon as it is known, and a warning of long work to come.
 
     Raises
     ------
@@ -109,22 +123,29 @@ def evaluate_cities(
         raise ParameterError("There must be one city or more, and one experiment or more.")
     own = {method: OwnMaker.named(method) for method in _own_methods(experiments)}
     for maker in own.values():
-        maker.load()  # what is wrong with one is said before the work begins
+        maker.try_out()  # what is wrong with one is said before the work begins
     about = _about(cities, experiments, own)
     store = PartStore(unfinished_folder(out), about, resume=resume, pack=pack_outcome, unpack=unpack_outcome)
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
     for experiment in experiments:
-        plans = [_Plan(files, experiment, store, progress) for files in cities]
+        plans = [_Plan(files, experiment, store, progress, tracking=tracking) for files in cities]
+        for plan in plans:
+            plan.warn_of_tracking(tell)
+        plan_of = {name: plan for plan in plans for name in plan.tasks}
         tasks = {name: task for plan in plans for name, task in plan.tasks.items()}
-        _run(compare_zone, tasks, store, workers=workers, progress=partial(progress, f"experiment {experiment.name}"))
-        tracking = {name: task for plan in plans for name, task in plan.tracking_tasks()}
-        _run(track_city, tracking, store, workers=workers, progress=partial(progress, "tracking vehicles"))
+        for name in _run(compare_zone, tasks, store, workers, partial(progress, f"experiment {experiment.name}")):
+            for sentence in plan_of[name].losses(name):
+                tell(sentence)
+        if tracking:
+            tracked = {name: task for plan in plans for name, task in plan.tracking_tasks()}
+            for _ in _run(track_city, tracked, store, workers, partial(progress, "tracking vehicles")):
+                pass
         for plan in plans:
             tables.append(plan.table())
             notes += plan.notes()
         # After each experiment, so that there is something to look at while the others go on.
-        evaluation = _written(pl.concat(tables), notes, out, about)
+        evaluation = _written(pl.concat(tables), notes, out, {**about, "tracking": tracking})
     store.remove()
     return evaluation
 
@@ -176,9 +197,15 @@ class _Plan:
     """The tasks of an experiment in a city: zones first, those of one zone one after the other; then whole walks."""
 
     def __init__(
-        self, files: CityFiles, experiment: Experiment, store: PartStore[ZoneOutcome], progress: Progress
+        self,
+        files: CityFiles,
+        experiment: Experiment,
+        store: PartStore[ZoneOutcome],
+        progress: Progress,
+        *,
+        tracking: bool,
     ) -> None:
-        self._files, self._experiment, self._store = files, experiment, store
+        self._files, self._experiment, self._store, self._tracking = files, experiment, store, tracking
         self._city_of: dict[Setting, CityData] = {}
         self.tasks = {task.name: task for task in self._zone_tasks(progress)}
 
@@ -206,10 +233,13 @@ class _Plan:
             self._city_of |= dict.fromkeys(settings, city)
             zones = city.whole_city() if max_places == WHOLE_CITY else city.zones(max_places)
             chosen_zones = city.chosen_zones(zones, experiment.zones)
-            for data in city.zone_data(zones, chosen_zones, loss_case):
+            for data in city.zone_data(zones, chosen_zones, loss_case, tracking=self._tracking):
                 for setting, chosen in _grouped(settings):
+                    name = f"{self._where(data.number)}, {', '.join(chosen)}, {_named(setting)}"
+                    if not self._tracking and not self._store.has(name):
+                        name += ", not tracked"  # without the reports that tracking needs, if a later run resumes
                     yield ComparisonTask(
-                        name=f"{self._where(data.number)}, {', '.join(chosen)}, {_named(setting)}",
+                        name=name,
                         data=data,
                         setting=setting,
                         methods=chosen,
@@ -224,18 +254,53 @@ class _Plan:
     def tracking_tasks(self) -> Iterator[tuple[str, TrackingTask]]:
         """Yield what is left to do once the zones are finished, by name."""
         for setting, city in self._city_of.items():
-            name = self._tracking_name(setting)
-            if not self._store.has(name):
+            task = TrackingTask(
+                tracker=city.tracker(setting.loss_case),
+                zone_of=next(task.data.zone_of for task in self.tasks.values() if task.setting == setting),
+                zones=tuple(self._outcomes(setting)),
+                setting=setting,
+                method=None,
+                reports=self._experiment.reports,
+                process=os.getpid(),
+            )
+            for method in (None, *setting.methods):
+                yield self._tracking_name(setting, method), replace(task, method=method)
+
+    def warn_of_tracking(self, tell: Callable[[str], None]) -> None:
+        """Say so if tracking takes minutes: it grows with the moves between places, and these with their square."""
+        if not self._tracking:
+            return
+        seconds = sum(
+            _SECONDS_PER_MOVE * len(city.motion.targets) * len(city.steps) * (1 + len(setting.methods))
+            for setting, city in self._city_of.items()
+        )
+        if seconds > _LONG_S:
+            most = max(self._city_of.values(), key=lambda city: len(city.places))
+            apart = f"{most.places.spacing_m:g} m apart" if most.places.spacing_m else "every road node"
+            tell(
+                f"{self._files.name}: tracking vehicles through {len(most.places):,} places ({apart}) takes about "
+                f"{seconds / 60:,.0f} min of a processor's time. Match with a wider --spacing, or leave tracking out "
+                "with --no-tracking."
+            )
+
+    def losses(self, name: str) -> Iterator[str]:
+        """Yield what is lost by the methods of a finished task, if it was the last of their zones."""
+        task = self.tasks[name]
+        same = [
+            name for name, other in self.tasks.items() if (other.setting, other.methods) == (task.setting, task.methods)
+        ]
+        if not all(map(self._store.has, same)):
+            return
+        zones = [self._store.get(name) for name in same]
+        for method in zones[0].methods:
+            parts = [part for zone in zones for part in zone.methods if part.method == method.method]
+            what = HeldOut(Measure.HELD_OUT_LOSS, zones[0].unit)
+            found = measure(VehicleLosses.joined([part.held_out[what] for part in parts if what in part.held_out]))
+            if found is not None and all(part.verified for part in parts):
                 yield (
-                    name,
-                    TrackingTask(
-                        tracker=city.tracker(setting.loss_case),
-                        zone_of=next(task.data.zone_of for task in self.tasks.values() if task.setting == setting),
-                        zones=tuple(self._outcomes(setting)),
-                        setting=setting,
-                        reports=self._experiment.reports,
-                        process=os.getpid(),
-                    ),
+                    f"{self._files.name}, {joined(self._experiment.name, task.setting.described)}, "
+                    f"ε = {task.setting.epsilon:g}, {METHODS[method.method].label}: loss {found.loss:.4f} "
+                    f"{zones[0].unit} on held-out walks"
                 )
 
     def table(self) -> pl.DataFrame:
@@ -244,7 +309,7 @@ class _Plan:
             self._experiment.name,
             self._files.name,
             {setting: self._outcomes(setting) for setting in self._experiment.settings},
-            {setting: self._store.get(self._tracking_name(setting)) for setting in self._experiment.settings},
+            {setting: self._tracked(setting) for setting in self._experiment.settings} if self._tracking else {},
         )
 
     def notes(self) -> list[str]:
@@ -265,11 +330,23 @@ class _Plan:
                 parts.setdefault(outcome.zone, []).append(outcome)
         return [ZoneOutcome.joined(part, setting.methods) for part in parts.values()]
 
+    def _tracked(self, setting: Setting) -> ZoneOutcome:
+        """Return the outcomes of all tracked methods in a setting, each beside what the zones alone tell."""
+        names = [self._tracking_name(setting, method) for method in (None, *setting.methods)]
+        blind, *each = (self._store.get(name) for name in names)
+        (unseen,) = blind.methods
+        methods = (
+            replace(method, held_out={**method.held_out, **unseen.held_out})
+            for outcome in each
+            for method in outcome.methods
+        )
+        return replace(blind, methods=tuple(methods))
+
     def _where(self, zone: int) -> str:
         return f"{self._files.name}, experiment '{self._experiment.name}', {zone_in_words(zone)}"
 
-    def _tracking_name(self, setting: Setting) -> str:
-        return f"{self._files.name}, experiment '{self._experiment.name}', tracked, {_named(setting)}"
+    def _tracking_name(self, setting: Setting, method: str | None) -> str:
+        return f"{self._files.name}, experiment '{self._experiment.name}', tracked, {method}, {_named(setting)}"
 
 
 def _with_walks(files: CityFiles, walks: Path) -> CityFiles:
@@ -306,10 +383,10 @@ def _run(
     function: Callable[[_Task], ZoneOutcome],
     tasks: Mapping[str, _Task],
     store: PartStore[ZoneOutcome],
-    *,
     workers: int | None,
     progress: Callable[[float, float], None],
-) -> None:
+) -> Iterator[str]:
+    """Run what is not finished yet, and yield the name of each task that is."""
     left = {name: task for name, task in tasks.items() if not store.has(name)}
     done = len(tasks) - len(left)
     progress(done, len(tasks))
@@ -320,3 +397,4 @@ def _run(
         store.add(name, outcome)
         done += 1
         progress(done, len(tasks))
+        yield name

@@ -24,7 +24,7 @@ __all__ = ["TrackingTask", "track_city"]
 
 @dataclass(frozen=True, eq=False)
 class TrackingTask:
-    """The reports of all methods in one setting."""
+    """The reports of one method in one setting."""
 
     tracker: WalkTracker
     zone_of: Indices
@@ -32,6 +32,8 @@ class TrackingTask:
     zones: tuple[ZoneOutcome, ...]
     """What the methods reported in some of them. In the others, nothing is known but the zone."""
     setting: Setting
+    method: str | None
+    """The method that reports; None: nobody does, and only zones are known."""
     reports: tuple[int, ...]
     """How many reports in a row an attacker sees in hindsight, the usual number first."""
     process: int
@@ -39,9 +41,9 @@ class TrackingTask:
 
 
 def track_city(task: TrackingTask) -> ZoneOutcome:
-    """Track held-out vehicles by the reports of each method that has a mechanism in all zones of a task."""
+    """Track held-out vehicles by the reports of a method, if it has a mechanism in all zones of a task."""
     leave_ctrl_c_to(task.process)
-    city = _City(task)
+    outcome = _City(task).outcome()
     first = task.zones[0]
     return ZoneOutcome(
         zone=WHOLE_CITY if task.setting.city_wide else ALL_ZONES,
@@ -49,7 +51,7 @@ def track_city(task: TrackingTask) -> ZoneOutcome:
         unit=first.unit,
         spacing_m=first.spacing_m,
         interval_s=first.interval_s,
-        methods=tuple(city.outcomes()),
+        methods=() if outcome is None else (outcome,),
     )
 
 
@@ -61,20 +63,21 @@ class _City:
         self.tracker = task.tracker if judged.all() else replace(task.tracker, judged=judged)
         self._positions = {int(number): np.flatnonzero(zone == number) for number in np.unique(task.zone_of)}
 
-    def outcomes(self) -> Iterator[MethodOutcome]:
-        sight, outputs = self._reports({})
-        blind = {HeldOut(Measure.TRACKED_ERROR_PRIOR, "km"): self.tracker.tracked(sight, outputs).error_km}
-        blind |= dict(self._in_hindsight({}, blind=True))
-        for key in (method.method for method in self.task.zones[0].methods):
-            parts = {
-                outcome.zone: part.reports
-                for outcome in self.task.zones
-                for part in outcome.methods
-                if part.method == key and part.reports is not None
-            }
-            if len(parts) == len(self.task.zones):
-                held_out = {**dict(self._tracked(parts)), **dict(self._in_hindsight(parts)), **blind}
-                yield MethodOutcome(key, (), held_out, "")
+    def outcome(self) -> MethodOutcome | None:
+        if self.task.method is None:
+            sight, outputs = self._reports({})
+            blind = {HeldOut(Measure.TRACKED_ERROR_PRIOR, "km"): self.tracker.tracked(sight, outputs).error_km}
+            return MethodOutcome("", (), {**blind, **dict(self._in_hindsight({}, blind=True))}, "")
+        parts = {
+            outcome.zone: part.reports
+            for outcome in self.task.zones
+            for part in outcome.methods
+            if part.method == self.task.method and part.reports is not None
+        }
+        if len(parts) < len(self.task.zones):
+            return None
+        held_out = {**dict(self._tracked(parts)), **dict(self._in_hindsight(parts))}
+        return MethodOutcome(self.task.method, (), held_out, "")
 
     def _tracked(self, parts: dict[int, ZoneReports]) -> Iterator[tuple[HeldOut, VehicleLosses]]:
         sight, outputs = self._reports(parts)

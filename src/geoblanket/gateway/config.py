@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 _SHORTEST_TOKEN: Final = 16
+_THIS_MACHINE: Final = "localhost"
+_PORTS: Final = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883}
 
 
 def _token(text: str) -> str:
@@ -223,6 +226,8 @@ class UpstreamTable(_Connection, table="upstream"):
     version: Literal["5", "3.1.1"] = "5"
     token: Token | None = None
     accuracy_m: Annotated[Number, Field(ge=1, le=100_000)] | None = None
+    send: Literal["after-slot", "at-once"] = "after-slot"
+    """When: a fixed time after the slot of a position, or as it comes, which discloses true times."""
     queue: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     connections: Annotated[int, Field(ge=1, le=64)] = 4
     timeout_s: Annotated[Number, Field(ge=0.1, le=120)] = 10.0
@@ -274,19 +279,27 @@ class GatewayConfig:
             raise ParameterError(
                 "The gateway has nowhere to get positions from. Add a table [http], [mqtt] or [lines], or all of them."
             )
-        if self.mqtt is not None and self._answers_itself(self.mqtt):
+        if self._hears_itself_over_mqtt():
             raise ParameterError(
                 "[upstream] publishes where [mqtt] listens: the gateway would hear itself. Choose another topic for "
                 "one of them, or another broker."
             )
+        if self._hears_itself_over_http():
+            raise ParameterError(
+                "[upstream] sends to the address of [http]: the gateway would hear itself. Give the url of your server."
+            )
         self.made_budget  # noqa: B018 - it checks the numbers
 
-    def _answers_itself(self, mqtt: MqttTable) -> bool:
-        return (
-            self.upstream.protocol == "owntracks-mqtt"
-            and (self.upstream.parts.hostname, self.upstream.parts.port) == (mqtt.parts.hostname, mqtt.parts.port)
-            and self.upstream.topic == mqtt.topic
-        )
+    def _hears_itself_over_mqtt(self) -> bool:
+        if self.mqtt is None or self.upstream.protocol != "owntracks-mqtt":
+            return False
+        return _endpoint(self.upstream.parts) == _endpoint(self.mqtt.parts) and self.upstream.topic == self.mqtt.topic
+
+    def _hears_itself_over_http(self) -> bool:
+        if self.http is None or self.upstream.protocol not in {"owntracks-http", "osmand"}:
+            return False
+        host, port = _endpoint(self.upstream.parts)
+        return port == self.http.port and host in map(_machine, (self.http.host, *self.http.host_names))
 
     @property
     def made_budget(self) -> Budget:
@@ -383,6 +396,27 @@ def _is_this_machine(host: str | None) -> bool:
         return False
 
 
+def _machine(host: str) -> str:
+    """Return a host's name, the same for all names that probably mean this machine."""
+    name = host.lower().strip("[]").removesuffix(".")
+    if name == _THIS_MACHINE or name.endswith(f".{_THIS_MACHINE}"):
+        return _THIS_MACHINE
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        try:
+            address = ipaddress.IPv4Address(socket.inet_aton(name))  # 127.1, as the system reads it
+        except OSError:
+            return name
+    address = getattr(address, "ipv4_mapped", None) or address
+    return _THIS_MACHINE if address.is_loopback or address.is_unspecified else str(address)
+
+
+def _endpoint(parts: SplitResult) -> tuple[str, int]:
+    """Return the machine and the port of an address."""
+    return _machine(parts.hostname or ""), parts.port or _PORTS[parts.scheme]
+
+
 def _is_encrypted(parts: SplitResult) -> bool:
     return parts.scheme in {"https", "mqtts"}
 
@@ -446,6 +480,7 @@ url = "http://127.0.0.1:5055"  # http:// or https://; mqtt:// or mqtts:// for ow
 # password = "change me"
 # token = "in the place of username and password, for HTTP"
 # ca = "ca.pem"                # and certificate, private_key: as in [mqtt]
+# send = "at-once"             # as positions come, which tells the server their true times; by default "after-slot"
 # accuracy_m = 500             # tell the server this accuracy with every position, metres
 # queue = 100000               # messages that wait while the server is down; then the oldest are dropped
 # connections = 4              # HTTP connections at once; the messages of a device always go in order

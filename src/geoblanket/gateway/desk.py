@@ -2,24 +2,29 @@
 
 It owns the ledger, with an account for each device, and puts what it releases into the outbox. Positions that wait are
 worked on together, in one transaction of the ledger and one of the outbox: that is how hundreds of durable messages a
-second fit on a small machine. Whoever handed a position over is told only after both. A crash between the two loses
-nothing: the ledger has the answer, and the next start puts it into the outbox.
+second fit on a small machine. Sources that can wait are told only after both. A crash between the two loses nothing:
+the ledger has the answer, and the next start puts it into the outbox.
+
+Messages that are no positions take the same way, and all of a batch are told together, on a beat. So neither an answer
+nor its time tells the outcome of a message.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.gateway.metrics import GatewayMetrics
-from geoblanket.gateway.outbox import Outbox
+from geoblanket.gateway.outbox import Outbox, Schedule
 from geoblanket.gateway.position import Position, Reason, Released
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_time_ms
@@ -31,11 +36,19 @@ _log = logging.getLogger(__name__)
 
 _WAITING: Final = 4096
 _AT_ONCE: Final = 512
+_BEAT_S: Final = 0.02
+"""Sources are told at multiples of this time after a batch was begun. Most batches take less, whatever they hold."""
+_WARNINGS_S: Final = 3600.0
+"""Seconds from one log of warnings to the next, at least. The first is logged at once, the last at the end."""
 TOLERANCE_MARGIN_S: Final = 3600.0
-"""The fleet accepts times that are so much further off than those that the desk hands it, should the clock be set."""
+"""Seconds by which the fleet accepts times further off than the desk does, in case the clock is set in between."""
 
 Done = Callable[[Reason | None], None]
-"""Called once a position is durable, or dropped: with what became of it, or None if the gateway failed."""
+"""Called once a position is durable, or dropped: with its outcome, or None if the gateway failed."""
+
+
+def _nobody_waits(_outcome: Reason | None) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -51,19 +64,20 @@ class Enrolment:
     """How many devices there may be in all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Job:
-    position: Position = field(repr=False)
+    content: Position | Reason = field(repr=False)
     source: str
     done: Done
     since_s: float
+    outcome: Reason | None = None
 
 
-def open_outbox(path: Path, fleet: Fleet, *, capacity: int, metrics: GatewayMetrics) -> Outbox:
+def open_outbox(path: Path, fleet: Fleet, *, capacity: int, metrics: GatewayMetrics, schedule: Schedule) -> Outbox:
     """Open the outbox beside a fleet's ledger, and add what a crash kept from it."""
     accounts = fleet.accounts
     answered = {name: answers[-1].slot_ms for name, answers in accounts.items() if answers}
-    outbox = Outbox(path, capacity=capacity, answered=answered)
+    outbox = Outbox(path, capacity=capacity, answered=answered, schedule=schedule)
     if outbox.is_new and answered:
         _log.warning("The queue is new, and the ledger is not: what was released before is not sent again.")
     missing = [
@@ -115,6 +129,8 @@ class Desk:
         self._numbers = {name: number for number, name in enumerate(fleet.vehicles)}
         self._line: queue.Queue[_Job | None] = queue.Queue(_WAITING)
         self._closing = False
+        self._warnings = Counter[str]()
+        self._warned_s = -math.inf
         self.failed = False
         self._thread = threading.Thread(target=self._run, name="ledger")
         self._thread.start()
@@ -124,11 +140,15 @@ class Desk:
         """How many devices are known."""
         return len(self._numbers)
 
-    def submit(self, position: Position, source: str, done: Done, *, wait_s: float = 0.0) -> bool:
-        """Hand a position over; return False if too many wait, or the gateway stops.
+    def submit(
+        self, content: Position | Reason, source: str, done: Done = _nobody_waits, *, wait_s: float = 0.0
+    ) -> bool:
+        """Hand a message over; return False if too many wait, or the gateway stops.
 
         Parameters
         ----------
+        content
+            The position, or why there is none: then it is counted, and takes as long.
         source
             A fixed word for where it came from.
         done
@@ -139,7 +159,7 @@ class Desk:
         if self.failed or self._closing:
             return False
         try:
-            self._line.put(_Job(position, source, done, time.perf_counter()), block=wait_s > 0, timeout=wait_s or None)
+            self._line.put(_Job(content, source, done, time.perf_counter()), block=wait_s > 0, timeout=wait_s or None)
         except queue.Full:
             return False
         return True
@@ -150,6 +170,7 @@ class Desk:
         if self._thread.is_alive():
             self._line.put(None)
             self._thread.join()
+        self._log_warnings()
         self._fleet.close()
 
     def _run(self) -> None:
@@ -158,6 +179,7 @@ class Desk:
             while len(batch) < _AT_ONCE and not self._line.empty():
                 batch.append(self._line.get())
             jobs = [job for job in batch if job is not None]
+            begun_s = time.monotonic()
             try:
                 self._work(jobs)
             except Exception as error:
@@ -166,6 +188,11 @@ class Desk:
                 _log.error("Nothing is released any more: %s (%s).", type(error).__name__, what)
                 self._fail(jobs)
                 return
+            time.sleep((begun_s - time.monotonic()) % _BEAT_S)
+            for job in jobs:
+                job.done(job.outcome)
+            if time.monotonic() >= self._warned_s + _WARNINGS_S:
+                self._log_warnings()
             if len(jobs) < len(batch):
                 return
 
@@ -176,31 +203,32 @@ class Desk:
             if (job := self._line.get()) is not None:
                 pending.append(job)
         for job in pending:
-            job.done(None)  # a second call for those that were told already changes nothing
+            job.done(None)
         self._on_failure()
 
     def _work(self, jobs: list[_Job]) -> None:
         """Answer positions, those of different devices together, those of the same device one after the other."""
         accepted = accepted_ms(self._tolerance_s)
-        waiting: list[_Job] = []
+        waiting: list[tuple[_Job, Position]] = []
         for job in jobs:
-            if (reason := _problem(job.position, accepted)) is not None:
+            reason = job.content if isinstance(job.content, str) else _problem(job.content, accepted)
+            if isinstance(job.content, Position) and reason is None:
+                waiting.append((job, job.content))
+            elif reason is not None:
                 self._finish(job, reason)
-            else:
-                waiting.append(job)
-        self._enrol(job.position.device for job in waiting)
+        self._enrol(position.device for _, position in waiting)
         while waiting:
-            first: dict[str, _Job] = {}
-            later: list[_Job] = []
-            for job in waiting:
-                if job.position.device not in self._numbers:
+            first: dict[str, tuple[_Job, Position]] = {}
+            later: list[tuple[_Job, Position]] = []
+            for job, position in waiting:
+                if position.device not in self._numbers:
                     self._finish(job, "unknown_device")
-                elif job.position.device in first:
-                    later.append(job)
+                elif position.device in first:
+                    later.append((job, position))
                 else:
-                    first[job.position.device] = job
+                    first[position.device] = job, position
             if first:
-                self._release(list(first.values()))
+                self._release(*zip(*first.values(), strict=True))
             waiting = later
 
     def _enrol(self, names: Iterable[str]) -> None:
@@ -215,8 +243,9 @@ class Desk:
             self._fleet.enrol(new)
             self._numbers = {name: number for number, name in enumerate(self._fleet.vehicles)}
 
-    def _release(self, jobs: list[_Job]) -> None:
-        positions = [job.position for job in jobs]
+    def _release(self, jobs: Sequence[_Job], positions: Sequence[Position]) -> None:
+        found = (self._fleet.warning_for(position.lat, position.lon) for position in positions)
+        self._warnings.update(warning for warning in found if warning is not None)
         try:
             reports = self._fleet.report(
                 [self._numbers[position.device] for position in positions],
@@ -256,7 +285,14 @@ class Desk:
     def _finish(self, job: _Job, outcome: Reason) -> None:
         self._metrics.count(job.source, outcome)
         self._metrics.durable_seconds.observe(time.perf_counter() - job.since_s)
-        job.done(outcome)
+        job.outcome = outcome
+
+    def _log_warnings(self) -> None:
+        """Log how often positions seem wrong: neither which, nor of whom. No metric tells: others may read those."""
+        for warning, count in self._warnings.items():
+            _log.warning("%d position(s) since the last such line: %s", count, warning)
+            self._warned_s = time.monotonic()
+        self._warnings.clear()
 
 
 def _problem(position: Position, accepted: tuple[float, float]) -> Reason | None:

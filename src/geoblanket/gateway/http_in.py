@@ -1,14 +1,12 @@
 """Positions over HTTP: OwnTracks, OsmAnd and Traccar's forwarding, with health and metrics.
 
-Whoever may speak gets the same answer whatever became of the message: released, refused, dropped or not understood. So
-neither the sender nor anyone on the way learns from it. The exceptions say nothing about the message either: no token,
-too large, or too busy.
+A sender with a valid token gets the same answer for every message, before anything is done with it. So neither the
+answer nor its time tells whether the message was released, refused, dropped or not understood. The exceptions say
+nothing about the message either: no token, too large, or too busy.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -93,13 +91,13 @@ def create_app(
             if speaker is None:
                 raise Refused(_UNKNOWN)
             try:
-                position = await read(request, speaker)
+                content: Position | Reason = await read(request, speaker)
             except Dropped as dropped:
-                metrics.count(source, dropped.reason)
-                return answer()
-            if not speaker.may_speak_for(position.device):
+                content = dropped.reason
+            if isinstance(content, Position) and not speaker.may_speak_for(content.device):
                 raise Refused(_UNKNOWN)
-            await _durable(desk, position, source, limits.report_s)
+            if not desk.submit(content, source):
+                raise Refused(OVERLOADED)
             return answer()
 
         return endpoint
@@ -176,27 +174,3 @@ def _one(values: list[str]) -> str | None:
 
 def _header(headers: Headers, name: str) -> str | None:
     return _one(headers.getlist(name))
-
-
-async def _durable(desk: Desk, position: Position, source: str, seconds: float) -> None:
-    """Hand a position over, and wait until it is durable; raise Refused if that cannot be, or takes too long."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bool] = loop.create_future()
-
-    def tell(outcome: Reason | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(_resolve, done, outcome is not None)
-
-    if not desk.submit(position, source, tell):
-        raise Refused(OVERLOADED)
-    del position
-    try:
-        if not await asyncio.wait_for(done, seconds):
-            raise Refused(OVERLOADED)
-    except TimeoutError:
-        raise Refused(OVERLOADED) from None
-
-
-def _resolve(future: asyncio.Future[bool], taken: bool) -> None:
-    if not future.done():
-        future.set_result(taken)

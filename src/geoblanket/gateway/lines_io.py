@@ -11,7 +11,7 @@ from geoblanket.gateway.adapters import lines
 from geoblanket.gateway.desk import Desk
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.metrics import GatewayMetrics
-from geoblanket.gateway.position import Dropped, Reason, Released
+from geoblanket.gateway.position import Dropped, Position, Reason, Released
 from geoblanket.release.source import Kind
 from geoblanket.service.metrics import where
 
@@ -32,7 +32,7 @@ class LinesIn:
     stream
         What is read.
     on_end
-        Called at the end of it, once everything that was read is durable.
+        Called at the end of it, once everything that was read was handed over.
     """
 
     def __init__(
@@ -72,17 +72,12 @@ class LinesIn:
 
     def _take(self, line: bytes) -> None:
         try:
-            position = lines.read(line, self._allow)
+            content: Position | Reason = lines.read(line, self._allow)
         except Dropped as dropped:
-            self._metrics.count(_SOURCE, dropped.reason)
-            return
+            content = dropped.reason
         while not self._stopping and not self._desk.failed:
-            if self._desk.submit(position, _SOURCE, _nothing, wait_s=_WAIT_S):
+            if self._desk.submit(content, _SOURCE, wait_s=_WAIT_S):
                 return
-
-
-def _nothing(_outcome: Reason | None) -> None:
-    """Nobody waits for the answer to a line."""
 
 
 class LineSender:

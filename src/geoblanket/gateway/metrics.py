@@ -23,7 +23,7 @@ class GatewayMetrics(RequestMetrics):
         super().__init__()
         self._messages = Counter(
             "geoblanket_gateway_messages",
-            "Messages that came in, by what became of them.",
+            "Messages that came in, by outcome.",
             ["source", "outcome"],
             registry=self.registry,
         )
@@ -64,7 +64,9 @@ class GatewayMetrics(RequestMetrics):
             "Whether the last attempt to reach the server worked.",
             registry=self.registry,
         )
-        self._waiting = Gauge("geoblanket_gateway_queue", "Messages that wait for the server.", registry=self.registry)
+        self._waiting = Gauge(
+            "geoblanket_gateway_queue", "Messages that are due and wait for the server.", registry=self.registry
+        )
         self._devices = Gauge("geoblanket_gateway_devices", "Devices that are known.", registry=self.registry)
 
     def count(self, source: str, outcome: Reason) -> None:

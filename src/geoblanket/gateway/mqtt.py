@@ -1,7 +1,8 @@
 """MQTT by paho-mqtt: true positions from a broker, and perturbed ones to another (or to other topics of the same).
 
-In: the session is kept by the broker while the gateway is down, and a message is acknowledged only once its position is
-durable; one that was not is delivered again. Out: QoS 1, and a message leaves the outbox when the broker has it.
+In: the session is kept by the broker while the gateway is down. A message is acknowledged only once its position is
+durable, whatever its outcome; the broker delivers the others again. Devices do not see these acknowledgements: theirs
+come from the broker, at once. Out: QoS 1, and a message leaves the outbox when the broker has it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from geoblanket.gateway.desk import Desk
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox
-from geoblanket.gateway.position import Dropped, Reason
+from geoblanket.gateway.position import Dropped, Position, Reason
 from geoblanket.gateway.tls import client_context
+from geoblanket.gateway.upstream import pause_s
 from geoblanket.service.metrics import where
 
 if TYPE_CHECKING:
@@ -39,10 +41,11 @@ _KEPT_S: Final = 7 * 86_400
 _KEEPALIVE_S: Final = 30
 _RECONNECT_S: Final = (1, 30)
 _WAIT_S: Final = 0.5
-_FLUSH_S: Final = 0.2
 _QUIET_S: Final = 0.3
 _ON_THE_WAY: Final = 200
 """Messages that were published and not acknowledged yet."""
+_ARRIVING: Final = 512
+"""Messages that a broker of MQTT 5 delivers before the first of them is acknowledged."""
 
 
 def _client(table: MqttTable | UpstreamTable, *, manual_ack: bool) -> Client:
@@ -75,6 +78,7 @@ def _client(table: MqttTable | UpstreamTable, *, manual_ack: bool) -> Client:
         properties.MaximumPacketSize = 2 * _LARGEST
         if manual_ack:
             properties.SessionExpiryInterval = _KEPT_S
+            properties.ReceiveMaximum = _ARRIVING
         options = {"clean_start": not manual_ack, "properties": properties}
     port = table.parts.port or (8883 if secure else 1883)
     client.connect_async(table.parts.hostname or "", port, _KEEPALIVE_S, **options)
@@ -143,23 +147,24 @@ class MqttIn:
             if outcome is not None and session == self._session:
                 client.ack(mid, qos)
 
-        try:
-            if message.retain:  # what was published before the gateway came, again at each start
-                raise Dropped("retained")
-            if len(message.payload) > _LARGEST:
-                raise Dropped("too_large")
-            device = owntracks.device_of_topic(_topic(message), self._table.topic)
-            position = owntracks.read(bytes(message.payload), device, self._allow)
-        except Dropped as dropped:
-            self._metrics.count(_SOURCE, dropped.reason)
-            done(dropped.reason)
-            return
+        content = self._read(message)
         while not self._stopping and not self._desk.failed:
-            if self._desk.submit(position, _SOURCE, done, wait_s=_WAIT_S):
+            if self._desk.submit(content, _SOURCE, done, wait_s=_WAIT_S):
                 return
             if qos == 0:
                 self._metrics.count(_SOURCE, "overload")
                 return
+
+    def _read(self, message: MQTTMessage) -> Position | Reason:
+        try:
+            if message.retain:  # what was published before the gateway came, again at each start
+                return "retained"
+            if len(message.payload) > _LARGEST:
+                return "too_large"
+            device = owntracks.device_of_topic(_topic(message), self._table.topic)
+            return owntracks.read(bytes(message.payload), device, self._allow)
+        except Dropped as dropped:
+            return dropped.reason
 
 
 def _topic(message: MQTTMessage) -> str:
@@ -197,7 +202,7 @@ class MqttUpstream:
     def stop(self, seconds: float) -> None:
         """End after what was begun; the rest stays in the outbox."""
         end = time.monotonic() + seconds
-        while len(self._outbox) and self._is_up is not False and time.monotonic() < end:
+        while self._outbox.overdue and self._is_up is not False and time.monotonic() < end:
             self._wake.set()
             time.sleep(0.01)
             self._outbox.flush()
@@ -208,12 +213,11 @@ class MqttUpstream:
         self._client.loop_stop()
 
     def _run(self) -> None:
-        number = 0
         while not self._stopping.is_set():
             self._wake.clear()
             self._settle()
             room = _ON_THE_WAY - len(self._on_the_way) if self._is_up else 0
-            messages = self._outbox.after(number, limit=room) if room else []
+            messages = self._outbox.take(limit=room) if room else []
             for number, message in messages:
                 name = self._names.get(message.device, message.device)
                 payload = owntracks.written(message, name=name, accuracy_m=self._table.accuracy_m)
@@ -221,7 +225,7 @@ class MqttUpstream:
                 # paho keeps it until it is acknowledged, and publishes it again after a loss of the connection.
                 self._on_the_way[self._client.publish(topic, payload, qos=1, retain=self._table.retain).mid] = number
             if not messages:
-                self._wake.wait(_FLUSH_S)
+                self._wake.wait(pause_s(self._outbox))
             self._outbox.flush(quiet_s=_QUIET_S)
         self._settle()
 

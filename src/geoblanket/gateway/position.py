@@ -31,7 +31,7 @@ Reason = Literal[
     "retained",
     "overload",
 ]
-"""What became of a message: it was released; its slot had an answer; the budget is spent; a later report was made; the
+"""The outcome of a message: it was released; its slot had an answer; the budget is spent; a later report was made; the
 time is too far from the clock; or it is not a position that is worked on. Metrics count by these words."""
 
 _PART: Final = r"[A-Za-z0-9_@:~=-][A-Za-z0-9._@:~=-]{0,63}"

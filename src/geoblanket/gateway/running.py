@@ -8,6 +8,7 @@ import secrets
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from geoblanket.gateway.config import GatewayConfig, HttpTable
 from geoblanket.gateway.desk import TOLERANCE_MARGIN_S, Desk, Enrolment, open_outbox
 from geoblanket.gateway.lines_io import LineSender, LinesIn
 from geoblanket.gateway.metrics import GatewayMetrics
-from geoblanket.gateway.outbox import Outbox
+from geoblanket.gateway.outbox import JITTER_S, OFFSET_S, Outbox, Schedule
 from geoblanket.gateway.upstream import SenderUpstream, Upstream
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.trust import Trust
@@ -42,6 +43,7 @@ _UNFINISHED: Final = ".unfinished-"
 _LEDGER: Final = "devices.ledger"
 _OUTBOX: Final = "outbox.sqlite"
 _STOP_S: Final = 3.0
+_LOOK_S: Final = 0.5
 
 
 class Gateway:
@@ -57,6 +59,8 @@ class Gateway:
         The least that the bundle must promise.
     on_end
         Called when the gateway cannot go on, or at the end of standard input.
+    clock
+        Returns seconds since 1970: when messages are due.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Gateway:
         enrol: bool = False,
         policy: Policy = DEFAULT_POLICY,
         on_end: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._config, self._on_end = config, on_end
         self.metrics = GatewayMetrics()
@@ -75,7 +80,10 @@ class Gateway:
         with contextlib.ExitStack() as opened:
             fleet = opened.enter_context(_open_fleet(config, policy))
             path = config.general.state / _OUTBOX
-            self.outbox = open_outbox(path, fleet, capacity=config.upstream.queue, metrics=self.metrics)
+            schedule = Schedule(fleet.interval_ms, at_once=config.upstream.send == "at-once", clock=clock)
+            self.outbox = open_outbox(
+                path, fleet, capacity=config.upstream.queue, metrics=self.metrics, schedule=schedule
+            )
             opened.callback(self.outbox.close)
             self._upstream = _make_upstream(config, self.outbox, self.metrics, fleet.kind)
             self.desk = Desk(
@@ -87,7 +95,7 @@ class Gateway:
                 on_failure=on_end,
             )
             opened.callback(self.desk.close)
-            self.metrics.watch(waiting=lambda: len(self.outbox), devices=lambda: self.desk.devices)
+            self.metrics.watch(waiting=lambda: self.outbox.overdue, devices=lambda: self.desk.devices)
             if config.lines:
                 self._lines = LinesIn(
                     sys.stdin.buffer, self.desk, allow=allow, metrics=self.metrics, on_end=self._end_of_lines
@@ -97,6 +105,15 @@ class Gateway:
 
                 self._mqtt = MqttIn(config.mqtt, self.desk, allow=allow, metrics=self.metrics)
             opened.pop_all()  # all is well: `stop` closes them
+        if schedule.at_once:
+            _log.warning(
+                'With send = "at-once" the server hears of positions as they come: it learns their true times.'
+            )
+        else:
+            _log.info(
+                "Positions leave %d to %d s after the end of their slot of %g s.",
+                OFFSET_S, OFFSET_S + JITTER_S, schedule.interval_ms / 1000,
+            )  # fmt: skip
 
     def start(self) -> None:
         """Begin to take positions and to send."""
@@ -106,23 +123,32 @@ class Gateway:
         if self._lines is not None:
             self._lines.start()
 
+    def finish(self) -> None:
+        """Take nothing more, and wait until everything that was taken is due."""
+        self.desk.close()
+        while not self.desk.failed and (seconds := self.outbox.seconds_to("last")) is not None:
+            time.sleep(min(seconds, _LOOK_S))  # the clock may be set meanwhile
+
     def stop(self) -> None:
-        """Take nothing more, finish what was begun, send for some seconds, and close ledger and outbox."""
+        """Take nothing more, finish what was begun, send what is due for some seconds, and close ledger and outbox.
+
+        What is not due yet is sent by the next run.
+        """
         for source in (self._lines, self._mqtt):
             if source is not None:
                 source.stop()
         self.desk.close()
         if self._mqtt is not None:
             self._mqtt.close()
-        self._upstream.stop(_STOP_S)
         try:
+            self._upstream.stop(_STOP_S)
             self.outbox.close()
         except LedgerError as error:
             _log.error("%s", error)
 
     def health(self) -> dict[str, Any]:
         """Return what `/health` tells."""
-        status = {"status": "failed" if self.desk.failed else "ok", "queue": len(self.outbox)}
+        status = {"status": "failed" if self.desk.failed else "ok", "queue": self.outbox.overdue}
         if self._mqtt is not None:
             status["broker"] = "connected" if self._mqtt.is_connected else "lost"
         return status
@@ -154,6 +180,7 @@ def run(
         gateway.start()
         on_ready(None)
         ended.wait()
+        gateway.finish()
     except KeyboardInterrupt:
         pass  # Ctrl-C, or SIGTERM: the command line makes them the same
     finally:

@@ -14,7 +14,7 @@ from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox
 from geoblanket.gateway.position import Released
 
-__all__ = ["Backoff", "Sender", "SenderUpstream", "Upstream"]
+__all__ = ["Backoff", "Sender", "SenderUpstream", "Upstream", "pause_s"]
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +68,12 @@ class Backoff:
         self._next_s = _FIRST_WAIT_S
 
 
+def pause_s(outbox: Outbox) -> float:
+    """Return how long to wait for messages, seconds: until the next is due, so that none leaves as another comes."""
+    seconds = outbox.seconds_to("next")
+    return _FLUSH_S if seconds is None else min(seconds, _FLUSH_S)
+
+
 class SenderUpstream:
     """Threads with a connection each; all messages of a device go through the same one.
 
@@ -106,7 +112,7 @@ class SenderUpstream:
     def stop(self, seconds: float) -> None:
         """End after what was begun; the rest stays in the outbox."""
         end = time.monotonic() + seconds
-        while len(self._outbox) and self._is_up is not False and time.monotonic() < end:
+        while self._outbox.overdue and self._is_up is not False and time.monotonic() < end:
             self._outbox.flush()
             time.sleep(0.01)
         self._stopping.set()
@@ -116,10 +122,9 @@ class SenderUpstream:
 
     def _deal(self) -> None:
         """Give each message to the thread of its device."""
-        number = 0
         while not self._stopping.is_set():
             self._wake.clear()
-            messages = self._outbox.after(number, limit=_AT_ONCE)
+            messages = self._outbox.take(limit=_AT_ONCE)
             for number, message in messages:
                 line = self._lines[zlib.crc32(message.device.encode()) % len(self._lines)]
                 while not self._stopping.is_set():
@@ -129,8 +134,8 @@ class SenderUpstream:
                     except queue.Full:
                         self._outbox.flush(quiet_s=_QUIET_S)
             if not messages:
-                self._wake.wait(_FLUSH_S)
-                self._outbox.flush(quiet_s=_QUIET_S)
+                self._wake.wait(pause_s(self._outbox))
+            self._outbox.flush(quiet_s=_QUIET_S)
 
     def _send(self, line: queue.Queue[tuple[int, Released]]) -> None:
         sender, backoff = self._make_sender(), Backoff()

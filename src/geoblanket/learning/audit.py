@@ -29,16 +29,15 @@ from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import short_repr
 from geoblanket._tables import reading_parquet, write_table
-from geoblanket._training import PrivatePart
+from geoblanket._training import UNITS, PrivatePart
 from geoblanket.errors import ParameterError
 from geoblanket.learning.audit_bounds import MembershipAttack, attack, check_runs
 from geoblanket.learning.chain_cells import ChainCells
-from geoblanket.learning.counted_parts import kinds_of, split_budget
+from geoblanket.learning.counted_parts import UNITS_SHARE, kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
 from geoblanket.learning.noise import BOUND, TrainingBudget
 from geoblanket.learning.private import with_noise
 from geoblanket.learning.unit_counts import UnitWalks, counted
-from geoblanket.learning.units import count_units
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
@@ -127,7 +126,9 @@ def audit_learning(
     Raises
     ------
     ParameterError
-        If there is no such vehicle, or if vehicles cannot be told apart.
+        If there is no such vehicle.
+    InputError
+        If a walk names no vehicle.
 
     Examples
     --------
@@ -182,24 +183,24 @@ class MembershipGame:
     ) -> MembershipGame:
         """Count walks with a vehicle and without it, as `learn_privately` does; parameters as for `audit_learning`.
 
-        How many vehicles there are is public: the budget is split by the same number in both cases.
+        The attacker also sees the noisy number of vehicles. The rest of the budget is split by the number with the
+        vehicle in both cases, so that all trainings have the same parts.
         """
         frame, about = scan_walks(walks)
         check_walks(walks, about, places)
-        units = count_units(walks)
-        if units.warning is not None:
-            raise ParameterError(f"No vehicle can be taken out for an audit. {units.warning}")
-        units.check_delta(budget.delta)
         trips = VehicleTrips.read(frame, vehicle, path=walks)
         interval_s = float(about["interval_s"])
         road = learn_motion(graph, places, order=order, interval_s=interval_s, seed=seed, progress=progress)
         cells = ChainCells(road)
         kinds = dict(kinds_of(cells))
-        shares = split_budget(budget.rho, units.count, kinds)
+        whose = UnitWalks.read(frame, path=walks, unit="vehicle")
+        shares = {UNITS: UNITS_SHARE * budget.rho}
+        shares |= split_budget(budget.rho - shares[UNITS], int(whose.unit.max()) + 1, kinds)
         kinds = {name: kind for name, kind in kinds.items() if name in shares}
+        others = frame.filter(pl.col("vehicle") != vehicle)
         present, absent = (
-            counted(rows, UnitWalks.read(rows, path=walks, unit="vehicle"), cells, kinds, path=walks, progress=progress)
-            for rows in (frame, frame.filter(pl.col("vehicle") != vehicle))
+            counted(rows, walks_of, cells, kinds, path=walks, progress=progress)
+            for rows, walks_of in ((frame, whose), (others, UnitWalks.read(others, path=walks, unit="vehicle")))
         )
         return cls(budget, cells, shares, present, absent, trips)
 

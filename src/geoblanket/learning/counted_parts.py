@@ -1,6 +1,7 @@
-"""Which numbers are counted for a model, and what each may cost: decided by public numbers alone.
+"""Which numbers are counted for a model, and what each may cost.
 
-The road network gives the cells; the number of vehicles, ε and δ decide which of them a fleet can carry.
+The road network gives the cells. The number of vehicles, declared or noisy, ε and δ decide which of them a fleet can
+carry.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._training import UNITS
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.unit_counts import Kind
 from geoblanket.tracking.trip_shape import HOURS, LENGTH_BINS
 
-__all__ = ["RUNS", "in_squares", "kinds_of", "split_budget"]
+__all__ = ["RUNS", "UNITS_SHARE", "in_squares", "kinds_of", "split_budget"]
 
 RUNS: Final = ("runs", "long runs")
 """Runs of three places, and of four."""
+UNITS_SHARE: Final = 0.02
+"""Of the budget, what it costs to count the units where their number is not declared."""
 _FINE_SHARE: Final = 0.5
 """Of what places cost, the share of single places; the squares have the rest."""
 _COARSE_WEIGHTS: Final = {"hours": 0.02, "lengths": 0.02, "starts": 0.3, "places": 0.15, "turns": 0.15}
@@ -35,6 +39,7 @@ def in_squares(name: str, across: int) -> str:
 
 def kinds_of(cells: ChainCells) -> Iterator[tuple[str, Kind]]:
     """Yield all numbers that could be counted, by name."""
+    yield UNITS, Kind(UNITS, 1)
     yield "hours", Kind("hours", HOURS)
     yield "lengths", Kind("lengths", LENGTH_BINS)
     for name in ("starts", "places"):
@@ -48,14 +53,14 @@ def kinds_of(cells: ChainCells) -> Iterator[tuple[str, Kind]]:
 
 
 def split_budget(rho: float, units: int, kinds: dict[str, Kind]) -> dict[str, float]:
-    """Return what each kind of numbers may cost; kinds that such a fleet cannot carry are left out.
+    """Return what each kind of numbers may cost; kinds that such a fleet cannot carry are left out, and so are `UNITS`.
 
     Parameters
     ----------
     rho
         What all may cost together.
     units
-        How many vehicles or trips there are: a public number.
+        How many vehicles or trips there are: a public number, declared or noisy.
     """
     carried = np.log(units * np.sqrt(2 * rho) / _SMALL_FLEET) / np.log(_LARGE_FLEET / _SMALL_FLEET)
     fine = float(np.clip(carried, 0.0, 1.0))

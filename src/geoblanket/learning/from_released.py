@@ -1,5 +1,7 @@
 """A motion model from reports that were released anyway: no true place is ever seen, and nothing more is spent.
 
+The model tells of the vehicles that reported, as far as their reports do. So it names the ε of the reports.
+
 Expectation–maximisation over the tracker's chain. From the reports of a trip, before and after, follows how probable
 each move was at each step (forwards and backwards); these probabilities, added up, are the counts from which the next
 model is made; and so on. Where reports tell little, the model stays near the one it started from.
@@ -7,7 +9,7 @@ model is made; and so on. Where reports tell little, the model stays near the on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,7 +61,8 @@ def learn_from_released(
     ----------
     reports
         A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not say which bundle
-        made it: its reports must lie at the places, or the cells, of the one given.
+        made it: its reports must lie at the places, or the cells, of the one given, and the model says that their ε is
+        unknown.
     bundle
         What the reports were made by.
     start
@@ -119,6 +122,7 @@ def learn_from_released(
         "bundle": bundle.sha256,
         "start": dict(first.learned),
         "training": bundle.training.as_json(),
+        "released": asdict(table.statement),
     }
     learned |= {name: first.learned[name] for name in ("roads", "spacing_m", "order") if name in first.learned}
     return replace(model, learned=learned)

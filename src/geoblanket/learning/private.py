@@ -8,7 +8,8 @@ From coarse to fine, each count shrunk to what roads and coarser counts let one 
     turns: how far and how sharp, all over the city
     runs of three places (and of four at order 3)           for fleets that can carry it
 
-How the budget is split depends on public numbers alone: the units, ε and δ.
+How the budget is split depends on ε, δ and the number of units. The caller declares this number, or it is counted
+first, with noise, from the same budget. Nothing of the walks reaches the model but through noise.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
+
+import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
 from geoblanket._frames import AnyFrame, is_path, takes_frames
 from geoblanket._progress import Progress, silent
-from geoblanket._training import PrivatePart, TrainingPromise, Unit
+from geoblanket._training import UNITS, PrivatePart, TrainingPromise, Unit
 from geoblanket.errors import ParameterError
 from geoblanket.learning.chain_cells import ChainCells
-from geoblanket.learning.counted_parts import kinds_of, split_budget
+from geoblanket.learning.counted_parts import UNITS_SHARE, kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
 from geoblanket.learning.noise import BOUND, TrainingBudget, noisy
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.learning.unit_counts import UnitWalks, counted
-from geoblanket.learning.units import count_units
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
@@ -46,6 +48,8 @@ _RULES: Final = {
     3: "the last two places matter everywhere, and the last three where trips on the roads are frequent enough",
 }
 """How many past places matter, by order: rules that do not look at walks."""
+_FEWEST_UNITS: Final = 2
+_MOST_UNITS: Final = 1 << 40
 
 
 @checked
@@ -57,6 +61,7 @@ def learn_privately(
     *,
     budget: TrainingBudget,
     unit: Unit = "vehicle",
+    units: int | None = None,
     order: int = 2,
     ledger: TrainingLedger | None = None,
     seed: int = 0,
@@ -73,7 +78,12 @@ def learn_privately(
     budget
         ε and δ of the promise to each unit.
     unit
-        Whose presence is hidden: a vehicle with all its trips, or a trip. Without names of vehicles it is the trip.
+        Whose presence is hidden: a vehicle with all its trips, or a trip. The walks have no part in this choice.
+        Vehicles are told apart by their names.
+    units
+        How many units there are, if this is public anyway: it is written into the model as given. It decides how the
+        budget is split and how small δ must be, and nothing else. None: they are counted with noise, for 2 % of the
+        budget.
     order
         How many of the last places matter, 1 to 3, everywhere: a rule that does not look at walks.
     ledger
@@ -85,9 +95,10 @@ def learn_privately(
     Raises
     ------
     InputError
-        If only some walks have a vehicle.
+        If a walk names no vehicle, and the unit is the vehicle.
     ParameterError
-        If there are fewer than two units, or if δ is not below one over their number.
+        If δ is not below one over the number of units. A number that is counted is checked after it was drawn: then the
+        learning counts as spent.
     BudgetError
         If the ledger has not enough left.
     MismatchError
@@ -99,11 +110,17 @@ def learn_privately(
     >>> graph = RoadGraph.load("city.roads")
     >>> places = choose_places(graph, spacing_m=500)
     >>> model = learn_privately(graph, places, "walks.parquet", budget=TrainingBudget.of(1, 1e-6))
-    >>> model.training.in_words()  # the taxis of this small city have one trip each, so they count as trips
-    'learned with ε = 1, δ = 1e-06 for each trip'
+    >>> model.training.in_words()
+    'learned with ε = 1, δ = 1e-06 for each vehicle'
     """
     if not 1 <= order <= LONGEST_MEMORY:
         raise ParameterError(f"The order of a motion model is 1 to {LONGEST_MEMORY}. Got {order} instead.")
+    if unit not in get_args(Unit):
+        raise ParameterError(f"The unit is 'vehicle' or 'trip'. Got {unit!r} instead.")
+    if units is not None:
+        if not _FEWEST_UNITS <= units <= _MOST_UNITS:
+            raise ParameterError(f"The number of units must be {_FEWEST_UNITS} or more. Got {units} instead.")
+        _check_delta(budget.delta, units, unit)
     if ledger is None:
         if not is_path(walks):
             raise ParameterError(
@@ -112,8 +129,9 @@ def learn_privately(
             )
         ledger = TrainingLedger.beside(walks)
     return _learned(
-        graph, places, walks, budget=budget, unit=unit, order=order, ledger=ledger, seed=seed, progress=progress
-    )
+        graph, places, walks, budget=budget, unit=unit, units=units, order=order, ledger=ledger, seed=seed,
+        progress=progress,
+    )  # fmt: skip
 
 
 @takes_frames(walks=write_walks)
@@ -124,6 +142,7 @@ def _learned(
     *,
     budget: TrainingBudget,
     unit: Unit,
+    units: int | None,
     order: int,
     ledger: TrainingLedger,
     seed: int,
@@ -131,23 +150,28 @@ def _learned(
 ) -> MotionModel:
     frame, about = scan_walks(walks)
     check_walks(walks, about, places)
-    units = count_units(walks, unit=unit)
-    units.check_delta(budget.delta)
-    whose = UnitWalks.read(frame, path=walks, unit=units.unit)
+    whose = UnitWalks.read(frame, path=walks, unit=unit)
     road = learn_motion(graph, places, order=order, interval_s=float(about["interval_s"]), seed=seed, progress=progress)
     cells = ChainCells(road)
     kinds = dict(kinds_of(cells))
-    shares = split_budget(budget.rho, units.count, kinds)
-    kinds = {name: kind for name, kind in kinds.items() if name in shares}
     sums = counted(frame, whose, cells, kinds, path=walks, progress=progress)
-    spent = ledger.spend(walks, budget, unit=units.unit, purpose=f"a motion model of order {order}")
-    counts, parts = with_noise(sums, shares, progress=progress)
+    spent = ledger.spend(walks, budget, unit=unit, purpose=f"a motion model of order {order}")
+    first: tuple[PrivatePart, ...] = ()
+    number = units
+    if number is None:
+        told, first = with_noise({UNITS: sums[UNITS]}, {UNITS: UNITS_SHARE * budget.rho})
+        number = int(np.clip(np.rint(told[UNITS].counts[0]), _FEWEST_UNITS, _MOST_UNITS))
+        _check_delta(budget.delta, number, unit)
+    # However the count of units came out, all parts together cost no more than ρ: plain adaptive composition.
+    shares = split_budget(budget.rho - sum(part.rho for part in first), number, kinds)
+    counts, parts = with_noise({name: sums[name] for name in shares}, shares, progress=progress)
     promise = TrainingPromise(
-        unit=units.unit,
-        units=units.count,
+        unit=unit,
+        units=number,
+        units_are="noisy" if first else "declared",
         epsilon=budget.epsilon,
         delta=budget.delta,
-        parts=parts,
+        parts=(*first, *parts),
         rule="; ".join(filter(None, (_RULES[order], spent.note))),
         rho_before=spent.rho_before,
         noise_id=secrets.token_hex(8),
@@ -155,6 +179,15 @@ def _learned(
     learned: dict[str, Any] = {**road.learned, "from": "private", "promise": promise.as_json()}
     learned |= {name: about[name] for name in ("training",) if name in about}
     return replace(estimated(cells, counts), learned=learned)
+
+
+def _check_delta(delta: float, units: int, unit: Unit) -> None:
+    """Raise ParameterError if δ is so weak that somebody's trips could be published whole."""
+    if delta * units >= 1:
+        raise ParameterError(
+            f"δ = {delta:g} is too weak for {units:,} {unit}s: from 1/{units} on, it allows to publish all of one of "
+            f"them. Give a much smaller one, such as {0.01 / units:.0e}."
+        )
 
 
 def with_noise(

@@ -18,7 +18,7 @@ import polars as pl
 from geoblanket._arrays import Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
-from geoblanket._training import Unit
+from geoblanket._training import UNITS, Unit
 from geoblanket.errors import InputError
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.noise import BOUND
@@ -54,7 +54,8 @@ class UnitWalks:
         Raises
         ------
         InputError
-            If a walk names several vehicles or trips: whoever is not the first of them would not be hidden.
+            If a walk names several vehicles or trips: only the first of them would be hidden. If a walk names no
+            vehicle, and the unit is the vehicle. Each is about one walk alone: other walks change nothing.
         """
         columns = frame.group_by("walk").agg(
             pl.col("vehicle").first(),
@@ -70,6 +71,12 @@ class UnitWalks:
         if len(shared):
             raise InputError(
                 f"walk {shared[0]} names more than one vehicle or trip", path=path, hint="Match the traces again"
+            )
+        if unit == "vehicle" and (walks["vehicle"].fill_null("").str.strip_chars() == "").any():
+            raise InputError(
+                "a walk names no vehicle, so that no vehicle can be hidden with all its trips",
+                path=path,
+                hint="Leave such walks out, or learn with --unit trip, which promises nothing to vehicles",
             )
         whose = pl.struct("vehicle") if unit == "vehicle" else pl.struct("vehicle", "trip")
         numbered = walks.select(whose.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
@@ -130,7 +137,7 @@ class Kind:
     """One kind of numbers to count: cells of walks, perhaps in groups."""
 
     source: str
-    """What is counted: "hours", "lengths", "starts", "places", "moves", "runs" or "long runs"."""
+    """What is counted: `UNITS`, "hours", "lengths", "starts", "places", "moves", "runs" or "long runs"."""
     cells: int
     group: Ints | None = None
     """The number of the group of each cell of the source; None: each is its own."""
@@ -162,6 +169,7 @@ def counted(
 def _of_trips(walks: UnitWalks, block: int, blocks: int) -> Iterator[tuple[str, UnitCounts]]:
     some = walks.unit % blocks == block
     unit = walks.unit[some]
+    yield UNITS, UnitCounts.of(unit, np.zeros_like(unit))
     yield "hours", UnitCounts.of(unit, walks.start_hour[some])
     yield "lengths", UnitCounts.of(unit, length_bin(walks.steps[some]))
     yield "starts", UnitCounts.of(unit, walks.start_place[some])

@@ -13,8 +13,26 @@ from typing import Final, NamedTuple, Protocol
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["Costs", "Counted", "times_counted", "weight_in_micro"]
+__all__ = [
+    "HOUR_S",
+    "LARGEST_EPSILON",
+    "NIGHT_S",
+    "SMALLEST_EPSILON",
+    "Costs",
+    "Counted",
+    "check_epsilon",
+    "periods_touched",
+    "times_counted",
+    "weight_in_micro",
+]
 
+LARGEST_EPSILON: Final = 20.0
+"""The largest ε that is made, and that devices accept by default, per kilometre: a report is off by 100 m."""
+SMALLEST_EPSILON: Final = 0.01
+"""The smallest ε that is made, per kilometre: a report is off by 200 km."""
+
+HOUR_S: Final = 3600
+NIGHT_S: Final = 8 * HOUR_S
 _MICRO: Final = 10**6
 
 
@@ -82,9 +100,24 @@ class Costs(NamedTuple):
         return (max(self) + self.other * max(0.0, reports - 1)) / _MICRO
 
 
+def check_epsilon(epsilon: float, *, name: str = "ε") -> float:
+    """Return the ε of a report or an anchor, per kilometre; raise ParameterError where nothing is made for it."""
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise ParameterError(
+            f"{name} must be from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g} per km. Got {epsilon:g} instead. Devices "
+            "refuse a larger one by default, and reports with a smaller one tell nothing. `geoblanket plan` finds one."
+        )
+    return epsilon
+
+
 def times_counted(history_weights: Sequence[float]) -> float:
     """Return 1 + Σw: how often a location counts, in its own report and as the past of later ones."""
     return 1 + sum(history_weights)
+
+
+def periods_touched(seconds: float, period_s: float) -> int:
+    """Return how many periods of the clock a stretch of time touches at most: eight hours touch nine hours."""
+    return math.ceil(seconds / period_s) + 1
 
 
 def weight_in_micro(weight: float) -> int:

@@ -12,15 +12,29 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import HOUR_S, NIGHT_S, periods_touched
 from geoblanket.mechanism.lattice.lattice import Lattice
 
-__all__ = ["DISTANCES_KM", "Errors", "found_km", "laplace_errors", "lattice_in_words", "odds", "odds_in_words"]
+__all__ = [
+    "DISTANCES_KM",
+    "AtRest",
+    "Errors",
+    "found_km",
+    "laplace_errors",
+    "lattice_at_rest",
+    "lattice_in_words",
+    "odds",
+    "odds_in_words",
+    "times_in_words",
+]
 
 DISTANCES_KM = (0.1, 0.5, 1.0)
 _POINTS = 2048
 _SPAN = 24.0
-_HOUR_S = 3600.0
-_NIGHT_S = 8 * _HOUR_S
+_DAY_S = 24 * HOUR_S
+_NIGHTS = {"night": 1, "week": 7, "month": 30}
+_NEARLY_1 = 1.2
+"""Below it two digits of the whole would say 1: what is above 1 is what counts."""
 
 
 def odds(epsilon: float, distance_km: float) -> float:
@@ -30,7 +44,7 @@ def odds(epsilon: float, distance_km: float) -> float:
 
 def odds_in_words(epsilon: float, *, between: Literal["location", "history"] = "location") -> str:
     """Return what ε means for two locations, or two histories of one, at distances that people know, in a sentence."""
-    parts = [f"{_number(odds(epsilon, km))} times for {_distance(km)}" for km in DISTANCES_KM]
+    parts = [f"{times_in_words(odds(epsilon, km))} times for {_distance(km)}" for km in DISTANCES_KM]
     return (
         f"Whatever is reported, it is at most so many times as probable from one {between} as from another: "
         f"{', '.join(parts[:-1])} and {parts[-1]} between them."
@@ -93,8 +107,83 @@ def found_km(epsilon: float, draws: float) -> float:
     return math.sqrt(math.pi / draws) / epsilon
 
 
+@dataclass(frozen=True)
+class AtRest:
+    """What reports tell of a vehicle at rest: the one place where nights are counted, and put into words."""
+
+    epsilon: float
+    """ε of a report, per kilometre."""
+    interval_s: float
+    """From one report to the next, seconds."""
+    anchor_epsilon: float | None = None
+    """ε₀ of a period, per kilometre; None: no anchor."""
+    anchor_period_s: float = HOUR_S
+    """How long an anchor stays, seconds."""
+
+    @property
+    def night_cost(self) -> float:
+        """What a night costs at most, per kilometre, in whole millionths, as ledgers count.
+
+        A night can begin within a period, so that one of eight hours touches nine periods of an hour.
+        """
+        reports = math.ceil(NIGHT_S / self.interval_s) * self.epsilon
+        if self.anchor_epsilon is not None:
+            reports = min(reports, periods_touched(NIGHT_S, self.anchor_period_s) * self.anchor_epsilon)
+        return round(reports, 6)
+
+    @property
+    def found_m(self) -> dict[str, float]:
+        """How far off the best guess is on average after an hour, a night, a week and a month of nights, metres.
+
+        An anchor's reports tell its shifted point at best: each period counts as one report with its ε₀. Knowledge of
+        streets or habits brings the guess nearer.
+        """
+        return {"hour": 1000 * self._found_km(0)} | {name: 1000 * self._found_km(n) for name, n in _NIGHTS.items()}
+
+    def _found_km(self, nights: int) -> float:
+        """Return the mean error after a number of nights, or after a whole hour of the clock (0), kilometres."""
+        if self.anchor_epsilon is None:
+            return found_km(self.epsilon, (nights * NIGHT_S or HOUR_S) / self.interval_s)
+        if nights == 0:
+            return found_km(self.anchor_epsilon, HOUR_S / self.anchor_period_s)
+        # Nights apart, or all of the time from the first to the last where periods are so long that nights share them.
+        apart = nights * periods_touched(NIGHT_S, self.anchor_period_s)
+        together = periods_touched((nights - 1) * _DAY_S + NIGHT_S, self.anchor_period_s)
+        return found_km(self.anchor_epsilon, min(apart, together))
+
+    def in_words(self, *, hour_m: float | None = None) -> str:
+        """Return what a night costs, and how near reports lead after an hour and after nights, for people.
+
+        Parameters
+        ----------
+        hour_m
+            The error after an hour, metres, where it was estimated with knowledge of the city; None: by the formula.
+        """
+        found = {name: _two_digits(metres) for name, metres in self.found_m.items()}
+        hour = found["hour"] if hour_m is None else _two_digits(hour_m)
+        cost, caveat = (
+            f"at most {self.night_cost:,g} per km, however many reports are made",
+            (" Somebody who knows where other reports of a period were made learns more."),
+        )
+        if self.anchor_epsilon is None:
+            cost, caveat = f"{self.night_cost:,g} per km: without an anchor every report counts", ""
+        return (
+            f"A night of 8 hours at one place costs {cost}. A recipient of all reports is about {hour} off after an "
+            f"hour there and {found['night']} after a night. After a week of nights it is {found['week']}, after a "
+            f"month {found['month']}.{caveat}"
+        )
+
+
+def lattice_at_rest(lattice: Lattice, interval_s: float) -> AtRest:
+    """Return what a lattice tells of a vehicle at rest that reports at this interval, seconds."""
+    anchor = lattice.anchor
+    if anchor is None:
+        return AtRest(lattice.epsilon, interval_s)
+    return AtRest(lattice.epsilon, interval_s, anchor.epsilon, anchor.period_s)
+
+
 def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
-    """Return what a lattice promises and costs, in sentences for people.
+    """Return what a lattice promises and costs, in sentences for people; the last is about a vehicle at rest.
 
     Parameters
     ----------
@@ -105,51 +194,32 @@ def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
     """
     anchor = lattice.anchor
     errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
-    an_hour = lattice.epsilon * _HOUR_S / interval_s
-    sentences = [
+    return [
         odds_in_words(lattice.epsilon),
         f"Half of the reports are within {_distance(errors.median_km)} of the truth, 95 % within "
         f"{_distance(errors.most_km)}.",
+        f"An hour on the road, one report every {interval_s:g} s, adds up to "
+        f"{lattice.epsilon * HOUR_S / interval_s:g} per km at most.",
+        lattice_at_rest(lattice, interval_s).in_words(),
     ]
-    if anchor is None:
-        parked_km = found_km(lattice.epsilon, _HOUR_S / interval_s)
-        return [
-            *sentences,
-            f"An hour of reports, one every {interval_s:g} s, adds up to {an_hour:g} per km, on the road or parked. "
-            "Without an anchor the noise averages out: a car that is parked for an hour is found to within "
-            f"{_distance(parked_km)} or so, and the longer it stays the nearer.",
-        ]
-    return [
-        *sentences,
-        f"An hour on the road, one report every {interval_s:g} s, adds up to {an_hour:g} per km at most.",
-        _night_in_words(lattice),
-    ]
-
-
-def _night_in_words(lattice: Lattice) -> str:
-    """Return what a night at home gives away, with an anchor."""
-    night = lattice.anchor_cost(_NIGHT_S)
-    if lattice.anchor is not None and night == 0:
-        return (
-            f"A night of 8 hours at home is part of one anchor's period. It gives away {lattice.anchor.epsilon:g} "
-            "per km, however many reports, to those who know nothing else about that period, and as much as on the "
-            "road to those who know where its other reports were made."
-        )
-    apart_km = 0.1 + 2 * lattice.certificate.rounding_mm / 10**6
-    return (
-        f"A night of 8 hours at home gives away {night:g} per km, however many reports: of two homes 100 m apart, one "
-        f"becomes at most {_number(odds(night, apart_km))} times as probable as the other. The periods of arrival and "
-        "departure give away more to those who know where their other reports were made."
-    )
 
 
 def _transformed(values: Floats) -> npt.NDArray[np.complex128]:
     return np.fft.rfft2(np.fft.ifftshift(values / values.sum()))
 
 
-def _number(value: float) -> str:
+def times_in_words(value: float) -> str:
+    """Return how many times as probable something is, at most, to two digits that count."""
+    if value < _NEARLY_1:
+        above = max(value - 1, 1e-9)
+        digits = 1 - math.floor(math.log10(above))
+        return f"{1 + math.ceil(above * 10**digits) / 10**digits:.{digits}f}"
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"
 
 
 def _distance(km: float) -> str:
     return f"{1000 * km:.0f} m" if km < 1 else f"{km:.3g} km"
+
+
+def _two_digits(metres: float) -> str:
+    return f"{float(f'{metres:.2g}'):,g} m"

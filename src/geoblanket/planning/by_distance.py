@@ -6,11 +6,11 @@ All figures follow from planar Laplace noise. What somebody learns who follows a
 
 from __future__ import annotations
 
-from geoblanket.errors import ParameterError
-from geoblanket.mechanism.meaning import found_km, laplace_errors
-from geoblanket.planning.schedules import HOUR_S, LARGEST_EPSILON, NIGHT_S, Schedule, round_down
+from geoblanket.mechanism.costs import check_epsilon
+from geoblanket.mechanism.meaning import laplace_errors
+from geoblanket.planning.schedules import Schedule, round_down
 
-__all__ = ["found_parked_km", "schedule_by_distance"]
+__all__ = ["schedule_by_distance"]
 
 
 def schedule_by_distance(off_km: float, *, interval_s: float, anchored: bool) -> Schedule:
@@ -32,22 +32,6 @@ def schedule_by_distance(off_km: float, *, interval_s: float, anchored: bool) ->
         If devices would refuse the ε that this needs.
     """
     # Twice the ε has half the noise.
-    epsilon = laplace_errors(1.0, 1.0 if anchored else None).median_km / off_km
-    if epsilon > LARGEST_EPSILON:
-        raise ParameterError(f"Reports that near need ε = {epsilon:.3g} per km, and devices refuse more than 20.")
-    epsilon = round_down(epsilon)
+    needed = laplace_errors(1.0, 1.0 if anchored else None).median_km / off_km
+    epsilon = round_down(check_epsilon(needed, name="The ε for reports this far off"))
     return Schedule(epsilon, interval_s, epsilon if anchored else None)
-
-
-def found_parked_km(schedule: Schedule) -> tuple[float, float]:
-    """Return how far off the best guess of a parked vehicle is after an hour and after a night, kilometres.
-
-    An anchor's reports tell its shifted point at best: each period counts as one report with its ε₀. Whoever knows
-    streets or habits is nearer.
-    """
-    if schedule.anchor_epsilon is None:
-        return (
-            found_km(schedule.epsilon, HOUR_S / schedule.interval_s),
-            found_km(schedule.epsilon, NIGHT_S / schedule.interval_s),
-        )
-    return found_km(schedule.anchor_epsilon, 1), found_km(schedule.anchor_epsilon, NIGHT_S / schedule.anchor_period_s)

@@ -87,7 +87,7 @@ def make_plan(
     With the `graph` in the example of `import_roads`:
 
     >>> from geoblanket import make_plan
-    >>> plan = make_plan(graph, night=64, hour=240, spacing_m=500, trips=40, order=1, workers=1)
+    >>> plan = make_plan(graph, night=72, hour=240, spacing_m=500, trips=40, order=1, workers=1)
     >>> print(plan)
     Report every ... at ε = ... per km, with an anchor of ε₀ = 8 per km for an hour.
     On the road, a recipient who tracks the vehicle is then ... m off on average ...

@@ -6,8 +6,8 @@ counts them:
 - one report costs ε;
 - an hour on the road costs ε for each report. The theorem holds for every shift; without any (s = 0) the anchor adds
   nothing;
-- a stay costs ε₀ for each whole period of the anchor, or ε for each report, whichever is less. Without an anchor every
-  report counts.
+- a stay costs ε₀ for each period of the anchor that it touches, or ε for each report, whichever is less. Without an
+  anchor every report counts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Final
 
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, NIGHT_S, SMALLEST_EPSILON, periods_touched
+from geoblanket.mechanism.meaning import AtRest
 
 __all__ = [
     "DAY_S",
     "HOUR_S",
-    "LARGEST_EPSILON",
-    "NIGHT_S",
     "Budgets",
     "Schedule",
     "affordable",
@@ -33,13 +33,7 @@ __all__ = [
     "stays",
 ]
 
-HOUR_S: Final = 3600
-NIGHT_S: Final = 8 * HOUR_S
 DAY_S: Final = 24 * HOUR_S
-LARGEST_EPSILON: Final = 20.0
-"""Devices refuse more, of a report and of an anchor, unless their policy allows it."""
-_LEAST_EPSILON: Final = 0.01
-"""Per kilometre: a report would be off by 200 km."""
 _LARGEST_BUDGET: Final = 1e6
 _DIGITS: Final = 2
 _SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
@@ -97,7 +91,7 @@ class Schedule:
     >>> from geoblanket.planning import Schedule
     >>> schedule = Schedule(epsilon=2.0, interval_s=30, anchor_epsilon=4.0)
     >>> schedule.hour, schedule.night  # what an hour on the road and a night at home cost, ε per km
-    (240.0, 32.0)
+    (240.0, 36.0)
     """
 
     epsilon: float
@@ -121,18 +115,20 @@ class Schedule:
 
     @property
     def night(self) -> float:
-        """What the whole periods of 8 hours at one place cost at most."""
-        reports = self._reports(NIGHT_S) * self.epsilon
-        if self.anchor_epsilon is None:
-            return _exact(reports)
-        return _exact(min(reports, periods_of_night(self.anchor_period_s) * self.anchor_epsilon))
+        """What 8 hours at one place cost at most."""
+        return self.at_rest.night_cost
+
+    @property
+    def at_rest(self) -> AtRest:
+        """What it tells of a vehicle at rest."""
+        return AtRest(self.epsilon, self.interval_s, self.anchor_epsilon, self.anchor_period_s)
 
     @property
     def anchors_of_hour(self) -> float:
         """What the anchors cost that the reports of any hour can touch; 0 without an anchor."""
         if self.anchor_epsilon is None:
             return 0.0
-        return _exact((math.ceil(HOUR_S / self.anchor_period_s) + 1) * self.anchor_epsilon)
+        return _exact(periods_touched(HOUR_S, self.anchor_period_s) * self.anchor_epsilon)
 
     def within(self, budgets: Budgets) -> bool:
         """Return whether nothing costs more than it may."""
@@ -156,11 +152,6 @@ def stays(schedule: Schedule) -> str:
     return f"ε₀ = {schedule.anchor_epsilon:g} per km for {period}"
 
 
-def periods_of_night(period_s: int) -> int:
-    """Return how many whole periods of an anchor a night has; a longer period counts as one."""
-    return max(NIGHT_S // period_s, 1)
-
-
 def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Sequence[int]) -> Iterator[Schedule]:
     """Yield, for each interval, with each anchor and without, the largest ε and ε₀ within the budgets.
 
@@ -174,12 +165,12 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Seq
         if budgets.night is not None:
             for period_s in periods_s:
                 epsilon = round_down(min(limits))
-                anchor_epsilon = round_down(budgets.night / periods_of_night(period_s))
-                if min(epsilon, anchor_epsilon) >= _LEAST_EPSILON:
+                anchor_epsilon = round_down(budgets.night / periods_touched(NIGHT_S, period_s))
+                if min(epsilon, anchor_epsilon) >= SMALLEST_EPSILON:
                     yield Schedule(epsilon, interval_s, anchor_epsilon, period_s)
             limits.append(budgets.night / alone.night)
         epsilon = round_down(min(limits))
-        if epsilon >= _LEAST_EPSILON:
+        if epsilon >= SMALLEST_EPSILON:
             yield Schedule(epsilon, interval_s)
 
 
@@ -191,7 +182,7 @@ def _exact(cost: float) -> float:
 def round_down(epsilon: float) -> float:
     """Round down to two digits that count, and to what devices accept."""
     epsilon = min(epsilon, LARGEST_EPSILON)
-    if epsilon < _LEAST_EPSILON / 10:
+    if epsilon < SMALLEST_EPSILON / 10:
         return 0.0
     scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(epsilon)))
     return round(math.floor(epsilon * scale * (1 + 1e-12)) / scale, 6)

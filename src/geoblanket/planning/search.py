@@ -20,10 +20,11 @@ from geoblanket._progress import Progress, silent
 from geoblanket._repr import short_repr
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import ParameterError, UnmetPlanError
+from geoblanket.mechanism.costs import LARGEST_EPSILON
 from geoblanket.planning.at_rest import RestErrors, rest_errors
 from geoblanket.planning.judged_trips import JudgedTrips, Judges
 from geoblanket.planning.on_the_road import RoadErrors, TickErrors, cells_of, tick_errors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, LARGEST_EPSILON, Budgets, Schedule, affordable, every, stays
+from geoblanket.planning.schedules import DAY_S, HOUR_S, Budgets, Schedule, affordable, every, stays
 from geoblanket.release.budget import Budget
 from geoblanket.tracking.motion_model import MotionModel
 
@@ -58,7 +59,7 @@ class Rated:
     With the `plan` in the example of `make_plan`:
 
     >>> best = plan.candidates[0]
-    >>> best.schedule.night <= 64, best.road.error_m < plan.no_report_road.error_m
+    >>> best.schedule.night <= 72, best.road.error_m < plan.no_report_road.error_m
     (True, True)
     """
 
@@ -98,7 +99,10 @@ class Plan:
     budgets: Budgets
     recommended: Rated
     candidates: Sequence[Rated]
-    """All that was judged within the budgets, by trackers of order 1, the best first."""
+    """All that was judged within the budgets, by trackers of order 1, the smallest error first."""
+    tied: Sequence[Rated]
+    """Of these, all whose error the simulation cannot tell from the smallest; the one with the smallest ε, which is
+    recommended, comes first."""
     without_anchor: Rated | None
     """The recommended schedule without its anchor, which costs more at rest."""
     day: Rated | None
@@ -114,7 +118,7 @@ class Plan:
     order: int
     """Of the motion model."""
     skipped_s: Sequence[float] = field(default=())
-    """Intervals for which the trips are too short."""
+    """Intervals that are longer than an hour, or for which the trips are too short."""
 
     @property
     def lattice(self) -> dict[str, Any]:
@@ -212,7 +216,8 @@ def search_plan(
         raise search.unmet(budgets, candidates, need_m, enough_m, blind)
     if need_m is not None:
         used, candidates = search.reduced(budgets, candidates, enough_m)
-    recommended = search.judged_again(candidates[0].schedule)
+    tied = _tied(candidates, enough_m)
+    recommended = search.judged_again(tied[0].schedule)
     schedule = recommended.schedule
     without = Schedule(schedule.epsilon, schedule.interval_s)
     has_anchor = schedule.anchor_epsilon is not None
@@ -220,6 +225,7 @@ def search_plan(
         budgets=used,
         recommended=recommended,
         candidates=candidates,
+        tied=tied,
         without_anchor=search.judged_again(without) if has_anchor else None,
         day=search.of_a_day(used, schedule) if has_anchor and not private_day else None,
         grid=search.grid() if grid else (),
@@ -246,7 +252,10 @@ class _Search:
         # Each time since a report has to be seen often enough; the shortest interval always is.
         enough = int(lengths[min(_ENOUGH_TRIPS, len(lengths)) - 1])
         step_s = self.model.interval_s
-        self.intervals_s = [steps * step_s for steps in _STEPS if 2 * steps <= enough or steps == 1]
+        # Budgets and anchors are of an hour: neither a ledger nor a bundle takes a longer interval.
+        self.intervals_s = [
+            steps * step_s for steps in _STEPS if (2 * steps <= enough and steps * step_s <= HOUR_S) or steps == 1
+        ]
         self.skipped_s = [steps * step_s for steps in _STEPS if steps * step_s not in self.intervals_s]
 
     def rate_all(
@@ -408,6 +417,18 @@ class _Search:
             return self.intervals_s
         best = self.intervals_s.index(found[0].schedule.interval_s)
         return self.intervals_s[max(best - 1, 0) : best + 2]
+
+
+def _tied(candidates: Sequence[Rated], enough_m: float) -> list[Rated]:
+    """Return the candidates whose error is that of the best within both standard errors, the smallest ε first."""
+    best = candidates[0].road
+    tied = [
+        rated
+        for rated in candidates
+        if rated.road.error_m <= enough_m
+        and rated.road.error_m - best.error_m <= rated.road.standard_error_m + best.standard_error_m
+    ]
+    return sorted(tied, key=lambda rated: (rated.schedule.epsilon, rated.schedule.night, rated.road.error_m))
 
 
 def _ticks_of(task: tuple[Schedule | None, MotionModel, JudgedTrips, int]) -> TickErrors:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import shlex
+from pathlib import Path
 from typing import Any
 
-from geoblanket.mechanism.meaning import odds
 from geoblanket.planning.at_rest import RestErrors
 from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.on_the_road import RoadErrors
@@ -26,11 +26,16 @@ def in_words(plan: Plan) -> list[str]:
         f"{'without an anchor' if schedule.anchor_epsilon is None else f'with an anchor of {stays(schedule)}'}.",
         f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
         f"{math.ceil(road.standard_error_m):,} m), and {_metres(plan.no_report_road.error_m)} off without any report.",
-        *([] if rest is None else [f"After an hour at rest, the recipient is {_metres(rest.error_m)} off."]),
-        f"One report costs {schedule.report:g} per km, an hour on the road {schedule.hour:g} at most, and a night of 8 "
-        f"hours at one place {schedule.night:,g}: of two homes 100 m apart, one becomes at most "
-        f"{_times(odds(schedule.night, 0.1))} times as probable as the other.",
+        f"One report costs {schedule.report:g} per km, and an hour on the road {schedule.hour:g} at most.",
+        schedule.at_rest.in_words(hour_m=None if rest is None else rest.error_m),
     ]
+    if others := plan.tied[1:]:
+        listed = ", ".join(
+            f"every {every(rated.schedule.interval_s)} at ε = {rated.schedule.epsilon:g} "
+            f"({rated.road.error_m:,.0f} ± {rated.road.standard_error_m:.0f} m)"
+            for rated in others
+        )
+        sentences.append(f"Tied with it, as far as the simulation can tell: {listed}. The smaller ε is recommended.")
     if plan.need_m is not None:
         given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
         sentences.append(f"An error of {plan.need_m:,.0f} m needs no more than {given}.")
@@ -47,11 +52,7 @@ def _about_the_anchor(plan: Plan) -> list[str]:
     if schedule.anchor_period_s >= DAY_S:
         sentences.append(
             "An anchor of a day holds only against those who know nothing about the rest of that day. Others learn the "
-            "shift from reports whose place they know. A night in which midnight in UTC falls costs twice as much."
-        )
-    else:
-        sentences.append(
-            "The hours of arrival and departure give away more to those who know where their other reports were made."
+            "shift from reports whose place they know."
         )
     bare = plan.without_anchor
     if bare is not None and bare.rest is not None:
@@ -70,20 +71,26 @@ def _about_the_anchor(plan: Plan) -> list[str]:
     return sentences
 
 
-def commands(plan: Plan, *, roads: str | None) -> list[str]:
+def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None) -> list[str]:
     """Return the commands that make the bundle and a ledger for this plan.
 
     Parameters
     ----------
     roads
         The file of the road graph; None: the area of the places is given instead.
+    program
+        How this program is called.
+    folder
+        Where the commands will run: what they write gets names that are free there. None: anywhere.
     """
     where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
-    return schedule_commands(plan.recommended.schedule, where)
+    return schedule_commands(plan.recommended.schedule, where, program=program, folder=folder)
 
 
-def plan_facts(plan: Plan, *, roads: str | None) -> dict[str, Any]:
-    """Return a plan as JSON values."""
+def plan_facts(
+    plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None
+) -> dict[str, Any]:
+    """Return a plan as JSON values; the parameters are those of `commands`."""
     return {
         "recommended": _rated(plan.recommended),
         "without_the_anchor": None if plan.without_anchor is None else _rated(plan.without_anchor),
@@ -94,13 +101,14 @@ def plan_facts(plan: Plan, *, roads: str | None) -> dict[str, Any]:
         },
         "budgets_per_km": plan.budgets.given(),
         "need_m": plan.need_m,
+        "tied": [_rated(rated) for rated in plan.tied],
         "candidates": [_rated(rated) for rated in plan.candidates],
         "epsilon_by_interval": [_rated(rated) for rated in plan.grid],
         "intervals_s_that_trips_are_too_short_for": list(plan.skipped_s),
         "order_of_the_motion_model": plan.order,
         "judged_by": plan.judged_by,
         "in_words": in_words(plan),
-        "commands": commands(plan, roads=roads),
+        "commands": commands(plan, roads=roads, program=program, folder=folder),
     }
 
 
@@ -114,6 +122,7 @@ def _rated(rated: Rated) -> dict[str, Any]:
         "interval_s": schedule.interval_s,
         "anchor": anchor,
         "cost_per_km": {"report": schedule.report, "hour": schedule.hour, "night": schedule.night},
+        "parked_m": {name: round(metres, 1) for name, metres in schedule.at_rest.found_m.items()},
         "on_the_road": _errors(rated.road),
     }
     if rated.rest is not None:
@@ -148,7 +157,3 @@ def _metres(metres: float) -> str:
         return "less than 1 m"
     digits = max(math.floor(math.log10(metres)) - 1, 0)
     return f"{round(metres, -digits):,.0f} m"
-
-
-def _times(value: float) -> str:
-    return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else "a million or more"

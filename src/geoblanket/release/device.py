@@ -42,6 +42,7 @@ from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fence, Fences
 from geoblanket.release.inputs import (
     CLOCK_TOLERANCE_S,
+    NO_FIX,
     accepted_ms,
     checked_location_e7,
     checked_request,
@@ -316,7 +317,7 @@ class Device:
         """
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         if lat_e7 == 0 == lon_e7:
-            return "This is the location that receivers give without a fix."
+            return NO_FIX
         return self._source.warning_for(lat_e7, lon_e7)
 
     @property

@@ -37,7 +37,9 @@ from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.inputs import (
     CLOCK_TOLERANCE_S,
+    NO_FIX,
     accepted_ms,
+    checked_location_e7,
     checked_locations_e7,
     checked_times_ms,
     checked_tolerance,
@@ -361,6 +363,11 @@ class Fleet:
         self._slot[which] = slot
         self._place[which] = reported
         return reported
+
+    def warning_for(self, lat: float, lon: float) -> str | None:
+        """Return what seems wrong with a location, or None; see `Device.warning_for`."""
+        lat_e7, lon_e7 = checked_location_e7(lat, lon)
+        return NO_FIX if lat_e7 == 0 == lon_e7 else self._source.warning_for(lat_e7, lon_e7)
 
     def close(self) -> None:
         """Release the ledger, and forget where the vehicles were."""

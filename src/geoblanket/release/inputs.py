@@ -19,6 +19,7 @@ from geoblanket.errors import ParameterError
 
 __all__ = [
     "CLOCK_TOLERANCE_S",
+    "NO_FIX",
     "accepted_ms",
     "checked_location_e7",
     "checked_locations_e7",
@@ -31,6 +32,8 @@ __all__ = [
 CLOCK_TOLERANCE_S: Final = 86_400.0
 """Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 
+NO_FIX: Final = "This is the location that receivers give without a fix."
+"""What to say of latitude 0, longitude 0."""
 _E7: Final = 10**7
 _PLAIN: Final = (float, int)
 """Types that need no further check. A bool is an int, too, but of another type."""

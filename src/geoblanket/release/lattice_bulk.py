@@ -69,6 +69,8 @@ class LatticeSummary:
     """Reports that were made: one for each vehicle and slot."""
     points_outside: int
     """Reports from outside the frame, which count as from the nearest point of its edge."""
+    points_exchanged: int
+    """Of those, reports that would be inside if latitude and longitude were exchanged."""
     vehicles: int
     interval_s: float
     epsilon_per_report: float
@@ -275,7 +277,7 @@ class _Run:
         self._interval_ms = bundle.needed_clock().interval_ms
         self._costs = bundle.costs
         self._vehicles: dict[str, _Vehicle] = {}
-        self._outside = 0
+        self._outside = self._exchanged = 0
 
     def reports(self, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Yield the reports of all points."""
@@ -330,7 +332,9 @@ class _Run:
     def _drawn(self, rows: pl.DataFrame) -> pl.DataFrame:
         lat, lon = rows["lat"].to_numpy(), rows["lon"].to_numpy()
         plane = self._lattice.spec.plane
-        self._outside += int(np.count_nonzero(~plane.holds_many(lat, lon)))
+        outside = ~plane.holds_many(lat, lon)
+        self._outside += int(np.count_nonzero(outside))
+        self._exchanged += int(np.count_nonzero(plane.holds_many(lon[outside], lat[outside])))
         lat_e7, lon_e7 = (np.rint(degrees * 1e7).astype(np.int64) for degrees in (lat, lon))
         x, y = plane.units_e7(*self._fences.apply_many_e7(lat_e7, lon_e7))
         cells = self._lattice.draw_many_at(x, y)
@@ -356,6 +360,7 @@ class _Run:
             points=self.total,
             reports=sum(vehicle.reports for vehicle in self._vehicles.values()),
             points_outside=self._outside,
+            points_exchanged=self._exchanged,
             vehicles=len(self._vehicles),
             interval_s=self._interval_ms / 1000,
             epsilon_per_report=cost,

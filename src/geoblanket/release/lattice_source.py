@@ -35,6 +35,15 @@ class _Base:
         self._cost_micro = tables.costs.other
         self._frame = bytes.fromhex(tables.domain)[:16]
 
+    def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
+        """Return whether a location lies outside the frame."""
+        lat, lon = lat_e7 / 1e7, lon_e7 / 1e7
+        if self._plane.holds(lat, lon):
+            return None
+        if abs(lon) <= 90 and self._plane.holds(lon, lat):
+            return "Latitude and longitude seem to be exchanged: the latitude comes first."
+        return "This location lies outside the area of the bundle, and counts as the nearest point of its edge."
+
 
 class LatticeSource(_Base):
     """Reports of one vehicle."""
@@ -72,15 +81,6 @@ class LatticeSource(_Base):
     def forget(self) -> None:
         """Do nothing: nothing is kept."""
 
-    def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
-        """Return whether a location lies outside the frame."""
-        lat, lon = lat_e7 / 1e7, lon_e7 / 1e7
-        if self._plane.holds(lat, lon):
-            return None
-        if abs(lon) <= 90 and self._plane.holds(lon, lat):
-            return "Latitude and longitude seem to be exchanged: the latitude comes first."
-        return "This location lies outside the area of the bundle, and counts as the nearest point of its edge."
-
 
 class LatticeFleetSource(_Base):
     """Reports of many vehicles."""
@@ -109,7 +109,10 @@ class LatticeFleetSource(_Base):
         """Return whose last report was drawn within the distance of the lattice."""
         if not self._hold_units:
             return np.zeros(len(which), np.bool_)
-        held: Bools = ((points - self._drawn_at[which]) ** 2).sum(axis=1) <= self._hold_units**2
+        apart = points - self._drawn_at[which]
+        near = np.abs(apart).max(axis=1) <= self._hold_units
+        apart[~near] = 0  # squares of more could overflow
+        held: Bools = near & ((apart**2).sum(axis=1) <= self._hold_units**2)
         return held
 
     def draw(self, which: Ints, points: Ints, slot: Ints) -> Ints:

@@ -56,6 +56,10 @@ class PlaceRaster:
         self._listed = self._make()
         self._single = self._listed[:, 1] < 0
 
+    def seems_exchanged(self, lat_e7: int, lon_e7: int) -> bool:
+        """Return whether latitude and longitude of one location are clearly exchanged."""
+        return self._single_place.seems_exchanged(lat_e7, lon_e7)
+
     def of(self, lat_e7: Ints, lon_e7: Ints) -> Indices:
         """Return the place nearest to each location in 1e-7 degrees, shape (n,)."""
         cell = self._cell(lat_e7, lon_e7)

@@ -92,3 +92,6 @@ class FleetSource(Protocol):
 
     def forget(self) -> None:
         """Forget where the vehicles were."""
+
+    def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
+        """Return what seems wrong with a location."""

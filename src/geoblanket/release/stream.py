@@ -8,7 +8,7 @@ stream; a ledger that cannot be used does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, BinaryIO, Final
 
@@ -25,8 +25,19 @@ _NEEDED: Final = frozenset({"lat", "lon", "time"})
 _KNOWN: Final = _NEEDED | {"request"}
 
 
-def answers(device: Device, lines: BinaryIO) -> Iterator[dict[str, Any]]:
+def answers(
+    device: Device, lines: BinaryIO, *, on_warning: Callable[[str], None] = lambda _: None
+) -> Iterator[dict[str, Any]]:
     """Yield the answer to each line, as JSON values.
+
+    Parameters
+    ----------
+    device
+        What reports.
+    lines
+        The requests.
+    on_warning
+        Called with what seems wrong with a location that was reported (`Device.warning_for`).
 
     Raises
     ------
@@ -40,14 +51,20 @@ def answers(device: Device, lines: BinaryIO) -> Iterator[dict[str, Any]]:
             continue
         if not line.strip():
             continue
+        reported = None
         try:
-            answer = device.report(**_request(line)).as_dict()
+            request = _request(line)
+            answer = device.report(**request).as_dict()
+            reported = request["lat"], request["lon"]
         except LedgerError as error:
             yield _error_answer(error)
             raise
         except GeoblanketError as error:
             answer = _error_answer(error)
         yield answer
+        # Only now, so that no answer takes longer because of where the vehicle is.
+        if reported is not None and (warning := device.warning_for(*reported)) is not None:
+            on_warning(warning)
 
 
 def _skip_rest(lines: BinaryIO) -> None:

@@ -22,6 +22,7 @@ from geoblanket.release.source import Drawn, Kind, Point
 __all__ = ["ZoneFleetSource", "ZoneSource"]
 
 _NEVER: Final = -(1 << 62)
+_EXCHANGED: Final = "Latitude and longitude seem to be exchanged: the latitude comes first."
 
 
 class ZoneSource:
@@ -77,9 +78,7 @@ class ZoneSource:
 
     def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
         """Return whether latitude and longitude seem to be exchanged."""
-        if self._nearest.seems_exchanged(lat_e7, lon_e7):
-            return "Latitude and longitude seem to be exchanged: the latitude comes first."
-        return None
+        return _EXCHANGED if self._nearest.seems_exchanged(lat_e7, lon_e7) else None
 
     def _follows(self, slot: int) -> bool:
         return bool(self._history) and slot == self._history_slot + 1
@@ -154,6 +153,10 @@ class ZoneFleetSource:
         """Forget where the vehicles were."""
         self._history.fill(-1)
         self._history_slot.fill(_NEVER)
+
+    def warning_for(self, lat_e7: int, lon_e7: int) -> str | None:
+        """Return whether latitude and longitude seem to be exchanged."""
+        return _EXCHANGED if self._nearest.seems_exchanged(lat_e7, lon_e7) else None
 
     def _follows(self, which: Ints, slot: Ints) -> Bools:
         follows: Bools = self._history_slot[which] == slot - 1

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.meaning import laplace_errors
-from geoblanket.planning.by_distance import found_parked_km, schedule_by_distance
+from geoblanket.planning.by_distance import schedule_by_distance
 from geoblanket.planning.commands import area_in_degrees, schedule_commands
 from geoblanket.planning.schedules import Schedule
 from geoblanket.service.explorer import Explorer
@@ -51,15 +51,13 @@ def add_start_route(routes: APIRouter, explorer: Explorer) -> None:
 def _facts(schedule: Schedule) -> dict[str, Any]:
     # An anchor has the report's ε here, and twice the ε half the noise: nothing is computed anew for each wish.
     report = laplace_errors(1.0, None if schedule.anchor_epsilon is None else 1.0)
-    hour_km, night_km = found_parked_km(schedule)
     return {
         "epsilon": schedule.epsilon,
         "anchor_epsilon": schedule.anchor_epsilon,
         "interval_s": schedule.interval_s,
         "median_m": 1000 * report.median_km / schedule.epsilon,
         "most_m": 1000 * report.most_km / schedule.epsilon,
-        "parked_hour_m": 1000 * hour_km,
-        "parked_night_m": 1000 * night_km,
+        "parked_m": schedule.at_rest.found_m,
         "hour_cost": schedule.hour,
         "night_cost": schedule.night,
     }

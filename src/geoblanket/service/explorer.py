@@ -22,6 +22,7 @@ from geoblanket.build.statement import learned_in_words
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.meaning import AtRest, lattice_at_rest
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
@@ -48,7 +49,6 @@ _MOST_GUESSES = 400
 """Of a large city, this many places are tried as the best guess."""
 _MOST_REPLAYS, _TURN_S = 2, 15.0
 """Replays at once, and seconds that another one waits for its turn."""
-_NIGHT_S = 8 * 3600
 _LIMITS = (
     "Several periods, and several reports on the road, add up: see the figures above. Nothing in the bundle limits how "
     "often a vehicle reports.",
@@ -82,7 +82,8 @@ class Explorer:
     Raises
     ------
     MismatchError
-        If the walks belong to other roads, places or another interval than the bundles, or the motion model fits none.
+        If the roads are of another city than the bundles, the walks belong to other roads, places or another interval,
+        or the motion model fits no bundle.
     InputError
         If a file cannot be read.
     """
@@ -100,7 +101,7 @@ class Explorer:
         self._plan = None if plan is None else read_plan(plan)
         self._explored: dict[str, ExploredBundle] = {}
         self._lattices: dict[str, ExploredLattice] = {}
-        self._graph = None if roads is None else RoadGraph.load(roads)
+        self._graph = None if roads is None else self._around_bundles(Path(roads))
         self.places: Places | None = None
         self.traffic: Traffic | None = None
         self.trips: dict[int, Trip] = {}
@@ -143,15 +144,22 @@ class Explorer:
     @property
     def middle(self) -> tuple[float, float] | None:
         """Longitude and latitude of the middle of the map: of the places, or of the first lattice's frame."""
-        if located := [served.bundle for served in self._store.bundles if served.bundle.located]:
-            lat, lon = located[0].places_e7.mean(axis=0) / 1e7
-            return float(lon), float(lat)
-        lattices = [served.bundle.lattice for served in self._store.bundles if served.bundle.lattice is not None]
-        if not lattices:
+        if self._first is None:
             return None
-        plane = lattices[0].spec.plane
-        lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
+        bundle = self._first.bundle
+        if bundle.lattice is None:
+            lat, lon = bundle.places_e7.mean(axis=0) / 1e7
+        else:
+            plane = bundle.lattice.spec.plane
+            lat, lon = plane.degrees(plane.side // 2, plane.side // 2)
         return float(lon), float(lat)
+
+    @property
+    def _first(self) -> ServedBundle | None:
+        """The bundle that decides which city is on the map: the first with places, or else with a lattice."""
+        served = self._store.bundles
+        located = (each for each in served if each.bundle.located)
+        return next(located, next((each for each in served if each.bundle.lattice is not None), None))
 
     @property
     def area(self) -> tuple[float, float, float, float] | None:
@@ -252,6 +260,24 @@ class Explorer:
             ],
         }
 
+    def _around_bundles(self, path: Path) -> RoadGraph:
+        """Return the roads of a file, which must be of the city on the map."""
+        graph = RoadGraph.load(path)
+        if self._first is None:
+            return graph
+        bundle = self._first.bundle
+        if bundle.lattice is not None:
+            same = bundle.lattice.spec.plane.holds_many(graph.lat, graph.lon).any()
+        else:
+            (south, west, north, east), (lat, lon) = _around(graph.lat, graph.lon), bundle.places_e7.T * 1e-7
+            same = ((south <= lat) & (lat <= north) & (west <= lon) & (lon <= east)).mean() > 1 / 2
+        if not same:
+            raise MismatchError(
+                f"{path} has the roads of another city than {self._first.path}. Give the roads that the bundle was "
+                "made from; serve bundles of different cities apart."
+            )
+        return graph
+
     def _fitting(self, path: Path) -> MotionModel:
         """Return the motion model of a file, which must fit some bundle."""
         model = MotionModel.load(path)
@@ -331,6 +357,7 @@ def _trip_facts(trip: Trip) -> dict[str, Any]:
 def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
     facts, costs, record = explored.facts, explored.bundle.costs, explored.record
     pasts = [mechanism["history_weights"] for mechanism in explored.guarantee["mechanisms"]]
+    interval_s = None if facts.clock is None else facts.clock.interval_s
     return {
         "kind": "zones",
         "sha256": facts.sha256,
@@ -340,7 +367,8 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
         "history_weights": max(pasts, key=len),
         "cost": costs.other / 1e6,
         "first_cost": costs.start / 1e6,
-        "interval_s": None if facts.clock is None else facts.clock.interval_s,
+        "night_cost": None if interval_s is None else AtRest(costs.other / 1e6, interval_s).night_cost,
+        "interval_s": interval_s,
         "regimes": [regime for regime in facts.regimes if regime != explored.start] or [explored.start],
         "start": explored.start,
         "zone": explored.zone.tolist(),
@@ -358,9 +386,6 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
 
 def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
     facts, lattice = explored.facts, explored.lattice
-    night = (
-        lattice.epsilon * _NIGHT_S / explored.interval_s if lattice.anchor is None else lattice.anchor_cost(_NIGHT_S)
-    )
     return {
         "kind": "lattice",
         "sha256": facts.sha256,
@@ -368,7 +393,7 @@ def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
         "epsilon": lattice.epsilon,
         "history_weights": [],
         "cost": explored.costs.other / 1e6,
-        "night_cost": night,
+        "night_cost": lattice_at_rest(lattice, explored.interval_s).night_cost,
         "interval_s": explored.interval_s,
         "lattice": None if facts.lattice is None else asdict(facts.lattice),
         "figures": explored.figures(anchored=True),

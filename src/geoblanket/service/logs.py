@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from types import TracebackType
@@ -24,7 +25,12 @@ class _NoValues(logging.Formatter):
         return ""
 
 
-def configure_logs(*, access: bool = True) -> None:
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record says more than that a request was still running when the service stopped."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+def configure_logs(*, access: bool = False) -> None:
     """Send the logs of this process to stderr.
 
     Parameters
@@ -34,6 +40,7 @@ def configure_logs(*, access: bool = True) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_NoValues("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

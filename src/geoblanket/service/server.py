@@ -6,6 +6,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -103,6 +104,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop in order. A second Ctrl-C changes nothing: by itself, Uvicorn would leave the ledger open."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
 
 
 def _addresses(host: str, port: int) -> Sequence[_Address]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from geoblanket._progress import Progress, silent
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
 from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -79,6 +80,8 @@ class BundleStore:
         Which files are accepted.
     policy
         The least that a bundle with coordinates or a lattice must promise; no device accepts another one.
+    progress
+        Called as files are verified.
 
     Raises
     ------
@@ -92,9 +95,10 @@ class BundleStore:
         *,
         trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
+        progress: Progress = silent,
     ) -> None:
         self._trust, self._policy = trust, policy
-        self._slots = self._load_all([Path(path) for path in paths])
+        self._slots = self._load_all([Path(path) for path in paths], progress)
         self._by_hash = self._index()
 
     @property
@@ -145,16 +149,18 @@ class BundleStore:
             by_hash.setdefault(slot.served.sha256, slot.served)
         return MappingProxyType(by_hash)
 
-    def _load_all(self, paths: Sequence[Path]) -> list[_Slot]:
+    def _load_all(self, paths: Sequence[Path], progress: Progress) -> list[_Slot]:
         if not paths:
             raise ParameterError("Give at least one bundle to serve.")
         slots, problems = [], []
-        for path in paths:
+        for number, path in enumerate(paths):
+            progress("verifying bundles", number, len(paths))
             stamp = _stamp(path)
             try:
                 slots.append(_Slot(path, self._load(path), stamp))
             except GeoblanketError as error:
                 problems.append(str(error))
+        progress("verifying bundles", len(paths), len(paths))
         if problems:
             raise InputError(
                 f"{len(problems)} of {len(paths)} bundle(s) cannot be served, so nothing is: "

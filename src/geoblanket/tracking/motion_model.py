@@ -26,7 +26,7 @@ from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
-from geoblanket._training import NOBODY, NOT_SAID, WALKS, Training, TrainingPromise
+from geoblanket._training import NOBODY, NOT_SAID, WALKS, ReleasedReports, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.sparse_rows import SparseRows
 from geoblanket.tracking.trip_shape import TripShape
@@ -177,8 +177,9 @@ class MotionModel:
     def training(self) -> Training:
         """What it was learned from, and what that promises to those who drove.
 
-        Learning from released reports costs nothing more: then it is that of the model from which it started, and of
-        the bundle that made the reports, where `learned` has its statement as `training`.
+        From released reports it is three statements together: of the model from which it started, of the bundle that
+        made the reports (`training` of `learned`), and of the reports (`released`). A file of an earlier version does
+        not have the last: then the ε of the reports is unknown.
         """
         return _training(self.learned)
 
@@ -399,7 +400,9 @@ def _training(learned: Mapping[str, Any], starts: int = 0) -> Training:
     if source == "released":
         if not isinstance(learned.get("start"), Mapping) or starts == _MOST_STARTS:
             raise ValueError("it does not say from which model it started")
-        return _training(learned["start"], starts + 1).together(stated or NOBODY)
+        reports = ReleasedReports.parsed(learned["released"]) if "released" in learned else ReleasedReports()
+        started = _training(learned["start"], starts + 1).together(stated or NOBODY)
+        return started.together(Training("released", released=(reports,)))
     training = {"roads": NOBODY, "distance": NOBODY, "roads and walks": stated or WALKS}.get(str(source), NOT_SAID)
     # How many past places matter was found in walks, without privacy.
     return training.together(WALKS) if _BY_BLANKET in str(learned.get("order")) else training
@@ -414,13 +417,13 @@ def _untrue(learned: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _in_words(learned: Mapping[str, Any]) -> str:
+def _in_words(learned: Mapping[str, Any], *, in_all: bool = True) -> str:
     source, training = learned.get("from"), _training(learned)
     if source == "released":
         reports = learned.get("reports")
         count = f"{reports:,} released reports" if type(reports) is int else "released reports"
-        words = f"from {count}, which cost nothing more, started with a model {_in_words(learned['start'])}"
-        return words if training == _training(learned["start"]) else f"{words}; all in all {training.in_words()}"
+        words = f"from {count}, started with a model {_in_words(learned['start'], in_all=False)}"
+        return f"{words}; all in all {training.in_words()}" if in_all else words
     steps = learned.get("steps")
     walks = f"{steps:,} steps of walks" if type(steps) is int and source != "private" else "walks"
     words = {

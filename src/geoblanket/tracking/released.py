@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Bools, Ints
+from geoblanket._files import sha256_file
 from geoblanket._frames import FRAME, AnyFrame, conformed, is_path, to_polars
 from geoblanket._tables import is_text, reading_parquet, scan_table
+from geoblanket._training import ReleasedReports
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import RELEASED_SCHEMA
@@ -82,6 +84,18 @@ class ReleasedTable:
             raise InputError("has no reports", path=path, hint=_AGAIN)
         if counts["vehicle"].null_count():
             raise InputError("some reports have no vehicle", path=path, hint=_AGAIN)
+        self._cost_per_km = bundle.costs.largest_per_km if is_path(released) else None
+
+    @property
+    def statement(self) -> ReleasedReports:
+        """What is to be stated of the reports where something is learned from them.
+
+        Only a table from a file names the bundle that made it. Frames do not: bundles of another ε have the same cells.
+        """
+        if self._cost_per_km is None:
+            return ReleasedReports()
+        most = self._counts["len"].to_numpy().max()
+        return ReleasedReports(sha256_file(self.path), self._cost_per_km, int(most))
 
     def parts(self, *, outputs: int, rows: int = _ROWS_AT_A_TIME) -> Iterator[ReleasedRows]:
         """Yield all reports, those of a vehicle together; about so many rows at a time, or those of one vehicle.

@@ -64,16 +64,19 @@ def test_against_bayes_rule_in_a_loop(context: str, known_past: int) -> None:
             table = joint.setdefault(known, np.zeros((6, 6)))
             table[ZONE.tolist().index(history[0])] += count * q[int(rows.row_of(history[None])[0])]
     total = sum(table.sum() for table in joint.values())
-    success, error, prior_success, prior_error = 0.0, 0.0, 0.0, 0.0
+    success, error, likeliest, prior_success, prior_error = 0.0, 0.0, 0.0, 0.0, 0.0
     for table in joint.values():
         for column in table.T:
             success += max(column)
             error += min(sum(apart[guess, true] * column[true] for true in range(6)) for guess in range(6))
+            likeliest += sum(apart[column.argmax(), true] * column[true] for true in range(6))
         prior_success += table.sum(axis=1).max()
         prior_error += (apart @ table.sum(axis=1)).min()
     found = attack_report(q, Cases.of_counts(rows, COUNTS, known_past=known_past), apart)
     assert found.success == pytest.approx(success / total)
     assert found.error_km == pytest.approx(error / total)
+    assert found.likeliest_error_km == pytest.approx(likeliest / total)
+    assert found.likeliest_error_km > found.error_km
     assert found.prior_success == pytest.approx(prior_success / total)
     assert found.prior_error_km == pytest.approx(prior_error / total)
 

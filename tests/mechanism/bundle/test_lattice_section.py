@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._training import NOBODY
@@ -18,7 +19,6 @@ from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.bundle.trust import Trust
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from tests.mechanism.bundles import save_plain
 from tests.mechanism.lattice.frames import small_spec
 
@@ -173,6 +173,7 @@ def test_trust_and_policy_hold_for_lattices(path: Path) -> None:
         (Policy(largest_epsilon=1.0), "anchor's ε₀ is 2"),
         (Policy(largest_cost=1.0), "costs 2 per km"),
         (Policy(smallest_extent_m=5_000), "3100 m wide"),
+        (Policy(largest_rounding_m=7), r"rounds a coordinate by up to 7\.08 m, more than 7 m \(largest_rounding_m\)"),
     ):
         with pytest.raises(PolicyError, match=words):
             policy.check((), np.empty((0, 2), np.int32), None, **check)  # type: ignore[arg-type]

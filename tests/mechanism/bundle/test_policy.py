@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_what_gives_a_vehicle_away_is_refused(table: Table, words: str) -> None:
         DEFAULT_POLICY.check([SOUND, table], PLACES_E7, None)
     if table.epsilon_micro:
         ANYTHING.check([table], PLACES_E7, None)
+
+
+def test_devices_in_javascript_have_the_same_defaults() -> None:
+    source = (Path(__file__).parents[3] / "clients" / "javascript" / "src" / "policy.js").read_text("utf-8")
+    defaults = re.search(r"DEFAULT_POLICY = Object.freeze\(\{(.*?)\}\)", source, re.DOTALL)
+    assert defaults is not None
+    found = {name: float(value) for name, value in re.findall(r"(\w+): ([\d.]+)", defaults[1])}
+    words = {name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name) for name in found}
+    assert {words[name]: value for name, value in found.items()} == {
+        name: getattr(DEFAULT_POLICY, name)
+        for name in ("largest_epsilon", "largest_cost", "smallest_extent_m", "largest_rounding_m")
+    }
 
 
 def test_places_that_are_crowded_are_refused() -> None:

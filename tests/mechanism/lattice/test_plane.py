@@ -40,6 +40,24 @@ def test_no_distance_is_stretched(south: float, west: float, side_km: float, uni
     assert (in_plane <= on_sphere * (1 + 1e-9) + 1e-3).all()
 
 
+@pytest.mark.parametrize("unit_mm", [1, 2, 700, 10**6])
+@pytest.mark.parametrize(("south", "west"), [(41.1, -8.6), (-84.9, 179.99), (0.0, -180.0)])
+def test_many_coordinates_become_the_same_units_as_one_in_exact_integers(
+    unit_mm: int, south: float, west: float
+) -> None:
+    """With units of 1 mm, a coordinate on the other side of the Earth would need more than 64 bits."""
+    plane = Plane(round(south * 1e7), round(west * 1e7), unit_mm, min(8_000, 10**8 // unit_mm))
+    plane.check()
+    rng = np.random.default_rng(5)
+    edges_lat = [-900_000_000, plane.south_e7 - 1, plane.south_e7, plane.north_e7, plane.north_e7 + 1, 900_000_000]
+    edges_lon = [plane.west_e7 + step for step in (-1, 0, 1, plane.width_e7 - 1, plane.width_e7, plane.width_e7 + 1)]
+    lat_e7 = np.concatenate([edges_lat, rng.integers(-900_000_000, 900_000_001, 500)])
+    lon_e7 = np.concatenate([edges_lon, rng.integers(-1_800_000_000, 1_800_000_001, 500)])
+    x, y = plane.units_e7(lat_e7, lon_e7)
+    one_by_one = [plane.unit_of_e7(*each) for each in zip(lat_e7.tolist(), lon_e7.tolist(), strict=True)]
+    assert list(zip(x.tolist(), y.tolist(), strict=True)) == one_by_one
+
+
 def test_a_city_is_hardly_shrunk_either() -> None:
     x, y = PORTO.units([41.15, 41.15, 41.2], [-8.65, -8.55, -8.6])
     in_plane = np.hypot(np.diff(x), np.diff(y))

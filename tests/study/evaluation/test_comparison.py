@@ -41,6 +41,9 @@ def test_verdicts_follow_from_the_numbers() -> None:
     assert rows["loss of LP+C-mDP against LP"].verdict == "agrees"
     assert "ε = 2: 15.0% (14.5% to 15.5%) below" in rows["loss of LP+C-mDP against LP"].measured
     assert rows["loss of LP+C-mDP against LP+TrueMB"].verdict == "differs"
+    itself = _rows({**LOSSES, "lp_cmdp": LOSSES["lp_true_mb"]})["loss of LP+C-mDP against LP+TrueMB"]
+    assert itself.verdict == "cannot be decided"
+    assert "compares a mechanism with itself" in itself.why
     assert _rows({**LOSSES, "lp_cmdp": 1.0})["loss of LP+C-mDP against LP"].verdict == "differs"
     assert _rows({**LOSSES, "lp_cmdp": 0.9}, uncertainty=0.05)["loss of LP+C-mDP against LP"].verdict == (
         "cannot be decided"

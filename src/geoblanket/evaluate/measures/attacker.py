@@ -4,7 +4,8 @@ The attacker knows the mechanism, the rule from histories to rows, and how proba
 is. It sees the report y and guesses the present place among those of the zone, by Bayes' rule:
 
 - *error*: the guess with the least expected distance from the true place, E_y min_g Σ_x Pr[x | y]·d(g, x);
-- *success*: the most probable place, E_y max_x Pr[x | y], the probability that it is right.
+- *success*: the most probable place, E_y max_x Pr[x | y], the probability that it is right;
+- *likeliest error*: the expected distance of that most probable place, which is the paper's expected inference error.
 
 No attacker with the same knowledge has a smaller error or a larger success. What it knows of the very vehicle
 beforehand is a label z of each case. *Context-free*: nothing, all labels are the same. *Context-aware*: the places
@@ -52,6 +53,8 @@ class Inference:
     prior_error_km: float
     """The same attacker's error without the report: from what it knew beforehand alone."""
     prior_success: float
+    likeliest_error_km: float
+    """Expected distance of the most probable place from the true one, as the paper's attacker guesses, kilometres."""
 
     def __repr__(self) -> str:
         error = f"{self.error_km:.4g} km off (without the report {self.prior_error_km:.4g} km)"
@@ -184,15 +187,24 @@ def attack_report(probabilities: npt.ArrayLike, cases: Cases, distance_km: npt.A
     pairs, which = np.unique(np.column_stack([cases.known, cases.place]), axis=0, return_inverse=True)
     weights = csr_array((cases.weight, (which.ravel(), cases.row)), shape=(len(pairs), len(q)))
     mass: Floats = np.asarray(weights.sum(axis=1)).ravel()
-    error = success = prior_error = prior_success = 0.0
+    error = success = likeliest_error = prior_error = prior_success = 0.0
     for some in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs[:, 0])) + 1):
         from_place = distance[:, pairs[some, 1]]
         joint = np.asarray(weights[some] @ q)
         success += float(joint.max(axis=0).sum())
-        error += float((from_place @ joint).min(axis=0).sum())
+        expected = from_place @ joint
+        error += float(expected.min(axis=0).sum())
+        likeliest = pairs[some, 1][joint.argmax(axis=0)]
+        likeliest_error += float(expected[likeliest, np.arange(len(likeliest))].sum())
         prior_success += float(mass[some].max())
         prior_error += float((from_place @ mass[some]).min())
-    return Inference(error_km=error, success=success, prior_error_km=prior_error, prior_success=prior_success)
+    return Inference(
+        error_km=error,
+        success=success,
+        prior_error_km=prior_error,
+        prior_success=prior_success,
+        likeliest_error_km=likeliest_error,
+    )
 
 
 @checked

@@ -88,6 +88,9 @@ class Measure(StrEnum):
     LEAKAGE_MAX = "leakage_max", "worst leakage / ε", "worst leakage", _three_digits, _largest
     LEAKAGE_EXPECTED = "leakage_expected", "mean leakage / ε", "mean leakage"
     INFERENCE_ERROR = "inference_error", "error of the guess", "error of a guess, km", _three_digits, _mean, "more"
+    INFERENCE_ERROR_LIKELIEST = (
+        "inference_error_likeliest", "", "most probable place: error, km", _three_digits, _mean, "more",
+    )  # fmt: skip
     INFERENCE_SUCCESS = "inference_success", "share of right guesses", "right guesses", _percent
     INFERENCE_ERROR_PRIOR = (
         "inference_error_prior", "", "without the report, km", _three_digits, _mean, "more",

@@ -99,4 +99,6 @@ class PrivacyMeter:
         yield Value(attack.error, inference.error_km, "km")
         yield Value(attack.success, inference.success, "")
         yield Value(attack.blind_error, inference.prior_error_km, "km")
+        if attack is INFERENCE:
+            yield Value(Measure.INFERENCE_ERROR_LIKELIEST, inference.likeliest_error_km, "km")
         yield Value(attack.blind_success, inference.prior_success, "")

@@ -20,7 +20,7 @@ from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
-from geoblanket.mechanism.costs import Costs, Counted
+from geoblanket.mechanism.costs import LARGEST_EPSILON, Costs, Counted
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -53,14 +53,18 @@ class Policy:
     largest_weight
         The largest weight of an earlier place in distances; infinite weights, for a past that is taken as known, need
         `inf`.
+    largest_rounding_m
+        How far a lattice may round a coordinate at most, metres. Its promise between two coordinates adds twice as much
+        to their distance, so that a coarse one promises nothing to neighbours.
     """
 
-    largest_epsilon: float = 20.0
+    largest_epsilon: float = LARGEST_EPSILON
     largest_cost: float = 100.0
     smallest_eta_km: float = 1.0
     fewest_places: int = 4
     smallest_extent_m: float = 400.0
     largest_weight: float = 4.0
+    largest_rounding_m: float = 10.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -128,7 +132,9 @@ class Policy:
             problems += [problem for facts in zone_facts(tables, places_e7) for problem in self._of_zone(facts)]
         costs = Costs.of(tables, "" if clock is None else clock.start)
         if max(costs) > self.largest_cost * _MICRO:
-            problems.append(f"a report costs up to {costs.largest_per_km:g} per km, more than {self.largest_cost:g}")
+            problems.append(
+                f"a report costs up to {costs.largest_per_km:g} per km, more than {self.largest_cost:g} (largest_cost)"
+            )
         self._refuse_for(problems)
 
     @staticmethod
@@ -137,42 +143,48 @@ class Policy:
             more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
             raise PolicyError(
                 f"The bundle promises less than the policy asks for: {'; '.join(problems[:_LISTED])}{more}. "
-                "Get another bundle, or state a policy that allows it."
+                "Get another bundle, or state a policy that allows it: its key is in brackets."
             )
 
     def _of_lattice(self, lattice: LatticeSpec) -> Iterable[str]:
         epsilon = lattice.epsilon_micro / _MICRO
         if epsilon > self.largest_epsilon:
-            yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g}"
+            yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g} (largest_epsilon)"
         if epsilon > self.largest_cost:
-            yield f"a report costs {epsilon:g} per km, more than {self.largest_cost:g}"
+            yield f"a report costs {epsilon:g} per km, more than {self.largest_cost:g} (largest_cost)"
+        rounding_m = lattice.plane.rounding_mm / 1000
+        if rounding_m > self.largest_rounding_m:
+            yield (
+                f"it rounds a coordinate by up to {rounding_m:.3g} m, more than {self.largest_rounding_m:g} m "
+                "(largest_rounding_m)"
+            )
         extent_m = lattice.plane.side * lattice.plane.unit_mm / 1000
         if extent_m < self.smallest_extent_m:
-            yield f"its frame is {extent_m:.0f} m wide, less than {self.smallest_extent_m:g} m"
+            yield f"its frame is {extent_m:.0f} m wide, less than {self.smallest_extent_m:g} m (smallest_extent_m)"
 
     def _of_table(self, table: _Table) -> Iterable[str]:
         epsilon = table.epsilon_micro / _MICRO
         if epsilon > self.largest_epsilon:
-            yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g}"
+            yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g} (largest_epsilon)"
         if not table.epsilon_micro:
             yield "its ε is 0, so that reports cost nothing and a budget never ends"
         if table.eta_mm < self.smallest_eta_km * _MICRO:
-            yield f"its η is {table.eta_mm / _MICRO:g} km, less than {self.smallest_eta_km:g} km"
+            yield f"its η is {table.eta_mm / _MICRO:g} km, less than {self.smallest_eta_km:g} km (smallest_eta_km)"
         for micro in table.history_weights_micro:
             weight = np.inf if micro == NEVER_MM else micro / _MICRO
             if weight > self.largest_weight:
-                yield f"an earlier place counts {weight:g} times, more than {self.largest_weight:g}"
+                yield f"an earlier place counts {weight:g} times, more than {self.largest_weight:g} (largest_weight)"
 
     def _of_zone(self, facts: ZoneFacts) -> Iterable[str]:
         if facts.fewest_sharing < self.fewest_places:
             yield (
                 f"in {zone_in_words(facts.zone)} only {facts.fewest_sharing} place(s) are hidden among each other, "
-                f"fewer than {self.fewest_places}"
+                f"fewer than {self.fewest_places} (fewest_places)"
             )
         if facts.smallest_part_m < self.smallest_extent_m:
             yield (
                 f"in {zone_in_words(facts.zone)} these are at most {facts.smallest_part_m:.0f} m apart, less than "
-                f"{self.smallest_extent_m:g} m"
+                f"{self.smallest_extent_m:g} m (smallest_extent_m)"
             )
 
 
@@ -185,5 +197,6 @@ ANYTHING: Final = Policy(
     fewest_places=1,
     smallest_extent_m=0.0,
     largest_weight=np.inf,
+    largest_rounding_m=np.inf,
 )
 """Whatever verifies, except an ε of 0: for experiments."""

@@ -13,6 +13,7 @@ import numpy as np
 from geoblanket._arrays import Indices, Ints
 from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.kernel import LARGEST_SQUARE, exponents, mantissas, rate_for, slope
 from geoblanket.mechanism.lattice.plane import Plane, plane_over
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK_BASE, LatticeSpec, octant_count
@@ -21,7 +22,6 @@ __all__ = ["LARGEST_CELLS", "Area", "make_spec", "spec_over"]
 
 LARGEST_CELLS: Final = 2**26
 """Cells of a frame, at most: a square of 8,192, which is 819 km at ε = 2 per km."""
-LARGEST_EPSILON: Final = 50.0
 _LEAST_CELLS: Final = 100
 _UNITS_IN_CELL: Final = 100
 _LEAST_UNIT_MM: Final = 1000
@@ -86,17 +86,8 @@ def spec_over(area: Area, *, epsilon: float, cell_m: float | None = None, progre
     cell_m
         Metres from edge to edge of a cell; about 200/ε where none are given.
     """
-    if not 0 < epsilon <= LARGEST_EPSILON:
-        raise ParameterError(
-            f"ε must be above 0 and at most {LARGEST_EPSILON:g} per km, where a report is right to some 40 m. Got "
-            f"{epsilon:g} instead."
-        )
+    check_epsilon(epsilon)
     wanted_mm = 1000 * cell_m if cell_m is not None else 200_000 / epsilon
-    if cell_m is None and wanted_mm > _LARGEST_CELL_MM:
-        raise ParameterError(
-            f"ε = {epsilon:g} per km is so small that a cell would be {wanted_mm / 10**6:,.0f} km wide: a report would "
-            "tell nothing. Take a larger ε."
-        )
     if not _LEAST_UNIT_MM <= wanted_mm <= _LARGEST_CELL_MM:
         raise ParameterError(f"A cell must be from 1 m to 100 km wide. Got {wanted_mm / 1000:g} m instead.")
     unit_mm = max(_LEAST_UNIT_MM, round(wanted_mm / _UNITS_IN_CELL / 100) * 100)

@@ -124,9 +124,12 @@ class Plane:
         """Return x and y of coordinates in 1e-7 degrees."""
         middle = self.west_e7 + self.width_e7 // 2
         east = (lon_e7 - middle + _FULL_CIRCLE_E7 // 2) % _FULL_CIRCLE_E7 - _FULL_CIRCLE_E7 // 2 + self.width_e7 // 2
+        # Clamped before the product too, which is then below 2^62: from afar it would exceed 64 bits with small units.
+        east = np.clip(east, 0, self.width_e7)
+        north = np.clip(lat_e7 - self.south_e7, 0, self.north_e7 - self.south_e7)
         half = 1 << _SCALE_BITS - 1
         x = east * self.east_scale + half >> _SCALE_BITS
-        y = (lat_e7 - self.south_e7) * self.north_scale + half >> _SCALE_BITS
+        y = north * self.north_scale + half >> _SCALE_BITS
         return np.clip(x, 0, self.side - 1), np.clip(y, 0, self.side - 1)
 
     def unit_of_e7(self, lat_e7: int, lon_e7: int) -> tuple[int, int]:
@@ -154,6 +157,12 @@ class Plane:
         """South, west, north and east of the frame, degrees."""
         (south, north), (west, east) = self.degrees([0, self.side], [0, self.side])
         return float(south), float(west), float(north), float(east)
+
+    @property
+    def where(self) -> str:
+        """Where the frame is, in words: its corners, to some hundred metres."""
+        south, west, north, east = self.corners
+        return f"{_degrees(south, 'NS')} {_degrees(west, 'EW')} to {_degrees(north, 'NS')} {_degrees(east, 'EW')}"
 
     def holds_many(self, lat: Floats, lon: Floats) -> Bools:
         """Return which coordinates in degrees lie in the frame."""
@@ -196,6 +205,10 @@ def plane_over(
     plane.check()
     west_e7 = round((west + width / 2) * 1e7) - plane.width_e7 // 2
     return replace(plane, west_e7=(west_e7 + _FULL_CIRCLE_E7 // 2) % _FULL_CIRCLE_E7 - _FULL_CIRCLE_E7 // 2)
+
+
+def _degrees(value: float, letters: str) -> str:
+    return f"{abs(value):.3f}° {letters[value < 0]}"
 
 
 def _units_in_1e_7_degrees(unit_mm: int) -> Decimal:

@@ -13,7 +13,7 @@ const PLAY_MS = 25_000;
 const SLOWEST_MS = 450;
 const MADE_UP = [
   ["hour", "a car that is parked for an hour"],
-  ["night", "a car that is parked for a night, 8 hours"],
+  ["night", "a car that is parked for 8 whole hours of a night"],
   ["drive", "a made-up drive of 45 min"],
 ];
 

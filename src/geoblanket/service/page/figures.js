@@ -7,10 +7,7 @@ const lossHint = (bundle) =>
   bundle.loss === null ? "the bundle has no record of its build beside it" : `by design; ${bundle.loss.words}`;
 const perHour = (bundle) =>
   bundle.interval_s === null ? "–" : `${number((bundle.cost * 3600) / bundle.interval_s)} per km`;
-const perNight = (bundle) => {
-  if (bundle.kind === "lattice") return `${number(bundle.night_cost)} per km`;
-  return bundle.interval_s === null ? "–" : `${number((bundle.cost * 8 * 3600) / bundle.interval_s)} per km`;
-};
+const perNight = ({ night_cost: cost }) => (cost === null ? "–" : `${number(cost)} per km`);
 const nightHint = (bundle) =>
   bundle.kind === "lattice" && bundle.lattice.anchor
     ? "8 hours, however many reports: ε₀ for each period that it touches"

@@ -3,7 +3,7 @@
 import { onTheRoad } from "./plan_view.js";
 import * as service from "./service.js";
 import { replayFigures } from "./tracked.js";
-import { bundleInWords, every, factor, metres, number } from "./words.js";
+import { bundleInWords, every, metres, number } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -97,20 +97,15 @@ function ofReport({ median_m: median, most_m: most }) {
 }
 
 /** A parked vehicle's reports are all of one place. */
-function atRest({ anchor_epsilon: anchor, parked_hour_m: hour, parked_night_m: night, night_cost: cost }) {
-  const [ofHour, ofNight] = anchor
-    ? [
-        "A secret shift stays for an hour and does not average out. Streets, habits and a drive in the same hour help a recipient.",
-        "Eight shifts, which do average out.",
-      ]
-    : ["Noise that is drawn anew for each report averages out.", "Nothing hides it: do not report while parked."];
+function atRest({ anchor_epsilon: anchor, parked_m: parked, night_cost: cost }) {
+  const ofHour = anchor
+    ? "A secret shift stays for an hour and does not average out. Streets, habits and a drive in the same hour help a recipient."
+    : "Noise that is drawn anew for each report averages out.";
+  const ofNights = anchor ? "Shifts of different hours do average out." : "Nothing hides it: do not report while parked.";
   return [
-    ["Parked for an hour", ofHour, `${metres(hour)} off`],
-    ["Parked for a night of 8 hours", ofNight, `${metres(night)} off`],
-    [
-      "Odds between two homes 100 m apart",
-      `A whole night shifts them by this factor at most, but for rounding. It costs ${number(cost)} per km.`,
-      `× ${factor(cost * 0.1)}`,
-    ],
+    ["Parked for an hour", ofHour, `${metres(parked.hour)} off`],
+    ["Parked for a night of 8 hours", `It costs at most ${number(cost)} per km.`, `${metres(parked.night)} off`],
+    ["… for a week of nights", ofNights, `${metres(parked.week)} off`],
+    ["… for a month of nights", ofNights, `${metres(parked.month)} off`],
   ];
 }
