@@ -1,8 +1,8 @@
 """Make the picture of the README: `.venv/bin/python docs/make_trip_image.py porto_drive_2022-11.osm.pbf`.
 
-The streets are those of an OpenStreetMap file that holds Porto. Nobody drove the trip: it is a fastest way between two
-junctions. Reports are real draws of a lattice, so that each run gives another picture. Only the anchor of the parked
-car is drawn again until its length is a usual one, near the median.
+The streets are those of an OpenStreetMap file that holds Porto. The trip is synthetic: a fastest way between two
+junctions. Reports and the fence are real draws, so that each run gives another picture. Only the fence is drawn again
+until its centre is at a usual distance from the home, near the median.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from PIL import Image
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from geoblanket import RoadGraph, import_roads
+from geoblanket import RoadGraph, import_roads, make_lattice
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket._picture import new_figure, save_figure
 from geoblanket.cli.main import app
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.release.fence import Fence
 from geoblanket.roads.picture import draw_roads, draw_scale_bar
 
 IMAGE = Path(__file__).parent / "images" / "trip.png"
-EPSILON: Final = "4"
+EPSILON: Final = 4.0
 INTERVAL_S: Final = 30
-HOUR: Final = 120
-"""Reports of an hour."""
+NIGHTS: Final = 30
 START: Final = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
-ROAD_KM, REST_KM = 6.7, 4.4
+ROAD_KM, HOME_KM = 6.7, 6.7
 """Width of the panels."""
-USUAL_SHIFT_M: Final = (350, 550)
-"""Half of the anchors of ε₀ = 4 per km are within 420 m."""
+RADIUS_KM: Final = 1.0
+USUAL_M: Final = (600, 800)
+"""Half of the centres are within 707 m."""
 TRUE, REPORTED, TRACKED = "#1d232b", "#0e7490", "#c2570c"
 
 
@@ -76,11 +78,11 @@ def trip_table(way: pl.DataFrame, vehicle: str) -> pl.DataFrame:
     return way.select(vehicle=pl.lit(vehicle), trip=pl.lit(vehicle), time=pl.Series(times), lat="lat", lon="lon")
 
 
-def draw_circle(axes: Axes, lat: float, lon: float, radius_m: float) -> None:
-    """Draw the circle around an estimate."""
+def draw_circle(axes: Axes, lat: float, lon: float, radius_m: float, colour: str = TRACKED) -> None:
+    """Draw a circle on the map."""
     tall = 2 * np.degrees(radius_m / EARTH_RADIUS_M)
     wide = tall / np.cos(np.radians(lat))
-    axes.add_patch(Ellipse((lon, lat), wide, tall, facecolor=TRACKED + "1c", edgecolor=TRACKED, linewidth=1, zorder=3))
+    axes.add_patch(Ellipse((lon, lat), wide, tall, facecolor=colour + "1c", edgecolor=colour, linewidth=1, zorder=3))
 
 
 def frame(axes: Axes, graph: RoadGraph, lat: float, lon: float, *, width_km: float, title: str) -> None:
@@ -94,20 +96,11 @@ def frame(axes: Axes, graph: RoadGraph, lat: float, lon: float, *, width_km: flo
     draw_scale_bar(axes)
 
 
-def reports_of(folder: Path, traces: Path, *options: str) -> pl.DataFrame:
-    """Return what a lattice reports of some trips."""
-    bundle, released = folder / "city.bundle", folder / "released.parquet"
-    roads = folder / "city.roads"
-    geoblanket("lattice", "--roads", roads, "--epsilon", EPSILON, *options, "--out", bundle, "--overwrite")
-    geoblanket("perturb", bundle, "--traces", traces, "--out", released, "--overwrite")
-    return pl.read_parquet(released)
-
-
 def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> None:
     """Draw a drive, its reports, and where a recipient thinks that the car is."""
     traces = folder / "drive.parquet"
     write_traces(trip_table(way, "car"), folder, traces)
-    reports_of(folder, traces, "--no-anchor")
+    geoblanket("perturb", folder / "city.bundle", "--traces", traces, "--out", folder / "released.parquet")
     geoblanket("model", "--roads", folder / "city.roads", "--out", folder / "city.model")
     geoblanket("track", folder / "city.bundle", folder / "released.parquet", "--model", folder / "city.model",
                "--out", folder / "tracked.parquet")  # fmt: skip
@@ -118,7 +111,7 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
         graph,
         *middle,
         width_km=ROAD_KM,
-        title=f"On the road: {len(tracked)} reports, and what a recipient makes of them",
+        title=f"On the road: {len(tracked)} reports, and the estimate from them",
     )
     axes.plot(way["lon"], way["lat"], color=TRUE, linewidth=3, zorder=4)
     axes.plot(tracked["lon"], tracked["lat"], color=TRACKED, linewidth=1.6, marker="s", markersize=4, zorder=6)
@@ -128,29 +121,22 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
     axes.plot(way["lon"][-1], way["lat"][-1], "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
 
 
-def average(reports: pl.DataFrame) -> tuple[float, float]:
-    """Return the mean latitude and longitude of reports, degrees."""
-    return float(reports["lat"].to_numpy().mean()), float(reports["lon"].to_numpy().mean())
-
-
-def draw_parked(axes: Axes, graph: RoadGraph, folder: Path, lat: float, lon: float) -> None:
-    """Draw the reports of a parked car, with an anchor, and the average of them with and without it."""
-    rest = pl.DataFrame({"second": np.arange(0.0, HOUR * INTERVAL_S, INTERVAL_S), "lat": lat, "lon": lon})
-    traces = folder / "rest.parquet"
-    write_traces(trip_table(rest, "car"), folder, traces)
-    frame(axes, graph, lat, lon, width_km=REST_KM, title=f"Parked for an hour: {HOUR} reports, and their average")
-    bare = average(reports_of(folder, traces, "--no-anchor"))
-    axes.plot(*bare[::-1], "s", markersize=11, markeredgecolor=TRACKED,
-              markerfacecolor="white", markeredgewidth=2, zorder=5)  # fmt: skip
-    shift_m = 0.0
-    while not USUAL_SHIFT_M[0] < shift_m < USUAL_SHIFT_M[1]:
-        anchored = reports_of(folder, traces)
-        shift_m = float(haversine_m(*average(anchored), lat, lon))
-    axes.plot(
-        anchored["lon"], anchored["lat"], "D", color=REPORTED, markersize=3.5, alpha=0.45, markeredgewidth=0, zorder=4
-    )
-    axes.plot(*average(anchored)[::-1], "s", color=TRACKED, markersize=11,
-              markeredgecolor="white", zorder=6)  # fmt: skip
+def draw_home(axes: Axes, graph: RoadGraph, lattice: Lattice, lat: float, lon: float) -> None:
+    """Draw a report a night from a home, with a fence and without, and the average of each."""
+    frame(axes, graph, lat, lon, width_km=HOME_KM, title=f"At home: {NIGHTS} nights, and their average")
+    distance_m = 0.0
+    while not USUAL_M[0] < distance_m < USUAL_M[1]:
+        fence = Fence.draw(lat, lon, radius_km=RADIUS_KM)
+        center = fence.lat_e7 / 1e7, fence.lon_e7 / 1e7
+        distance_m = float(haversine_m(*center, lat, lon))
+    draw_circle(axes, *center, fence.radius_m, REPORTED)
+    for at, filled in ((center, True), ((lat, lon), False)):
+        nights = lattice.centers(lattice.draw_many(np.full(NIGHTS, at[0]), np.full(NIGHTS, at[1])))
+        if filled:
+            axes.plot(*nights[::-1], "D", color=REPORTED, markersize=4.5, markeredgecolor="white",
+                      markeredgewidth=0.5, zorder=4)  # fmt: skip
+        axes.plot(float(nights[1].mean()), float(nights[0].mean()), "s", color=TRACKED, markersize=11, zorder=6,
+                  markerfacecolor=TRACKED if filled else "white", markeredgewidth=2)  # fmt: skip
     axes.plot(lon, lat, "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
 
 
@@ -172,14 +158,15 @@ def main(osm: str) -> None:
         graph.save(folder / "city.roads")
         left, right = figure.subplots(1, 2)
         way = fastest_way(graph, (41.1445, -8.6475), (41.1660, -8.5930))
+        bundle = make_lattice(graph, folder / "city.bundle", epsilon=EPSILON, interval_s=INTERVAL_S)
         draw_trip(left, graph, folder, way)
-        draw_parked(right, graph, folder, 41.1577, -8.6291)
+        draw_home(right, graph, bundle.lattice, 41.1577, -8.6291)
     handles = [
         Line2D([], [], color=TRUE, linewidth=3, marker="o", label="true"),
         Line2D([], [], color=REPORTED, linestyle="", marker="D", label="reported"),
-        Line2D([], [], color=TRACKED, marker="s", label="the recipient's estimate, with its 90 % circle"),
+        Line2D([], [], color=TRACKED, marker="s", label="estimate from all reports"),
         Line2D(
-            [], [], color=TRACKED, linestyle="", marker="s", markerfacecolor="white", label="the same without an anchor"
+            [], [], color=TRACKED, linestyle="", marker="s", markerfacecolor="white", label="the same without a fence"
         ),
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=9)
