@@ -7,6 +7,7 @@ export {
   GeoblanketError, InputError, LatticeViolation, LedgerError, MismatchError, ParameterError, PolicyError, RandomnessError,
   RefusedError,
 } from "./errors.js";
+export { Fence, Fences, drawFence } from "./fences.js";
 export { Ledger } from "./ledger.js";
 export { DEFAULT_POLICY } from "./policy.js";
 export { IndexedDbStore, LocalStorageStore, MemoryStore } from "./stores.js";
