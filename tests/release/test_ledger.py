@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
-from geoblanket.errors import LedgerError
+from geoblanket.errors import LedgerError, MismatchError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger
+from geoblanket.release._ledger_file import LedgerRow
+from geoblanket.release._seals import seal
 from geoblanket.release.budget import Answer
+from geoblanket.release.device_key import SealingKey
 
 BUDGET = Budget(100.0, 600.0)
 KEY = b"the key of a test"
@@ -39,6 +42,7 @@ def path(tmp_path: Path) -> Path:
     made = tmp_path / "a.ledger"
     Ledger.create(made, budget=BUDGET)
     ledger = Ledger.open(made)
+    ledger.use_bundle("a domain", 7)
     for number in range(3):
         ledger.write([("", answer(number, request=f"r{number}")), ("b", answer(number, cost=1))])
     ledger.remember_verified("ab" * 32)
@@ -111,6 +115,26 @@ def test_a_ledger_is_made_once(path: Path) -> None:
         Ledger.create(path.parent / "absent" / "a.ledger", budget=BUDGET)
 
 
+def test_a_ledger_refuses_to_go_back_to_an_older_bundle(path: Path) -> None:
+    """It remembers the version that it released with, not one that was only opened."""
+    for version in (7, 8):
+        ledger = Ledger.open(path)
+        assert ledger.versions == {"a domain": 7}
+        ledger.use_bundle("another domain", 1)
+        ledger.use_bundle("a domain", version)
+        with pytest.raises(MismatchError, match=r"version 6, .* version 7 .* publish this one again as version 8\.$"):
+            ledger.use_bundle("a domain", 6)
+        ledger.close()
+    ledger = Ledger.open(path)
+    ledger.use_bundle("a domain", 8)
+    ledger.write([("", answer(3))])
+    ledger.close()
+    ledger = Ledger.open(path)
+    with pytest.raises(MismatchError, match="version 8"):
+        ledger.use_bundle("a domain", 7)
+    ledger.close()
+
+
 def flip(position: float) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         content = bytearray(path.read_bytes())
@@ -169,7 +193,14 @@ def edit(sql: str) -> Callable[[Path], None]:
         edit("DROP TABLE answers"),
         edit("PRAGMA user_version = 1"),
         edit("PRAGMA user_version = 2"),
-        edit("PRAGMA user_version = 4"),
+        edit("PRAGMA user_version = 3"),
+        edit("PRAGMA user_version = 5"),
+        edit("UPDATE ledger SET versions = '{}'"),
+        edit("CREATE TRIGGER t AFTER UPDATE OF shift ON anchors BEGIN DELETE FROM verified; END"),
+        edit("CREATE INDEX i ON answers (cost_micro)"),
+        edit("CREATE VIEW v AS SELECT * FROM anchors"),
+        edit("CREATE TABLE t (shift BLOB)"),
+        edit("ALTER TABLE answers ADD COLUMN shift BLOB"),
     ],
 )
 def test_a_ledger_that_was_changed_is_refused(path: Path, change: Callable[[Path], None]) -> None:
@@ -177,6 +208,52 @@ def test_a_ledger_that_was_changed_is_refused(path: Path, change: Callable[[Path
     with pytest.raises(LedgerError) as caught:
         Ledger.open(path)
     assert str(path) in str(caught.value)
+
+
+def forged(path: Path, number: int) -> None:
+    """Reset a ledger as whoever can write to it, but does not know its key: empty, and sealed by the empty key."""
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    row = dict(connection.execute("SELECT * FROM ledger").fetchone())
+    nothing = {"sealed_by": "none", "machine": b"", "vehicles": 0, "spent_micro": 0, "anchor_spent_micro": 0}
+    row |= nothing | {"key_check": SealingKey("given", b"").check(row["id"])}
+    names = [name for name in LedgerRow._fields if name in row and (name != "versions" or number > 3)]
+    row["seal"] = seal(b"", *(row[name] for name in names))
+    with connection:
+        for table in ("answers", "accounts", "anchors", "verified"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608
+        if number < 4:
+            connection.execute("ALTER TABLE ledger DROP COLUMN versions")
+            row.pop("versions")
+        connection.execute(f"UPDATE ledger SET {', '.join(f'{name} = ?' for name in row)}", [*row.values()])  # noqa: S608
+        connection.execute(f"PRAGMA user_version = {number}")
+    connection.close()
+
+
+@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_ledger_that_was_reset_and_sealed_by_no_key_is_refused(
+    path: Path, number: int, key: bytes | None, tmp_path: Path
+) -> None:
+    """Key and counter are untouched. It stays refused, also as a file of the format that knew ledgers without a key."""
+    if key is not None:
+        path = tmp_path / "b.ledger"
+        Ledger.create(path, budget=BUDGET, device_key=key)
+    forged(path, number)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="has no key" if number < 4 else "another device key"):
+            Ledger.open(path, device_key=key)
+
+
+def test_a_trigger_that_keeps_wiped_shifts_is_refused_before_it_fires(path: Path) -> None:
+    edit("CREATE TABLE kept (shift BLOB)")(path)
+    edit("CREATE TRIGGER t AFTER UPDATE ON ledger BEGIN INSERT INTO kept SELECT shift FROM anchors; END")(path)
+    edit("CREATE TRIGGER u AFTER UPDATE ON ledger BEGIN INSERT INTO kept VALUES (x'00'); END")(path)
+    with pytest.raises(LedgerError, match="its tables were changed, or others were added"):
+        Ledger.open(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+    connection.close()
 
 
 def test_a_bit_that_flips_is_noticed_or_does_not_matter(path: Path) -> None:

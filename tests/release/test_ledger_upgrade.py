@@ -1,7 +1,7 @@
 """Ledgers of earlier formats, in `old/`.
 
-Those of format 1, by version 0.1.0: one without a key, and one by a key that was given. That of format 2: by that key,
-for replays.
+Those of format 1, by version 0.1.0: one without a key, and one by a key that was given. Those of formats 2 and 3: by
+that key, for replays. `none3.ledger` is the one without a key, upgraded by version 0.2.0.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from geoblanket.cli.main import app
 from geoblanket.errors import LedgerError, RefusedError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger, _ledger_file
+from geoblanket.release.budget import Answer
 
 OLD = Path(__file__).parent / "old"
 START = 1_719_792_000_000
@@ -40,9 +41,18 @@ def formats(path: Path) -> int:
     return found
 
 
-def test_an_old_ledger_keeps_what_was_spent(tmp_path: Path) -> None:
-    path = copied("none.ledger", tmp_path)
-    assert formats(path) == 1
+@pytest.mark.parametrize(("name", "number"), [("none.ledger", 1), ("none3.ledger", 3)])
+def test_a_ledger_without_a_key_opens_once_it_got_one_and_keeps_what_was_spent(
+    tmp_path: Path, name: str, number: int
+) -> None:
+    path = copied(name, tmp_path)
+    assert formats(path) == number
+    for key in (None, KEY) if number > 1 else (None,):
+        with pytest.raises(LedgerError, match=r"has no key, .*geoblanket ledger add-key .*\.ledger` once"):
+            Ledger.open(path, device_key=key)
+    assert formats(path) == number
+    added = CliRunner().invoke(app, ["ledger", "add-key", str(path)])
+    assert added.exit_code == 0, added.output
     for _ in range(2):
         ledger = Ledger.open(path)
         account = ledger.account("")
@@ -52,14 +62,33 @@ def test_an_old_ledger_keeps_what_was_spent(tmp_path: Path) -> None:
         assert [answer.request for answer in account.answers] == [f"r{number}" for number in range(5, 25)]
         assert account.answers[-1][:5] == (START + 30_000 * 24, 5_000_000, 0, 410_000_024, -86_000_000)
         assert (account.reports, ledger.account("b").spent_micro) == (25, 25)
-        assert (ledger.sealed_by, ledger.replay) == ("none", False)
+        assert (ledger.sealed_by, ledger.replay) == ("device", False)
         ledger.close()
-        assert formats(path) == 3
+        assert formats(path) == 4
+    with pytest.raises(LedgerError, match="has a key already"):
+        Ledger.add_key(path)
+    with pytest.raises(LedgerError, match="another device key"):
+        Ledger.open(path, device_key=KEY)
+
+
+def test_a_ledger_with_a_key_gets_no_other_one(tmp_path: Path) -> None:
+    for name, problem in (
+        ("given.ledger", "was changed"),
+        ("format2.ledger", "has a key"),
+        ("format3.ledger", "has a key"),
+    ):
+        path = copied(name, tmp_path)
+        before = path.read_bytes()
+        for key in (None, KEY):
+            with pytest.raises(LedgerError, match=problem):
+                Ledger.add_key(path, device_key=key)
+        assert path.read_bytes() == before
 
 
 def test_what_an_old_ledger_spent_counts_as_spent_now(spread: Bundle, tmp_path: Path) -> None:
     """When it was really spent is not known."""
     path = copied("none.ledger", tmp_path)
+    Ledger.add_key(path)
     with Device.open(spread, ledger=path) as device:
         left = device.report(41.0, -8.6, time.time()).left_micro
         assert left == 100_000_000 - 20_000_016 - device.costs.start
@@ -70,15 +99,10 @@ def test_what_an_old_ledger_spent_counts_as_spent_now(spread: Bundle, tmp_path: 
     assert CliRunner().invoke(app, ["ledger", "verify", str(path)]).exit_code == 0
 
 
-def test_it_is_said_that_an_old_ledger_has_no_key(tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["ledger", "show", str(copied("none.ledger", tmp_path))]).stdout
-    assert "no key, as by an earlier version" in " ".join(shown.split())
-
-
 def test_an_old_ledger_opens_by_its_own_key_only(tmp_path: Path) -> None:
     path = copied("given.ledger", tmp_path)
     for key in (None, KEY[::-1]):
-        with pytest.raises(LedgerError, match="another device key"):
+        with pytest.raises(LedgerError, match="its key was not given" if key is None else "another device key"):
             Ledger.open(path, device_key=key)
     assert formats(path) == 1
     Ledger.open(path, device_key=KEY).close()
@@ -108,35 +132,34 @@ def test_an_old_ledger_that_was_changed_is_refused(tmp_path: Path, sql: str) -> 
         connection.execute(sql)
     connection.close()
     for _ in range(2):
-        with pytest.raises(LedgerError, match=r"a\.ledger|none\.ledger"):
-            Ledger.open(path)
+        with pytest.raises(LedgerError, match=r"none\.ledger: was changed|none\.ledger: cannot be used"):
+            Ledger.add_key(path)
 
 
 def test_an_old_ledger_put_back_is_refused(tmp_path: Path) -> None:
-    path = copied("none.ledger", tmp_path)
-    ledger = Ledger.open(path)
-    ledger.write([("", ledger.account("").answers[-1]._replace(slot_ms=START + 900_000))])
+    path = copied("given.ledger", tmp_path)
+    ledger = Ledger.open(path, device_key=KEY)
+    ledger.write([("", Answer(START + 900_000, 1, 0, 0, 0, None, 0))])
     ledger.close()
-    shutil.copy(OLD / "none.ledger", path)
+    shutil.copy(OLD / "given.ledger", path)
     with pytest.raises(LedgerError, match="rolled back to an earlier state"):
-        Ledger.open(path)
+        Ledger.open(path, device_key=KEY)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize(("name", "spent"), [("none.ledger", 20_000_046), ("format2.ledger", 24_200_025)])
+@pytest.mark.parametrize(("name", "spent"), [("given.ledger", 0), ("format3.ledger", 16_000_000)])
 def test_a_kill_during_the_upgrade_leaves_a_whole_ledger(tmp_path: Path, name: str, spent: int) -> None:
     """Killed before each statement of it in turn."""
-    key = KEY if name == "format2.ledger" else None
     for number in range(9, 100):
         (tmp_path / str(number)).mkdir()
         path = copied(name, tmp_path / str(number))
         child = os.fork()
         if child == 0:
-            upgrade_until(path, key, number)
+            upgrade_until(path, KEY, number)
         outcome = os.waitpid(child, 0)[1]
-        ledger = Ledger.open(path, device_key=key)
-        assert (ledger.spent_micro, len(ledger.account("").answers)) == (spent, 20)
+        ledger = Ledger.open(path, device_key=KEY)
+        assert ledger.spent_micro == spent == sum(ledger.account(name).spent_micro for name in ledger.vehicles)
         ledger.close()
         if os.WIFEXITED(outcome):
             assert outcome == 0
@@ -145,7 +168,7 @@ def test_a_kill_during_the_upgrade_leaves_a_whole_ledger(tmp_path: Path, name: s
         pytest.fail("the upgrade takes more statements than were tried")
 
 
-def upgrade_until(path: Path, key: bytes | None, number: int) -> None:
+def upgrade_until(path: Path, key: bytes, number: int) -> None:
     """Open a ledger in a process of its own, which is killed before the statement of this number."""
     statements = 0
 
@@ -181,7 +204,31 @@ def test_a_ledger_of_format_2_keeps_what_was_spent_and_has_no_anchors(tmp_path: 
         assert (account.reports, account.anchors, ledger.anchor_spent_micro) == (25, (), 0)
         assert (ledger.sealed_by, ledger.replay, ledger.summary()["anchor_budget"]) == ("given", True, 100.0)
         ledger.close()
-        assert formats(path) == 3
+        assert formats(path) == 4
+
+
+def test_a_ledger_of_format_3_keeps_what_was_spent_and_its_anchors(tmp_path: Path) -> None:
+    path = copied("format3.ledger", tmp_path)
+    with sqlite3.connect(path) as connection:
+        rows = (
+            connection.execute("SELECT * FROM anchors").fetchall(),
+            connection.execute("SELECT * FROM answers").fetchall(),
+        )
+    connection.close()
+    for _ in range(2):
+        ledger = Ledger.open(path, device_key=KEY)
+        assert ledger.budget == Budget(100.0, 7200.0, 12.0)
+        assert (ledger.commits, ledger.spent_micro, ledger.anchor_spent_micro) == (5, 16_000_000, 12_000_000)
+        assert [anchor.shift is None for anchor in ledger.account("b").anchors] == [True, False]
+        assert (ledger.sealed_by, ledger.replay, ledger.versions) == ("given", True, {})
+        ledger.close()
+        assert formats(path) == 4
+    with sqlite3.connect(path) as connection:
+        assert rows == (
+            connection.execute("SELECT * FROM anchors").fetchall(),
+            connection.execute("SELECT * FROM answers").fetchall(),
+        )
+    connection.close()
 
 
 def test_anchors_are_paid_from_a_ledger_that_was_upgraded(lattice_bundle: Bundle, tmp_path: Path) -> None:
@@ -204,18 +251,21 @@ def test_anchors_are_paid_from_a_ledger_that_was_upgraded(lattice_bundle: Bundle
         "UPDATE ledger SET sealed_by = 'none'",
         "UPDATE accounts SET spent_micro = 0",
         "UPDATE answers SET cost_micro = 0 WHERE vehicle = 'b'",
-        "DELETE FROM answers WHERE vehicle = ''",
+        "DELETE FROM answers WHERE vehicle < 'b'",
         "DELETE FROM accounts",
         "DELETE FROM ledger",
         "PRAGMA user_version = 1",
-        "PRAGMA user_version = 3",
+        "PRAGMA user_version = 4",
+        "CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM verified; END",
+        "CREATE TABLE t (shift BLOB)",
     ],
 )
-def test_a_ledger_of_format_2_that_was_changed_is_refused(tmp_path: Path, sql: str) -> None:
-    path = copied("format2.ledger", tmp_path)
+@pytest.mark.parametrize("name", ["format2.ledger", "format3.ledger"])
+def test_a_keyed_ledger_of_an_earlier_format_that_was_changed_is_refused(tmp_path: Path, name: str, sql: str) -> None:
+    path = copied(name, tmp_path)
     with sqlite3.connect(path) as connection:
         connection.execute(sql)
     connection.close()
     for _ in range(2):
-        with pytest.raises(LedgerError, match=r"format2\.ledger"):
+        with pytest.raises(LedgerError, match=rf"{name}"):
             Ledger.open(path, device_key=KEY)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, LedgerError
-from geoblanket.mechanism import Bundle
+from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.stream import LARGEST_LINE, answers
 
@@ -119,6 +119,7 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
         "last_report": "2024-07-01T00:00:30+00:00",
         "transactions": 2,
         "verified_bundles": 1,
+        "bundle_versions": {load_bundle(spread_path).domain: 1},
         "sealed_by": "device",
         "replay": True,
     }

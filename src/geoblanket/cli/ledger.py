@@ -41,12 +41,6 @@ def create(
     *,
     budget: Annotated[float, typer.Option(help="What may be spent in a window, ε per km.", show_default=False)],
     window: Annotated[float, typer.Option(help="Length of the window, seconds.", show_default=False)],
-    anchor_budget: Annotated[
-        float | None,
-        typer.Option(
-            help="What the anchors of a window may cost, ε₀ per km for each period.", show_default="as --budget"
-        ),
-    ] = None,
     key: KeyOption = None,
     counter: CounterOption = None,
 ) -> None:
@@ -54,7 +48,7 @@ def create(
     from geoblanket.release.budget import Budget
     from geoblanket.release.ledger import Ledger
 
-    Ledger.create(file, budget=Budget(budget, window, anchor_budget), device_key=device_key(key), counter=counter)
+    Ledger.create(file, budget=Budget(budget, window), device_key=device_key(key), counter=counter)
     say(f"Ledger {file} made: {budget:g} per km in any {window:g} s. Keep it: nothing is released without it.")
 
 
@@ -83,23 +77,19 @@ def verify(file: FileArgument, *, key: KeyOption = None, counter: CounterOption 
     say(f"Ledger {file} is whole: {ledger.commits - 1:,} transaction(s), each sealed, none rolled back.")
 
 
-_SEALED_BY = {
-    "device": "the key of this device",
-    "given": "the key that was given",
-    "none": "no key, as by an earlier version: a copy on another device opens too. Make a new ledger when you can",
-}
+@app.command("add-key")
+def add_key(file: FileArgument, *, key: KeyOption = None, counter: CounterOption = None) -> None:
+    """Seal a ledger of version 0.1 that has no key. Only if nobody else could write to it."""
+    from geoblanket.release.ledger import Ledger
+
+    Ledger.add_key(file, device_key=device_key(key), counter=counter)
+    say(f"Ledger {file} keeps what was spent, and opens with its key only from now on.")
+
+
+_SEALED_BY = {"device": "the key of this device", "given": "the key that was given"}
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    anchored = []
-    if summary["anchor_period_s"] is not None:
-        anchored = [
-            ("budget for anchors", f"{summary['anchor_budget']:g} per km in any {summary['window_s']:g} s"),
-            ("spent on anchors in all", f"{summary['anchor_spent']:,g} per km"),
-            ("  in the window of the last report, at most", f"{summary['anchor_spent_in_window']:g} per km"),
-            ("a night, 8 whole hours at one place", f"{summary['night']:g} per km"),
-            ("an hour on the road costs, at most", f"{summary['hour']:,g} per km"),
-        ]
     return [
         ("budget", f"{summary['budget']:g} per km in any {summary['window_s']:g} s"),
         ("vehicles", f"{summary['vehicles']:,}"),
@@ -107,9 +97,12 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("spent in all", f"{summary['spent']:,g} per km"),
         ("last report", summary["last_report"] or "none"),
         ("spent in the window of the last report, at most", f"{summary['spent_in_window']:g} per km"),
-        *anchored,
         ("transactions", f"{summary['transactions']:,}"),
         ("bundles that this software verified", f"{summary['verified_bundles']:,}"),
+        (
+            "versions of bundles, one for each domain",
+            ", ".join(map(str, summary["bundle_versions"].values())) or "none",
+        ),
         ("sealed by", _SEALED_BY[summary["sealed_by"]]),
         ("counts", "replays, in the caller's time only" if summary["replay"] else "reports in real time"),
     ]

@@ -25,7 +25,6 @@ from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.following import NO_REPORT, Sequences, smooth
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
-from geoblanket.tracking.tracker import usable_model
 
 __all__ = ["DEFAULT_ROUNDS", "learn_from_released"]
 
@@ -94,7 +93,7 @@ def learn_from_released(
             f"Reports come every {interval_s:g} s, and a step of the motion model takes {start.interval_s:g} s. Start "
             "with a model whose step is the interval of the reports."
         )
-    model = first = usable_model(bundle, start)
+    model = first = start
     prior = _Prior.of(first)
     seconds = rounds * _S_PER_MOVE * len(model.chances) * table.rows
     processes = count_workers(workers, tasks=_PARTS, seconds=seconds)
@@ -206,7 +205,7 @@ class _Adder:
 
     def started(self, _positions: Positions, beliefs: Singles) -> None:
         """Count trips by where they start."""
-        self._starts += beliefs.sum(axis=(1, 2), dtype=np.float64)
+        self._starts += beliefs.sum(axis=1, dtype=np.float64)
 
     def moved(self, before: Singles, after: Singles) -> None:
         """Count one step of some trips.
@@ -214,12 +213,12 @@ class _Adder:
         Parameters
         ----------
         before
-            How probable each state was before the step, by earlier reports, shape (N, S, B).
+            How probable each state was before the step, by earlier reports, shape (N, B).
         after
             How probable later reports are from each state after it, such that all moves together have probability 1.
         """
-        self._before.append(before.reshape(len(before), -1))
-        self._after.append(after.reshape(len(after), -1))
+        self._before.append(before)
+        self._after.append(after)
         if sum(part.shape[1] for part in self._before) >= _COLUMNS_AT_ONCE:
             self._flush()
 

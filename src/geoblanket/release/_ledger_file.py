@@ -15,9 +15,8 @@ from geoblanket.errors import LedgerError
 from geoblanket.release.elapsed import ClockState
 
 __all__ = [
-    "ANCHORS_TABLE",
     "FORMAT",
-    "LEDGER_TABLE",
+    "TABLES",
     "LedgerRow",
     "connected",
     "created",
@@ -26,7 +25,7 @@ __all__ = [
     "ledger_errors",
 ]
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Files of earlier formats are upgraded when they are opened."""
 _APPLICATION: Final = 0x47424C31
 _WHOLE: Final[dict[str, set[object]]] = {
@@ -35,39 +34,32 @@ _WHOLE: Final[dict[str, set[object]]] = {
     "quick_check": {"ok"},
 }
 _WAIT_S: Final = 1.0
-LEDGER_TABLE: Final = """
-CREATE TABLE ledger (
-    id BLOB NOT NULL, epsilon REAL NOT NULL, window_s REAL NOT NULL, anchor_epsilon REAL,
+TABLES: Final = {
+    "ledger": """CREATE TABLE ledger (
+    id BLOB NOT NULL, epsilon REAL NOT NULL, window_s REAL NOT NULL,
     sealed_by TEXT NOT NULL, key_check BLOB NOT NULL, machine BLOB NOT NULL,
     replay INTEGER NOT NULL, commits INTEGER NOT NULL, vehicles INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
-    anchor_spent_micro INTEGER NOT NULL,
+    versions TEXT NOT NULL, fences BLOB NOT NULL,
     passed_ns INTEGER NOT NULL, latest_wall_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL, boot TEXT NOT NULL,
     boot_ns INTEGER NOT NULL, seal BLOB NOT NULL
-) STRICT;
-"""
-ANCHORS_TABLE: Final = """
-CREATE TABLE anchors (
-    vehicle TEXT NOT NULL, slot_ms INTEGER NOT NULL, starts_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL,
-    cost_micro INTEGER NOT NULL, report_micro INTEGER NOT NULL, interval_ms INTEGER NOT NULL, frame TEXT NOT NULL,
-    shift BLOB,
-    PRIMARY KEY (vehicle, slot_ms)
-) STRICT, WITHOUT ROWID;
-"""
-_SCHEMA: Final = f"""
-{LEDGER_TABLE}
-CREATE TABLE accounts (
+) STRICT""",
+    "accounts": """CREATE TABLE accounts (
     vehicle TEXT NOT NULL PRIMARY KEY, reports INTEGER NOT NULL, spent_micro INTEGER NOT NULL,
-    last_slot_ms INTEGER NOT NULL, before BLOB NOT NULL, head BLOB NOT NULL,
-    anchor_spent_micro INTEGER NOT NULL, anchors BLOB NOT NULL, seal BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-{ANCHORS_TABLE}
-CREATE TABLE answers (
+    last_slot_ms INTEGER NOT NULL, drawn_slot_ms INTEGER, before BLOB NOT NULL, head BLOB NOT NULL,
+    seal BLOB NOT NULL
+) STRICT, WITHOUT ROWID""",
+    "answers": """CREATE TABLE answers (
     vehicle TEXT NOT NULL, slot_ms INTEGER NOT NULL, cost_micro INTEGER NOT NULL, place INTEGER NOT NULL,
     lat_e7 INTEGER NOT NULL, lon_e7 INTEGER NOT NULL, request TEXT, made_ns INTEGER NOT NULL,
     PRIMARY KEY (vehicle, slot_ms)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE verified (bundle TEXT NOT NULL, verifier TEXT NOT NULL, seal BLOB NOT NULL) STRICT;
-"""
+) STRICT, WITHOUT ROWID""",
+    "fences": "CREATE TABLE fences (vehicle TEXT NOT NULL PRIMARY KEY, fences TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    "verified": "CREATE TABLE verified (bundle TEXT NOT NULL, verifier TEXT NOT NULL, seal BLOB NOT NULL) STRICT",
+}
+"""Each table, exactly as SQLite stores its definition."""
+_OLD_TABLES: Final = {"ledger", "accounts", "answers", "verified"}
+_WITH_ANCHORS: Final = 3
+"""The format of version 0.2, which had one more table."""
 
 _open: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
@@ -78,7 +70,6 @@ class LedgerRow(NamedTuple):
     id: bytes
     epsilon: float
     window_s: float
-    anchor_epsilon: float | None
     sealed_by: str
     key_check: bytes
     machine: bytes
@@ -88,7 +79,10 @@ class LedgerRow(NamedTuple):
     commits: int
     vehicles: int
     spent_micro: int
-    anchor_spent_micro: int
+    versions: str
+    """The highest version of the bundles that it released with, for each domain; JSON."""
+    fences: bytes
+    """A seal of the fences of all vehicles."""
     passed_ns: int
     """This and the next: see `ClockState`."""
     latest_wall_ns: int
@@ -126,17 +120,20 @@ def created(path: Path) -> sqlite3.Connection:
     path.touch(mode=0o600, exist_ok=False)
     connection = _connection(path)
     connection.executescript(f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT};")
-    connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    connection.executescript(f"BEGIN IMMEDIATE; {'; '.join(TABLES.values())}; COMMIT;")
     return connection
 
 
 def connected(path: Path) -> sqlite3.Connection:
-    """Return an exclusive connection to an undamaged ledger file."""
+    """Return an exclusive connection to an undamaged ledger file that has the tables of its format, and only these."""
     connection = _connection(path)
     try:
         for pragma, wanted in _WHOLE.items():
             if connection.execute(f"PRAGMA {pragma}").fetchone()[0] not in wanted:
                 raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
+        # Before any statement that could fire a trigger, or read a view in the place of a table.
+        if not _has_expected_schema(connection):
+            raise LedgerError(f"{path}: its tables were changed, or others were added. Nothing is released.")
     except BaseException:
         connection.close()
         raise
@@ -146,6 +143,21 @@ def connected(path: Path) -> sqlite3.Connection:
 def format_of(connection: sqlite3.Connection) -> int:
     """Return the format of a ledger's file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _has_expected_schema(connection: sqlite3.Connection) -> bool:
+    """Return whether a file has the tables of its format, and no trigger, view, index or other table.
+
+    An earlier format is known by the names of its tables: its upgrade checks all seals and makes the tables anew.
+    """
+    found = sorted(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+    number = format_of(connection)
+    if number == FORMAT:
+        return found == sorted(("table", name, name, sql) for name, sql in TABLES.items())
+    names = sorted(_OLD_TABLES | ({"anchors"} if number == _WITH_ANCHORS else set()))
+    return [row[:3] for row in found] == [("table", name, name) for name in names] and all(
+        str(sql).startswith("CREATE TABLE ") for *_, sql in found
+    )
 
 
 def insert_row(connection: sqlite3.Connection, row: LedgerRow, seal: bytes) -> None:
@@ -167,7 +179,7 @@ def _connection(path: Path) -> sqlite3.Connection:
         # The lock is taken by the first transaction, and kept: no other process gets in before the file is closed.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA trusted_schema = OFF")
-        # Anchors are secrets: nothing of a row that was changed or removed may stay in the file.
+        # Nothing of a row that was removed stays in the file: the anchors of version 0.2 were secrets.
         connection.execute("PRAGMA secure_delete = ON")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise sqlite3.OperationalError("it cannot be written ahead")

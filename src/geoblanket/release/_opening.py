@@ -18,7 +18,6 @@ from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
 __all__ = [
-    "CLOCK_TOLERANCE_S",
     "check_policy",
     "checked_clock",
     "checked_tolerance",
@@ -26,9 +25,6 @@ __all__ = [
     "open_ledger",
     "open_tables",
 ]
-
-CLOCK_TOLERANCE_S = 86_400.0
-"""Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 
 
 def open_ledger(
@@ -74,7 +70,7 @@ def open_tables(
     trust: Trust,
     policy: Policy,
 ) -> ReleaseTables:
-    """Return the tables of a bundle that promises what the policy asks for.
+    """Return the tables of a bundle that promises what the policy asks for, and is not older than the last one.
 
     Verify the file, unless the ledger remembers that it was verified; the ledger then remembers it.
     """
@@ -88,6 +84,8 @@ def open_tables(
         tables = ReleaseTables.read(bundle, is_known=ledger.is_verified, trust=trust)
         ledger.remember_verified(tables.sha256)
     check_policy(policy, tables, tables.tables)
+    if ledger is not None:
+        ledger.use_bundle(tables.domain, tables.version)
     return tables
 
 

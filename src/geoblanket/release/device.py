@@ -33,7 +33,6 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
 from geoblanket.release._opening import (
-    CLOCK_TOLERANCE_S,
     checked_clock,
     checked_tolerance,
     closed_on_failure,
@@ -42,7 +41,13 @@ from geoblanket.release._opening import (
 )
 from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fence, Fences
-from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_request, checked_time_ms
+from geoblanket.release.inputs import (
+    CLOCK_TOLERANCE_S,
+    accepted_ms,
+    checked_location_e7,
+    checked_request,
+    checked_time_ms,
+)
 from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.source import Drawn, Kind, Point, ReportSource
@@ -200,7 +205,7 @@ class Device:
         LedgerError
             The ledger is missing, damaged, rolled back, another device's, or in use.
         InputError, GuaranteeViolation, MismatchError
-            The bundle cannot be used; see `load_bundle`.
+            The bundle cannot be used; see `load_bundle`. Or it is older than one that the ledger has reports by.
         PolicyError
             It promises less than the policy asks for.
         """

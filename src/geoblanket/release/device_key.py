@@ -27,8 +27,8 @@ _NEW_KEY_BYTES: Final = 32
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _MACHINE_ID_LENGTH: Final = 32
 
-SealedBy = Literal["device", "given", "none"]
-"""The key of the device; one that the caller gives; or none, as earlier versions did by default."""
+SealedBy = Literal["device", "given"]
+"""The key of the device, or one that the caller gives."""
 
 
 class SealingKey(NamedTuple):
@@ -51,7 +51,9 @@ class SealingKey(NamedTuple):
 
     @classmethod
     def of_ledger(cls, ledger: Path, sealed_by: str, given: bytes | None) -> SealingKey:
-        """Return the key that a ledger says it is sealed by; raise LedgerError if it is not here.
+        """Return the key that a ledger has to be sealed by; raise LedgerError if it is not here.
+
+        What the file says decides about messages only: an edit of it never leads to another key.
 
         Parameters
         ----------
@@ -64,8 +66,6 @@ class SealingKey(NamedTuple):
         """
         if given is not None:
             return cls("given", given)
-        if sealed_by == "none":
-            return cls("none", b"")
         if sealed_by == "given":
             raise LedgerError(f"{ledger}: is sealed by a key that was given when it was made. Give it again.")
         path, named = _device_key_file()

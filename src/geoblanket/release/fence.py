@@ -107,8 +107,8 @@ class Fence:
     """Whether it is in use; a fence that was taken away keeps its centre."""
 
     def __post_init__(self) -> None:
-        whole = all(type(getattr(self, name)) is int for name in _WHOLE_NUMBERS)
-        if not whole or type(self.active) is not bool or not _is_name(self.name):
+        types = {field.name: type(getattr(self, field.name)) for field in fields(self)}
+        if types != dict.fromkeys(types, int) | {"name": str, "active": bool} or not _is_name(self.name):
             raise ParameterError("A fence has a name of 1 to 60 printable characters, and whole numbers.")
         largest_radius = _LARGEST_REACH_M + _LARGEST_MARGIN_M + _ROUNDING_M
         if (
@@ -197,9 +197,6 @@ class Fence:
     def __repr__(self) -> str:
         state = "" if self.active else "taken away"
         return short_repr(self, self.name, f"radius {self.radius_m:,} m", state)
-
-
-_WHOLE_NUMBERS: Final = [field.name for field in fields(Fence) if field.name not in {"name", "active"}]
 
 
 class Fences(Sequence[Fence]):
@@ -393,8 +390,8 @@ def _random_frame(lat_e7: int, lon_e7: int) -> Plane:
     return replace(plane, west_e7=(west_e7 + _FULL_CIRCLE_E7 // 2) % _FULL_CIRCLE_E7 - _FULL_CIRCLE_E7 // 2)
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and 1 <= len(name) <= _LONGEST_NAME and name.isprintable()
+def _is_name(name: str) -> bool:
+    return 1 <= len(name) <= _LONGEST_NAME and name.isprintable()
 
 
 def read_fences(path: str | Path) -> Fences:

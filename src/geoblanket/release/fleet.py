@@ -28,7 +28,6 @@ from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release._opening import (
-    CLOCK_TOLERANCE_S,
     checked_clock,
     checked_tolerance,
     closed_on_failure,
@@ -37,7 +36,7 @@ from geoblanket.release._opening import (
 )
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.inputs import accepted_ms, checked_locations_e7, checked_times_ms
+from geoblanket.release.inputs import CLOCK_TOLERANCE_S, accepted_ms, checked_locations_e7, checked_times_ms
 from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import Ledger, MemoryLedger
 from geoblanket.release.source import FleetSource, Kind

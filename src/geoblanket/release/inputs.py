@@ -18,6 +18,7 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 
 __all__ = [
+    "CLOCK_TOLERANCE_S",
     "accepted_ms",
     "checked_location_e7",
     "checked_locations_e7",
@@ -26,6 +27,8 @@ __all__ = [
     "checked_times_ms",
 ]
 
+CLOCK_TOLERANCE_S: Final = 86_400.0
+"""Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 
 _E7: Final = 10**7
 _PLAIN: Final = (float, int)

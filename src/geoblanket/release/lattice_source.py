@@ -50,16 +50,19 @@ class LatticeSource(_Base):
 
     def is_held(self, point: Point, last: DrawnAt | None) -> bool:
         """Return whether the last report was drawn within the distance of the lattice."""
-        return last is not None and last.frame == self._frame and self._lattice.holds(*point, last.x, last.y)
+        x, y = point
+        return last is not None and last.frame == self._frame and self._lattice.holds(x, y, last.x, last.y)
 
     def drawn_at(self, point: Point, slot: int) -> DrawnAt | None:
         """Return where a report was drawn; None where none is ever held."""
-        return DrawnAt(slot * self.interval_ms, self._frame, *point) if self._lattice.hold_mm else None
+        x, y = point
+        return DrawnAt(slot * self.interval_ms, self._frame, x, y) if self._lattice.hold_mm else None
 
     def draw(self, point: Point, slot: int) -> Drawn:
         """Draw a cell."""
         del slot
-        cell = self._lattice.draw_at(*point)
+        x, y = point
+        cell = self._lattice.draw_at(x, y)
         lat, lon = self._lattice.center(cell)
         return Drawn(cell, round(lat * 1e7), round(lon * 1e7))
 

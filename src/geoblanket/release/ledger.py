@@ -6,10 +6,10 @@ chain the answers of each vehicle, so that opening the file reveals answers that
 counter beside it reveals a rollback of the whole file, and the key a copy to another device. The file never contains
 true locations.
 
-An anchor, its cost and the first report of its period are one transaction, so that none is lost or drawn twice. Its
-shift is wiped in the transaction of the first report after the period, and when the file is opened or closed later than
-that: overwritten in the file, and the log cut off. What it cost stays. A replay knows no other time than that of the
-slots, and keeps the shift of its last period.
+It also keeps the fences of each vehicle (`geoblanket.release.fence`). Where the last report of a vehicle was drawn lies
+in a file of its own beside it (`geoblanket.release.hold`).
+
+The ledger also stores the highest version of the bundles that it released with, for each domain. It refuses older ones.
 
 Spending is counted in the slots' own times and in real elapsed time, for which the file stores the last reading of the
 system's clocks (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays only: it counts
@@ -18,11 +18,12 @@ the caller's time, and says nothing about real time.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sqlite3
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -32,30 +33,26 @@ from typing import Any, Final, NoReturn
 from geoblanket._arguments import checked
 from geoblanket._html import card
 from geoblanket._repr import short_repr
-from geoblanket.errors import LedgerError, MismatchError
+from geoblanket.errors import LedgerError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
 from geoblanket.release._ledger_upgrade import upgrade_ledger
 from geoblanket.release._seals import CHAIN_START, Chain, is_sealed, seal
-from geoblanket.release.budget import Account, Anchor, Answer, Budget
+from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.counter import Counter
 from geoblanket.release.device_key import SealingKey, checked_key
 from geoblanket.release.elapsed import ClockState, ElapsedTime, read_clocks
+from geoblanket.release.fence import MARGIN_M, NO_FENCES, Fence, Fences
+from geoblanket.release.hold import DrawnAt, HoldFile
 
-__all__ = ["NO_ANCHORS", "Ledger", "MemoryLedger", "NewAnchors"]
+__all__ = ["Ledger", "MemoryLedger"]
 
 _MICRO: Final = 10**6
 _NS_PER_MS: Final = 10**6
 
-_DAY_MS: Final = 86_400_000
-_NIGHT_MS: Final = 8 * 3_600_000
-_HOUR_MS: Final = 3_600_000
-
 Change = tuple[str, Answer]
 """A vehicle, and an answer that it gets."""
-NewAnchors = Mapping[str, Anchor]
-"""The anchors that were drawn for the answers of some vehicles."""
-NO_ANCHORS: Final[NewAnchors] = MappingProxyType({})
+_NOTHING_DRAWN: Final[Mapping[str, DrawnAt]] = MappingProxyType({})
 
 
 class MemoryLedger:
@@ -73,6 +70,28 @@ class MemoryLedger:
         self.budget, self.replay = budget, replay
         self._elapsed = ElapsedTime(clock)
         self._accounts: dict[str, Account] = {}
+        self.versions: dict[str, int] = {}
+        """The highest version of the bundles that it released with, for each domain."""
+        self._in_use: dict[str, int] = {}
+        self._drawn: dict[str, DrawnAt] = {}
+        self._fences: dict[str, Fences] = {}
+
+    def use_bundle(self, domain: str, version: int) -> None:
+        """Expect reports by a bundle; its version is stored with the first of them.
+
+        Raises
+        ------
+        MismatchError
+            If there was a report by a later version for the same domain.
+        """
+        latest = self.versions.get(domain, version)
+        if version < latest:
+            raise MismatchError(
+                f"The bundle is version {version}, and the ledger has reports by version {latest} for the same domain. "
+                f"Devices refuse to go back. Get version {latest} or later, or publish this one again as version "
+                f"{latest + 1}."
+            )
+        self._in_use = {domain: version}
 
     def now_ns(self, slot_ms: int) -> int:
         """Return when a report in a slot is made: in real elapsed time or, in a replay, in the slot's time."""
@@ -84,10 +103,25 @@ class MemoryLedger:
             self._accounts[vehicle] = Account(self.budget)
         return self._accounts[vehicle]
 
-    def write(self, changes: Sequence[Change], anchors: NewAnchors = NO_ANCHORS) -> None:
-        """Count answers, at most one of each vehicle, and the anchors that were drawn for them."""
+    def drawn_at(self, vehicle: str) -> DrawnAt | None:
+        """Return where the last report of a vehicle was drawn; None if that is not known."""
+        drawn = self._drawn.get(vehicle)
+        return drawn if drawn is not None and drawn.slot_ms == self.account(vehicle).drawn_slot_ms else None
+
+    def fences_of(self, vehicle: str) -> Fences:
+        """Return the fences of a vehicle."""
+        return self._fences.get(vehicle, NO_FENCES)
+
+    def set_fences(self, fences: Fences, vehicle: str = "") -> None:
+        """Keep the fences of a vehicle."""
+        self._fences[vehicle] = fences
+
+    def write(self, changes: Sequence[Change], drawn: Mapping[str, DrawnAt] = _NOTHING_DRAWN) -> None:
+        """Count answers, at most one of each vehicle, and remember where they were drawn, unless they were held."""
         for vehicle, answer in changes:
-            self.account(vehicle).add(answer, anchors.get(vehicle))
+            self.account(vehicle).add(answer)
+        self._drawn |= drawn
+        self.versions |= self._in_use
 
     def is_verified(self, sha256: str) -> bool:
         """Return False: nothing is remembered."""
@@ -98,9 +132,8 @@ class MemoryLedger:
         """Do nothing."""
 
     def close(self) -> None:
-        """Forget all anchors."""
-        for account in self._accounts.values():
-            account.anchors = tuple(anchor.wiped() for anchor in account.anchors)
+        """Forget where reports were drawn."""
+        self._drawn.clear()
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what the budget is and what is left of it, in words."""
@@ -134,40 +167,49 @@ class Ledger(MemoryLedger):
     >>> Ledger.create("car.ledger", budget=Budget(epsilon=400, window_s=3600))
     >>> ledger = Ledger.open("car.ledger")
     >>> ledger.budget, ledger.spent_micro
-    (Budget(epsilon=400.0, window_s=3600.0, anchor_epsilon=None), 0)
+    (Budget(epsilon=400.0, window_s=3600.0), 0)
     >>> ledger.close()
     """
 
     @checked
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, device_key: bytes | None, counter: Path, replay: bool | None
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        device_key: bytes | None,
+        counter: Path,
+        replay: bool | None,
+        *,
+        hold_in_memory: bool = False,
+        add_key: bool = False,
     ) -> None:
         self.path = path
         self._connection = connection
-        if format_of(connection) < FORMAT and not upgrade_ledger(connection, path, device_key):
-            self._refuse_changed()
+        if format_of(connection) < FORMAT:
+            if not upgrade_ledger(connection, path, device_key, add_key=add_key):
+                self._refuse_changed()
+        elif add_key:
+            raise LedgerError(f"{path}: has a key already. Open it with that key.")
         row, key = self._read_row(device_key)
         self._row, self._identity, self._key = row, row.id, key
-        super().__init__(
-            Budget(row.epsilon, row.window_s, row.anchor_epsilon),
-            replay=_checked_use(path, row, replay),
-            clock=row.clock,
-        )
+        super().__init__(Budget(row.epsilon, row.window_s), replay=_checked_use(path, row, replay), clock=row.clock)
+        self.versions = dict(json.loads(row.versions))
         self._chains: dict[str, Chain] = {}
-        self._anchors_seals: dict[str, bytes] = {}
         self._load_accounts()
+        self._load_fences()
         spent = sum(account.spent_micro for account in self._accounts.values())
-        anchor_spent = sum(account.anchor_spent_micro for account in self._accounts.values())
-        if (len(self._chains), spent, anchor_spent) != (row.vehicles, row.spent_micro, row.anchor_spent_micro):
+        if (len(self._chains), spent) != (row.vehicles, row.spent_micro):
             self._refuse_changed()
         self._verified = self._load_verified()
         self._save_clock()
         self._counter = self._open_counter(counter)
         self._broken = self._closed = False
         self._process = os.getpid()
-        self._next_sweep_ns = 0
-        self._wipe_ended()
-        # After a crash between a wiping transaction and its end, the log still holds the shift.
+        hold = path.with_name(f"{path.name}.hold")
+        if hold_in_memory:
+            hold.unlink(missing_ok=True)
+        self._hold = None if hold_in_memory else HoldFile(hold, key, row.id)
+        # What an upgrade removed must not stay in the log.
         self._cut_off_log()
 
     @staticmethod
@@ -215,8 +257,11 @@ class Ledger(MemoryLedger):
         device_key: bytes | None = None,
         counter: str | Path | None = None,
         replay: bool | None = None,
+        hold_in_memory: bool = False,
     ) -> Ledger:
         """Open a ledger exclusively, and check all of it. A file of an earlier format is upgraded.
+
+        A ledger without a key, as version 0.1 made them by default, is refused: see `add_key`.
 
         Parameters
         ----------
@@ -225,6 +270,8 @@ class Ledger(MemoryLedger):
         replay
             Whether to count the caller's time only. The first report of a ledger decides for all later ones; None: as
             it did.
+        hold_in_memory
+            Whether the points where reports were drawn are kept in memory only; see `Device.open`.
 
         Raises
         ------
@@ -233,29 +280,49 @@ class Ledger(MemoryLedger):
         MismatchError
             It is for replays and is opened for real reports, or the other way round.
         """
-        path = Path(path)
+        return cls._opened(path, device_key, counter, replay=replay, hold_in_memory=hold_in_memory)
+
+    @classmethod
+    def add_key(cls, path: str | Path, *, device_key: bytes | None = None, counter: str | Path | None = None) -> None:
+        """Seal a ledger that has no key, as version 0.1 made them by default. From then on it needs the key.
+
+        Anyone could have changed such a ledger unnoticed. Do this only if nobody else can write to it.
+
+        Parameters
+        ----------
+        device_key
+            The key, 16 bytes or more; by default the key of this device.
+        counter
+            The file of the counter that it was made with.
+
+        Raises
+        ------
+        LedgerError
+            It has a key already, or it is missing, damaged, changed, older than its counter, or in use.
+        """
+        cls._opened(path, device_key, counter, replay=None, add_key=True).close()
+
+    @classmethod
+    def _opened(cls, file: str | Path, device_key: bytes | None, counter: str | Path | None, **options: Any) -> Ledger:
+        path = Path(file)
         if device_key is not None:
             checked_key(device_key)
         if not path.is_file():
             raise LedgerError(f"{path}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
         try:
-            return cls._opened(path, device_key, _counter_path(path, counter), replay)
+            with ledger_errors(path):
+                connection = connected(path)
+                try:
+                    return cls(path, connection, device_key, _counter_path(path, counter), **options)
+                except BaseException:
+                    connection.close()
+                    raise
         except BaseException as error:
-            # Tools that print local variables must not find the key or an anchor in a frame of the traceback.
+            # Tools that print local variables must not find the key in a frame of the traceback.
             failure = error.with_traceback(None)
             failure.__cause__ = failure.__context__ = None
         del device_key
         raise failure
-
-    @classmethod
-    def _opened(cls, path: Path, device_key: bytes | None, counter: Path, replay: bool | None) -> Ledger:
-        with ledger_errors(path):
-            connection = connected(path)
-            try:
-                return cls(path, connection, device_key, counter, replay)
-            except BaseException:
-                connection.close()
-                raise
 
     @property
     def commits(self) -> int:
@@ -268,13 +335,8 @@ class Ledger(MemoryLedger):
         return self._row.spent_micro
 
     @property
-    def anchor_spent_micro(self) -> int:
-        """What the anchors of all vehicles ever cost, in millionths per kilometre."""
-        return self._row.anchor_spent_micro
-
-    @property
     def sealed_by(self) -> str:
-        """Which key seals it: the "device"'s, one that was "given", or "none"."""
+        """Which key seals it: the "device"'s, or one that was "given"."""
         return self._row.sealed_by
 
     @property
@@ -282,38 +344,82 @@ class Ledger(MemoryLedger):
         """The vehicles that reported, in order of names."""
         return tuple(sorted(self._chains))
 
-    def write(self, changes: Sequence[Change], anchors: NewAnchors = NO_ANCHORS) -> None:
-        """Store answers, at most one per vehicle, with their costs and new anchors, in one durable transaction.
+    @property
+    def fences(self) -> Fences:
+        """The fences of a ledger with one vehicle; `fences_of` has those of others."""
+        return self.fences_of("")
+
+    @checked
+    def add_fence(
+        self,
+        lat: float,
+        lon: float,
+        *,
+        radius_km: float,
+        margin_m: float = MARGIN_M,
+        name: str = "home",
+        vehicle: str = "",
+    ) -> Fence:
+        """Draw a fence around a place, keep it, and return it; see `Fences.with_place`. The place is not kept."""
+        fences, fence = self.fences_of(vehicle).with_place(lat, lon, radius_km=radius_km, margin_m=margin_m, name=name)
+        self.set_fences(fences, vehicle)
+        return fence
+
+    def set_fences(self, fences: Fences, vehicle: str = "") -> None:
+        """Keep the fences of a vehicle, durably."""
+        kept = self._fences | {vehicle: fences}
+        with self._transaction({"fences": self._seal_of_fences(kept)}):
+            self._connection.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (vehicle, fences.as_json()))
+        super().set_fences(fences, vehicle)
+
+    def _seal_of_fences(self, fences: Mapping[str, Fences]) -> bytes:
+        texts = sorted((vehicle, some.as_json()) for vehicle, some in fences.items())
+        return seal(self._key, self._identity, "fences", *texts) if texts else b""
+
+    def drawn_at(self, vehicle: str) -> DrawnAt | None:
+        """Return where the last report of a vehicle was drawn, before a restart too; None if that is not known."""
+        known = super().drawn_at(vehicle)
+        if known is None and self._hold is not None:
+            return self._hold.read(vehicle, self.account(vehicle).drawn_slot_ms)
+        return known
+
+    def write(self, changes: Sequence[Change], drawn: Mapping[str, DrawnAt] = _NOTHING_DRAWN) -> None:
+        """Store answers, at most one per vehicle, with their costs, in one durable transaction.
 
         After a failure the ledger refuses to work until it is reopened: only the file knows whether the transaction
         succeeded.
         """
+        changed = {
+            "replay": int(self.replay),
+            "vehicles": len({*self._chains, *(vehicle for vehicle, _ in changes)}),
+            "spent_micro": self._row.spent_micro + sum(answer.cost_micro for _, answer in changes),
+            "versions": json.dumps(self.versions | self._in_use, sort_keys=True),
+        }
+        with self._transaction(changed):
+            for vehicle, answer in changes:
+                self._store(vehicle, answer)
+        super().write(changes, drawn)
+        if self._hold is not None:
+            for vehicle, drawn_at in drawn.items():
+                self._hold.write(vehicle, drawn_at)
+
+    @contextmanager
+    def _transaction(self, changed: Mapping[str, Any]) -> Iterator[None]:
+        """Commit what is done inside together with these changes of the ledger's row, and count it."""
         self._refuse_if_unusable()
         self._broken = True
-        wiped = False
         with ledger_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
-            for vehicle, answer in changes:
-                wiped |= self._store(vehicle, answer, anchors.get(vehicle))
-            spent = self._row.spent_micro + sum(answer.cost_micro for _, answer in changes)
-            anchor_spent = self._row.anchor_spent_micro + sum(anchor.cost_micro for anchor in anchors.values())
-            counts = int(self.replay), self._row.commits + 1, len(self._chains), spent, anchor_spent
-            row = LedgerRow._make((*self._row[:_FIRST_CHANGING], *counts, *self._elapsed.state))
+            yield
+            row = self._row._replace(commits=self._row.commits + 1, **changed, **self._elapsed.state._asdict())
             self._connection.execute(_UPDATE_ROW, (*row[_FIRST_CHANGING:], seal(self._key, *row)))
             self._connection.execute("COMMIT")
-            if wiped:
-                self._cut_off_log()
         self._row = row
-        super().write(changes, anchors)
         self._counter.write(self.commits)
         self._broken = False
-        if anchors and self._elapsed.state.wall_ns >= self._next_sweep_ns:
-            # Vehicles that stopped reporting: late reports may still need their anchors for a day.
-            self._wipe_ended(_DAY_MS)
-            self._next_sweep_ns = self._elapsed.state.wall_ns + _HOUR_MS * _NS_PER_MS
 
-    def _store(self, vehicle: str, answer: Answer, anchor: Anchor | None) -> bool:
-        """Write an answer into the open transaction; return whether an anchor was wiped."""
+    def _store(self, vehicle: str, answer: Answer) -> None:
+        """Write an answer into the open transaction."""
         account = self.account(vehicle)
         chain = self._chains.setdefault(vehicle, Chain(CHAIN_START))
         if expiring := account.expiring(answer.slot_ms, answer.made_ns):
@@ -323,65 +429,10 @@ class Ledger(MemoryLedger):
             )
         chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
         self._connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (vehicle, *answer))
-        kept = account.anchors_after(answer.slot_ms, answer.made_ns, anchor)
-        wiped = self._store_anchors(vehicle, account.anchors, kept)
-        numbers = account.reports + 1, account.spent_micro + answer.cost_micro, answer.slot_ms
-        anchor_spent = account.anchor_spent_micro + (0 if anchor is None else anchor.cost_micro)
-        self._store_account(vehicle, numbers, chain, anchor_spent)
-        return wiped
-
-    def _store_account(self, vehicle: str, numbers: tuple[int, int, int], chain: Chain, anchor_spent: int) -> None:
-        """Write the reports, spending and last slot of a vehicle, and its seals, into the open transaction."""
-        row = (vehicle, *numbers, chain.before, chain.head, anchor_spent, self._anchors_seals[vehicle])
+        drawn_slot_ms = answer.slot_ms if answer.cost_micro else account.drawn_slot_ms
+        numbers = account.reports + 1, account.spent_micro + answer.cost_micro, answer.slot_ms, drawn_slot_ms
+        row = (vehicle, *numbers, chain.before, chain.head)
         self._connection.execute(_REPLACE_ACCOUNT, (*row, seal(self._key, self._identity, *row)))
-
-    def _store_anchors(self, vehicle: str, before: Sequence[Anchor], after: Sequence[Anchor]) -> bool:
-        """Write what changed of a vehicle's anchors into the open transaction; return whether one was wiped."""
-        if len(before) == len(after) and all(old is new for old, new in zip(before, after, strict=True)):
-            self._anchors_seals.setdefault(vehicle, b"")
-            return False
-        stays = {anchor.slot_ms: anchor for anchor in after}
-        wiped = False
-        for old in before:
-            new = stays.pop(old.slot_ms, None)
-            if new is not None and new is not old:
-                self._connection.execute(
-                    "UPDATE anchors SET shift = NULL WHERE vehicle = ? AND slot_ms = ?", (vehicle, old.slot_ms)
-                )
-            elif new is None:
-                self._connection.execute(
-                    "DELETE FROM anchors WHERE vehicle = ? AND slot_ms = ?", (vehicle, old.slot_ms)
-                )
-            wiped |= old.shift is not None and new is not old
-        for anchor in stays.values():
-            self._connection.execute(
-                "INSERT INTO anchors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (vehicle, *_anchor_row(anchor))
-            )
-        self._anchors_seals[vehicle] = self._seal_of_anchors(vehicle, after)
-        return wiped
-
-    def _seal_of_anchors(self, vehicle: str, anchors: Iterable[Anchor]) -> bytes:
-        rows = [_anchor_row(anchor) for anchor in anchors]
-        return seal(self._key, self._identity, vehicle, "anchors", *rows) if rows else b""
-
-    def _wipe_ended(self, grace_ms: int = 0) -> None:
-        """Wipe the shifts of periods that are over by the system's clock, and have been for some milliseconds."""
-        time_ms = self._elapsed.state.wall_ns // _NS_PER_MS - grace_ms
-        ended = {vehicle: account for vehicle, account in self._accounts.items() if account.has_shift_before(time_ms)}
-        if not ended or self.replay:
-            return
-        self._broken = True
-        with ledger_errors(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            for vehicle, account in ended.items():
-                before = account.anchors
-                account.wipe_anchors(time_ms)
-                self._store_anchors(vehicle, before, account.anchors)
-                numbers = account.reports, account.spent_micro, account.last_slot_ms or 0
-                self._store_account(vehicle, numbers, self._chains[vehicle], account.anchor_spent_micro)
-            self._connection.execute("COMMIT")
-            self._cut_off_log()
-        self._broken = False
 
     def _cut_off_log(self) -> None:
         """Bring all of the log into the file and empty it: it holds rows as they were."""
@@ -408,13 +459,8 @@ class Ledger(MemoryLedger):
         self._verified.add(sha256)
 
     def summary(self) -> dict[str, Any]:
-        """Return what was spent and what is left, as JSON values; costs are per kilometre.
-
-        `night` and `hour`, what the whole periods of 8 hours at one place and an hour on the road cost, are by the
-        latest anchor.
-        """
+        """Return what was spent and what is left, as JSON values; costs are per kilometre."""
         last = max((account.last_slot_ms or 0 for account in self._accounts.values()), default=0)
-        anchors = [sum(anchor.cost_micro for anchor in account.anchors) for account in self._accounts.values()]
         return {
             "budget": self.budget.epsilon,
             "window_s": self.budget.window_s,
@@ -422,30 +468,12 @@ class Ledger(MemoryLedger):
             "reports": sum(account.reports for account in self._accounts.values()),
             "spent": self.spent_micro / _MICRO,
             "spent_in_window": self.spent_in_window_micro / _MICRO,
-            "anchor_budget": self.budget.anchor_micro / _MICRO,
-            "anchor_spent": self.anchor_spent_micro / _MICRO,
-            "anchor_spent_in_window": max(anchors, default=0) / _MICRO,
-            **self._costs_in_life(),
             "last_report": datetime.fromtimestamp(last / 1000, UTC).isoformat() if last else None,
             "transactions": self.commits - 1,
             "verified_bundles": len(self._verified),
+            "bundle_versions": self.versions,
             "sealed_by": self.sealed_by,
             "replay": self.replay,
-        }
-
-    def _costs_in_life(self) -> dict[str, float | None]:
-        latest = max(
-            (anchor for account in self._accounts.values() for anchor in account.anchors),
-            key=lambda anchor: anchor.slot_ms,
-            default=None,
-        )
-        if latest is None:
-            return dict.fromkeys(("night", "hour", "anchor_period_s"))
-        period_ms = latest.ends_ms - latest.starts_ms
-        return {
-            "night": max(_NIGHT_MS // period_ms, 1) * latest.cost_micro / _MICRO,
-            "hour": _HOUR_MS // latest.interval_ms * latest.report_micro / _MICRO,
-            "anchor_period_s": period_ms / 1000,
         }
 
     def check_storage(self) -> None:
@@ -460,13 +488,15 @@ class Ledger(MemoryLedger):
             return
         try:
             if not self._broken:
-                self._elapsed.now_ns()
-                self._wipe_ended()
+                with ledger_errors(self.path):
+                    self._save_clock()
         finally:
             self._closed = self._broken = True
             with ledger_errors(self.path):
                 self._connection.close()
             self._counter.close()
+            if self._hold is not None:
+                self._hold.close()
             super().close()
 
     def _save_clock(self) -> None:
@@ -495,29 +525,35 @@ class Ledger(MemoryLedger):
 
     def _load_accounts(self) -> None:
         answers = {vehicle: [Answer(*row) for row in rows] for vehicle, rows in self._by_vehicle(_SELECT_ANSWERS)}
-        anchors = {vehicle: [_anchor_of(row) for row in rows] for vehicle, rows in self._by_vehicle(_SELECT_ANCHORS)}
         for *row, stored_seal in self._connection.execute(_SELECT_ACCOUNTS).fetchall():
-            vehicle, reports, spent, last_slot_ms, before, head, anchor_spent, anchors_seal = row
+            vehicle, reports, spent, last_slot_ms, drawn_slot_ms, before, head = row
             chain = Chain(before)
-            kept, kept_anchors = answers.pop(vehicle, []), anchors.pop(vehicle, [])
+            kept = answers.pop(vehicle, [])
             for answer in kept:
                 chain.add(seal(self._key, chain.head, self._identity, vehicle, *answer))
             if not is_sealed(stored_seal, self._key, self._identity, *row) or chain.head != head:
                 self._refuse_changed()
-            if self._seal_of_anchors(vehicle, kept_anchors) != anchors_seal:
-                self._refuse_changed()
-            self._chains[vehicle], self._anchors_seals[vehicle] = chain, anchors_seal
+            self._chains[vehicle] = chain
             self._accounts[vehicle] = Account(
                 self.budget,
                 kept,
                 reports=reports,
                 spent_micro=spent,
                 last_slot_ms=last_slot_ms,
-                anchors=kept_anchors,
-                anchor_spent_micro=anchor_spent,
+                drawn_slot_ms=drawn_slot_ms,
             )
-        if answers or anchors:
+        if answers:
             self._refuse_changed()
+
+    def _load_fences(self) -> None:
+        rows = self._connection.execute("SELECT vehicle, fences FROM fences").fetchall()
+        try:
+            fences = {str(vehicle): Fences.parsed(text) for vehicle, text in rows}
+        except ParameterError:
+            self._refuse_changed()
+        if self._seal_of_fences(fences) != self._row.fences:
+            self._refuse_changed()
+        self._fences = fences
 
     def _by_vehicle(self, select: str) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
         """Yield the rows of each vehicle, without its name."""
@@ -555,40 +591,13 @@ _SELECT_ROW: Final = f"SELECT {', '.join(LedgerRow._fields)}, seal FROM ledger" 
 _UPDATE_ROW: Final = (
     f"UPDATE ledger SET {', '.join(f'{name} = ?' for name in LedgerRow._fields[_FIRST_CHANGING:])}, seal = ?"  # noqa: S608
 )
-_ACCOUNT: Final = "vehicle, reports, spent_micro, last_slot_ms, before, head, anchor_spent_micro, anchors, seal"
+_ACCOUNT: Final = "vehicle, reports, spent_micro, last_slot_ms, drawn_slot_ms, before, head, seal"
 _SELECT_ACCOUNTS: Final = f"SELECT {_ACCOUNT} FROM accounts"  # noqa: S608
-_REPLACE_ACCOUNT: Final = f"INSERT OR REPLACE INTO accounts ({_ACCOUNT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_REPLACE_ACCOUNT: Final = f"INSERT OR REPLACE INTO accounts ({_ACCOUNT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _SELECT_ANSWERS: Final = (
     "SELECT vehicle, slot_ms, cost_micro, place, lat_e7, lon_e7, request, made_ns FROM answers "
     "ORDER BY vehicle, slot_ms"
 )
-_SELECT_ANCHORS: Final = (
-    "SELECT vehicle, slot_ms, starts_ms, ends_ms, cost_micro, report_micro, interval_ms, frame, shift FROM anchors "
-    "ORDER BY vehicle, slot_ms"
-)
-_SHIFT: Final = struct.Struct("<qq")
-
-
-def _anchor_row(anchor: Anchor) -> tuple[Any, ...]:
-    """Return the columns of an anchor, without the vehicle."""
-    return (
-        anchor.slot_ms,
-        anchor.starts_ms,
-        anchor.ends_ms,
-        anchor.cost_micro,
-        anchor.report_micro,
-        anchor.interval_ms,
-        anchor.frame,
-        None if anchor.shift is None else _SHIFT.pack(*anchor.shift),
-    )
-
-
-def _anchor_of(row: tuple[Any, ...]) -> Anchor:
-    try:
-        columns = [*row[:-1], None if row[-1] is None else _SHIFT.unpack(row[-1])]
-    except struct.error:
-        raise ValueError("an anchor is damaged") from None
-    return Anchor(*columns)
 
 
 def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
@@ -597,7 +606,6 @@ def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
         identity,
         float(budget.epsilon),
         float(budget.window_s),
-        None if budget.anchor_epsilon is None else float(budget.anchor_epsilon),
         sealed_by.kind,
         sealed_by.check(identity),
         sealed_by.machine() if sealed_by.binds_machine else b"",
@@ -605,14 +613,15 @@ def _new_row(budget: Budget, sealed_by: SealingKey) -> LedgerRow:
         1,
         0,
         0,
-        0,
+        "{}",
+        b"",
         *ClockState.of(read_clocks()),
     )
 
 
 def _checked_use(path: Path, row: LedgerRow, replay: bool | None) -> bool:
     """Return whether a ledger is for replays; raise MismatchError if it was used for the other kind before."""
-    used = row.commits > 1
+    used = row.vehicles > 0
     if replay is not None and used and replay != bool(row.replay):
         problem = "has counted replays" if row.replay else "has counted reports in real time"
         raise MismatchError(f"{path}: {problem}, and cannot count the other. Make another ledger for it.")

@@ -25,15 +25,15 @@ __all__ = ["NO_REPORT", "Moved", "Seen", "Sequences", "follow", "smooth"]
 
 NO_REPORT: Final = -1
 _CELLS: Final = 1 << 19
-"""States × shifts × sequences at a time: 2 megabytes, which stays in the processor's cache."""
+"""States × sequences at a time: 2 megabytes, which stays in the processor's cache."""
 _SMOOTHED_BYTES: Final = 1 << 28
 _LONGEST_GAP_MS: Final = 2 * 3_600_000
 
 Seen = Callable[[Positions, Singles], None]
-"""Called with positions among the reports, shape (B,), and the beliefs over states and shifts there, (N, S, B)."""
+"""Called with positions among the reports, shape (B,), and the beliefs over states there, (N, B)."""
 Moved = Callable[[Singles, Singles], None]
 """Called with what earlier reports tell of states before a slot, and later ones, its own among them, of states in it,
-both (N, S, B). Their product with the chance of a move between two states is how probable it was that it was made."""
+both (N, B). Their product with the chance of a move between two states is how probable it was that it was made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +112,7 @@ def smooth(
     lag
         How many later slots of a sequence count at least; where memory allows, all of them do.
     moved
-        Called for each step of the motion model: for slots that lie one step after the one before, in one period of the
-        anchor.
+        Called for each step of the motion model: for slots that lie one step after the one before.
     only_first
         Call `seen` for the first slot of each sequence only.
     """
@@ -151,9 +150,7 @@ class _Tick:
     """From 0."""
     positions: Positions
     steps: Ints
-    """Steps of the model since the slot before; −1: nothing was known, or for too long."""
-    renewed: Bools
-    """Whether a new period of the anchor began since."""
+    """Steps of the model since the slot before; 0: the report is held; −1: nothing was known, or for too long."""
     reports: Reports
     beliefs: Singles
     impossible: Bools
@@ -178,26 +175,26 @@ class _Batch:
             active = int(np.searchsorted(-self._lengths, -tick, side="left"))
             positions = self._starts[:active] + tick
             slot, output = self._sequences.slot[positions], self._sequences.output[positions]
-            beliefs = beliefs[:, :, :active].copy() if active < beliefs.shape[2] else beliefs
+            beliefs = beliefs[:, :active].copy() if active < beliefs.shape[1] else beliefs
             elapsed = slot - self._sequences.slot[positions - 1] if tick else np.full(active, -1)
             elapsed = np.where(elapsed > self._longest_gap, -1, elapsed)
-            renewed = np.zeros(active, bool)
-            if tick:
-                before = self._filter.period(self._sequences.slot[positions - 1])
-                renewed = np.asarray(self._filter.period(slot) != before)
-                beliefs = self._predicted(beliefs, elapsed, renewed)
             follows = np.where(elapsed == 1, reported[:active], 0)
+            told = output
+            if tick:
+                held = self._filter.are_held(output, self._sequences.output[positions - 1]) & (elapsed > 0)
+                elapsed, told = np.where(held, 0, elapsed), np.where(held, NO_REPORT, output)
+                beliefs = self._predicted(beliefs, elapsed)
             if self._sequences.follows is not None:
                 follows = self._sequences.follows[positions]
             time_ms = None if self._sequences.time_ms is None else self._sequences.time_ms[positions]
-            reports = Reports(output, slot, follows, time_ms)
+            reports = Reports(told, slot, follows, time_ms)
             impossible = self._weighed(beliefs, reports)
             reported = np.where(output != NO_REPORT, follows + 1, 0)
-            steps = np.where(elapsed > 0, elapsed * self._filter.steps_per_slot, -1)
+            steps = np.where(elapsed >= 0, elapsed * self._filter.steps_per_slot, -1)
             # A copy: the next tick changes it.
-            yield _Tick(tick, positions, steps, renewed, reports, beliefs.copy(), impossible)
+            yield _Tick(tick, positions, steps, reports, beliefs.copy(), impossible)
 
-    def _predicted(self, beliefs: Singles, elapsed: Ints, renewed: Bools) -> Singles:
+    def _predicted(self, beliefs: Singles, elapsed: Ints) -> Singles:
         unlike = np.unique(elapsed)
         if len(unlike) == 1 and unlike[0] > 0:
             beliefs = self._filter.predicted(beliefs, int(unlike[0]) * self._filter.steps_per_slot)
@@ -210,8 +207,6 @@ class _Batch:
                     beliefs[..., some] = self._filter.predicted(
                         np.ascontiguousarray(beliefs[..., some]), slots * self._filter.steps_per_slot
                     )
-        if renewed.any():
-            beliefs[..., renewed] = self._filter.renewed(beliefs[..., renewed])
         return beliefs
 
     def _weighed(self, beliefs: Singles, reports: Reports) -> Bools:
@@ -236,39 +231,37 @@ class _Batch:
             active = len(tick.positions)
             if later is None:
                 later = np.ones_like(tick.beliefs)
-            elif later.shape[2] < active:
-                ended = np.ones((*later.shape[:2], active - later.shape[2]), np.float32)
-                later = np.concatenate([later, ended], axis=2)
+            elif later.shape[1] < active:
+                ended = np.ones((len(later), active - later.shape[1]), np.float32)
+                later = np.concatenate([later, ended], axis=1)
             if number < count and not (self._only_first and tick.number):
                 smoothed = tick.beliefs * later
-                smoothed /= np.maximum(smoothed.sum(axis=(0, 1)), np.finfo(np.float32).tiny)
+                smoothed /= np.maximum(smoothed.sum(axis=0), np.finfo(np.float32).tiny)
                 seen(tick.positions, smoothed)
             if number:
                 later = self._weighed_back(later, tick)
                 earlier = self._stepped_back(later, tick)
                 if moved is not None and number <= count:
-                    self._tell_moves(ticks[number - 1].beliefs[:, :, :active], later, earlier, tick, moved)
-                largest = earlier.reshape(-1, active).max(axis=0)
+                    self._tell_moves(ticks[number - 1].beliefs[:, :active], later, earlier, tick, moved)
+                largest = earlier.max(axis=0)
                 later = earlier * (1 / np.maximum(largest, np.finfo(np.float32).tiny))
 
     def _weighed_back(self, later: Singles, tick: _Tick) -> Singles:
-        """Return how probable the reports of a tick and all later ones are from each state and shift in it."""
+        """Return how probable the reports of a tick and all later ones are from each state in it."""
         told = (tick.reports.output != NO_REPORT) & ~tick.impossible
         if told.all():
-            likely: Singles = later * self._filter.likelihood(tick.reports)
+            likely: Singles = later * self._filter.sight.likelihood(tick.reports)
             return likely
         weighed: Singles = later.copy()
         if told.any():
-            weighed[..., told] *= self._filter.likelihood(tick.reports.chosen(told))
+            weighed[..., told] *= self._filter.sight.likelihood(tick.reports.chosen(told))
         return weighed
 
     def _stepped_back(self, later: Singles, tick: _Tick) -> Singles:
-        """Return how probable the same is from each state and shift one tick before."""
-        if not tick.renewed.any() and (tick.steps == 1).all():
+        """Return how probable the same is from each state one tick before."""
+        if (tick.steps == 1).all():
             return self._filter.predicted_back(later, 1)
         earlier: Singles = later.copy()
-        if tick.renewed.any():
-            earlier[..., tick.renewed] = self._filter.renewed_back(earlier[..., tick.renewed])
         for steps in np.unique(tick.steps).tolist():
             some = tick.steps == steps
             if steps < 0:
@@ -281,10 +274,10 @@ class _Batch:
 
     @staticmethod
     def _tell_moves(before: Singles, later: Singles, earlier: Singles, tick: _Tick, moved: Moved) -> None:
-        single = (tick.steps == 1) & ~tick.renewed
+        single = tick.steps == 1
         if not single.any():
             return
         if not single.all():
             before, later, earlier = (part[..., single] for part in (before, later, earlier))
-        total = np.einsum("nsb,nsb->b", before, earlier)
+        total = np.einsum("nb,nb->b", before, earlier)
         moved(before, later * (1 / np.maximum(total, np.finfo(np.float32).tiny)))

@@ -7,24 +7,26 @@ point is enough here: nothing is promised by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._arrays import Bools, Ints
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.drawing import SINK
 from geoblanket.mechanism.lattice.kernel import MANTISSA_BITS, slope
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import SINK_BASE
+from geoblanket.release.fence import NO_FENCES, Fences
+from geoblanket.release.nearest import NearestPlace
 from geoblanket.release.regimes import Regimes
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.sparse_rows import SparseRows
 
-__all__ = ["LaplaceSight", "LatticeSight", "Reports", "ShiftedSight", "Sight", "ZoneSight", "sight_of"]
+__all__ = ["LaplaceSight", "LatticeSight", "Reports", "Sight", "ZoneSight", "sight_of"]
 
 _MOST_MISSING_M: Final = 1.0
 """Places of a bundle and of a model that are nearer than this are the same."""
@@ -66,30 +68,27 @@ class Sight(Protocol):
         """Return how probable each report is from each state, each up to a factor, shape (N, B)."""
 
 
-@runtime_checkable
-class ShiftedSight(Sight, Protocol):
-    """What a recipient knows of a mechanism whose reports share a secret shift."""
-
-    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
-        """Return how probable reports are from each place and each shift, metres east and north, shape (P, S, B)."""
-
-
 class LatticeSight:
-    """Reports of a lattice, without its anchor; `of_shifts` is for an anchor's shifts."""
+    """Reports of a lattice.
 
-    def __init__(self, lattice: Lattice, model: MotionModel, *, interval_s: float) -> None:
+    Parameters
+    ----------
+    fences
+        Of the vehicles that report: a place inside one looks like its centre.
+    """
+
+    def __init__(self, lattice: Lattice, model: MotionModel, *, interval_s: float, fences: Fences = NO_FENCES) -> None:
         spec = lattice.spec
         self.interval_s = interval_s
         self.outputs = lattice.cells
         self._present = model.present
         self._across, self._cell = spec.cells_across, spec.cell_units
-        self._side = float(spec.plane.side)
-        self._rate = float(slope(spec.rate))
-        self.unit_m = spec.plane.unit_mm / 1000
+        self._side = np.float32(spec.plane.side)
+        self._rate = np.float32(slope(spec.rate))
         # A place stands for all points near it: what is seen from it has no sharp peak.
-        self._spread = np.float32(model.spread_m / self.unit_m)
-        x, y = spec.plane.units(model.lat, model.lon)
-        self._x, self._y = x.astype(np.float64), y.astype(np.float64)
+        self._spread = np.float32(1000 * model.spread_m / spec.plane.unit_mm)
+        x, y = spec.plane.units_e7(*fences.apply_many_e7(*model.places_e7.astype(np.int64).T))
+        self._x, self._y = x.astype(np.float32), y.astype(np.float32)
         inside = spec.plane.holds_many(model.lat, model.lon)
         if 2 * np.count_nonzero(inside) < len(inside):
             raise MismatchError(
@@ -98,36 +97,27 @@ class LatticeSight:
             )
         self._height = _log_heights(lattice, x, y)
         # Where a cell is so far away that it has the least weight, the exact distance tells nothing any more.
-        self._least = float(np.log(spec.floor))
+        self._least = np.float32(np.log(spec.floor))
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, shape (N, B)."""
-        by_place = self.of_shifts(reports.output, np.zeros((1, 2)))[:, 0]
-        likelihood: Singles = by_place[self._present]
-        return likelihood
-
-    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
-        """Return how probable reports are from each place and each shift, metres east and north, shape (P, S, B)."""
-        n = self._cell
+        output, n = reports.output, self._cell
         row, column = np.divmod(output, self._across)
-        shifts = shifts_m / self.unit_m
-        east = self._apart(self._x[:, None], shifts[:, 0], column * n + n // 2)
-        north = self._apart(self._y[:, None], shifts[:, 1], row * n + n // 2)
+        east = self._apart(self._x, column * n + n // 2)
+        north = self._apart(self._y, row * n + n // 2)
         distance = np.sqrt(east**2 + north**2 + self._spread**2)
-        logs = np.maximum(self._height[:, None, None] - np.float32(self._rate) * distance, np.float32(self._least))
+        logs = np.maximum(self._height[:, None] - self._rate * distance, self._least)
         if (output == SINK).any():
             # What is missing to a whole goes there, from everywhere alike.
-            logs[..., output == SINK] = np.logaddexp(logs[..., output == SINK], np.float32(np.log(SINK_BASE)))
-        logs -= logs.max(axis=(0, 1))
-        likelihood: Singles = np.exp(logs)
+            logs[:, output == SINK] = np.logaddexp(logs[:, output == SINK], np.float32(np.log(SINK_BASE)))
+        logs -= logs.max(axis=0)
+        likelihood: Singles = np.exp(logs)[self._present]
         return likelihood
 
-    def _apart(self, place: Floats, shift: Floats, cell: Ints) -> Singles:
-        """Return distances along one axis of the torus, in units, shape (P, S, B)."""
-        # Once round the frame or more: a shift may be longer than it.
-        point = np.mod(place + shift, self._side).astype(np.float32)
-        apart = np.abs(point[:, :, None] - cell.astype(np.float32))
-        result: Singles = np.minimum(apart, np.float32(self._side) - apart)
+    def _apart(self, place: Singles, cell: Ints) -> Singles:
+        """Return distances along one axis of the torus, in units, shape (P, B)."""
+        apart = np.abs(place[:, None] - cell.astype(np.float32))
+        result: Singles = np.minimum(apart, self._side - apart)
         return result
 
 
@@ -148,7 +138,7 @@ class ZoneSight:
     probably came before.
     """
 
-    def __init__(self, bundle: Bundle, model: MotionModel) -> None:
+    def __init__(self, bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES) -> None:
         clock = bundle.needed_clock()
         self.interval_s = clock.interval_s
         self.outputs = len(bundle.places_e7)
@@ -165,7 +155,7 @@ class ZoneSight:
             )
         self._regimes = Regimes(clock)
         self._interval_ms = clock.interval_ms
-        self._histories = _histories(model, self._rule.past)
+        self._histories = _fenced(_histories(model, self._rule.past), bundle, fences)
         self._tables: dict[tuple[str, int], SparseRows] = {}
         self._present, self._places = model.present, model.place_count
 
@@ -225,6 +215,19 @@ def _histories(model: MotionModel, past: int) -> npt.NDArray[np.int32]:
     return histories
 
 
+def _fenced(histories: npt.NDArray[np.int32], bundle: Bundle, fences: Fences) -> npt.NDArray[np.int32]:
+    """Return histories with each place inside a fence replaced by the one nearest to its centre."""
+    if not fences:
+        return histories
+    places_e7 = bundle.places_e7.astype(np.int64)
+    fenced = np.column_stack(fences.apply_many_e7(*places_e7.T))
+    seen_as = np.arange(len(places_e7), dtype=np.int32)
+    nearest = NearestPlace(bundle.places_e7)
+    for place in np.flatnonzero((fenced != places_e7).any(axis=1)).tolist():
+        seen_as[place] = nearest.of(*fenced[place].tolist())
+    return np.where(histories < 0, histories, seen_as[histories])
+
+
 class LaplaceSight:
     """Reports of planar Laplace noise in floating point, at any point; outputs are numbered as they are given.
 
@@ -249,23 +252,16 @@ class LaplaceSight:
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return how probable each report is from each state, shape (N, B)."""
-        likelihood: Singles = self.of_shifts(reports.output, np.zeros((1, 2)))[:, 0][self._present]
-        return likelihood
-
-    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
-        """Return how probable reports are from each place and each shift, metres east and north, shape (P, S, B)."""
-        (x, y), shifts = self._points[output].T, shifts_m.astype(np.float32)
-        east = (self._xy_m[:, 0, None] + shifts[:, 0])[:, :, None] - x
-        north = (self._xy_m[:, 1, None] + shifts[:, 1])[:, :, None] - y
-        logs = np.sqrt(east**2 + north**2 + self._spread**2)
-        logs -= logs.min(axis=(0, 1))
+        x, y = self._points[reports.output].T
+        logs = np.sqrt((self._xy_m[:, 0, None] - x) ** 2 + (self._xy_m[:, 1, None] - y) ** 2 + self._spread**2)
+        logs -= logs.min(axis=0)
         logs *= -self._rate
-        likelihood: Singles = np.exp(logs)
+        likelihood: Singles = np.exp(logs)[self._present]
         return likelihood
 
 
-def sight_of(bundle: Bundle, model: MotionModel) -> LatticeSight | ZoneSight:
-    """Return what a recipient knows of a bundle's mechanisms.
+def sight_of(bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES) -> LatticeSight | ZoneSight:
+    """Return what a recipient knows of a bundle's mechanisms, and of the fences of those that report.
 
     Raises
     ------
@@ -275,7 +271,7 @@ def sight_of(bundle: Bundle, model: MotionModel) -> LatticeSight | ZoneSight:
     if bundle.lattice is not None:
         interval_s = bundle.needed_clock().interval_s
         model.steps_in(interval_s)
-        return LatticeSight(bundle.lattice, model, interval_s=interval_s)
-    sight = ZoneSight(bundle, model)
+        return LatticeSight(bundle.lattice, model, interval_s=interval_s, fences=fences)
+    sight = ZoneSight(bundle, model, fences)
     model.steps_in(sight.interval_s)
     return sight

@@ -28,13 +28,14 @@ from geoblanket._tables import lazy_batches, table_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import RELEASED_SCHEMA
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
 from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimator
 from geoblanket.tracking.following import Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
-from geoblanket.tracking.tracker import slots_ahead, usable_model
+from geoblanket.tracking.tracker import plain_model, slots_ahead
 
 __all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "TrackSummary", "track_table"]
 
@@ -104,7 +105,7 @@ def track_table(
     model: MotionModel | None = None,
     smoothed: bool = False,
     ahead_s: float = 0.0,
-    full_memory: bool = False,
+    fences: Fences = NO_FENCES,
     progress: Progress = silent,
 ) -> TrackSummary:
     """Estimate where the vehicle was at each report of a table, and write the table, wholly or not at all.
@@ -127,8 +128,8 @@ def track_table(
         Whether an estimate also uses the reports after it: for trips that are over.
     ahead_s
         Estimate where the vehicle is so many seconds after each report; a whole number of intervals.
-    full_memory
-        With an anchor: use the whole memory of the model, as `Tracker` says.
+    fences
+        Of the vehicles, as `Tracker` has them.
 
     Raises
     ------
@@ -151,11 +152,12 @@ def track_table(
     table = ReleasedTable(released, bundle)
     if is_path(released) and Path(out).exists() and Path(out).samefile(released):
         raise ParameterError(f"{released} is both read and written. Choose another name for the result.")
-    used = usable_model(bundle, model, full_memory=full_memory)
-    run = _Run(table, BeliefFilter.of(bundle, used), smoothed=smoothed, ahead_s=ahead_s, progress=progress)
+    used = plain_model(bundle) if model is None else model
+    beliefs = BeliefFilter.of(bundle, used, fences=fences)
+    run = _Run(table, beliefs, smoothed=smoothed, ahead_s=ahead_s, progress=progress)
     described = {
         "bundle": bundle.sha256,
-        "model": (used if model is None else model).identity,  # that of the file, of whose memory not all may be used
+        "model": used.identity,
         "order": used.memory,
         "learned": used.in_words(),
         "smoothed": smoothed,

@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Ints
+from geoblanket._arrays import Bools, Ints
 from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.source import Kind
 from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
@@ -91,7 +92,7 @@ class _Vehicle:
     follows: int
     """In how many slots in a row before that one it reported."""
     belief: Singles
-    """Shape (N, S, 1)."""
+    """Shape (N, 1)."""
     past: deque[_Past]
     """Reports that a late one could still come before, and the one before these."""
 
@@ -123,11 +124,8 @@ class Tracker:
         How many slots late a report may come.
     memory_bytes
         For beliefs; if there are more vehicles than fit, those that were silent for longest are forgotten.
-    shift_step_m
-        With an anchor: how finely its shifts are told apart, metres.
-    full_memory
-        With an anchor: use the whole memory of the model. Place and shift can only be told together, so that a belief
-        takes some hundred times the memory and time; by default the model is used as one of order 1.
+    fences
+        Of the vehicles, where a recipient knows them: a place inside one looks like its centre.
 
     Raises
     ------
@@ -152,13 +150,12 @@ class Tracker:
         *,
         late_slots: int = 0,
         memory_bytes: int = _MEMORY_BYTES,
-        shift_step_m: float | None = None,
-        full_memory: bool = False,
+        fences: Fences = NO_FENCES,
     ) -> None:
         if late_slots < 0:
             raise ParameterError(f"A report may be 0 or more slots late. Got {late_slots} instead.")
-        model = usable_model(bundle, model, full_memory=full_memory)
-        self.filter = BeliefFilter.of(bundle, model, shift_step_m=shift_step_m)
+        model = plain_model(bundle) if model is None else model
+        self.filter = BeliefFilter.of(bundle, model, fences=fences)
         self.kind: Kind = "place" if bundle.lattice is None else "cell"
         """What is reported."""
         self.outcomes: Counter[Outcome] = Counter()
@@ -337,22 +334,25 @@ class Tracker:
         """Step vehicles whose last report lies equally many slots back."""
         names = [given.vehicles[index] for index in indices]
         slot, output = given.slot[indices], given.output[indices]
-        before = [np.empty((0, 0, 0), np.float32)] * len(names)
+        before = [np.empty((0, 0), np.float32)] * len(names)
+        held = np.zeros(len(names), np.bool_)
         if elapsed == _NEW:
             beliefs = self.filter.begin(len(names))
         else:
             known = [self._vehicles[name] for name in names]
             before = [vehicle.belief for vehicle in known]
-            together = np.concatenate([vehicle.belief for vehicle in known], axis=2)
-            beliefs = self._predicted(together, np.array([vehicle.slot for vehicle in known]), slot)
+            together = np.concatenate(before, axis=1)
+            held = self.filter.are_held(output, np.array([vehicle.output for vehicle in known]))
+            beliefs = together.copy()
+            beliefs[:, ~held] = self.filter.predicted(together[:, ~held], elapsed * self.filter.steps_per_slot)
         follows = np.zeros(len(names), np.int64)
         if elapsed == 1:
             follows[:] = [1 + self._vehicles[name].follows for name in names]
-        for number in np.flatnonzero(self.filter.weigh(beliefs, Reports(output, slot, follows))).tolist():
+        for number in self._weighed(beliefs, Reports(output, slot, follows), held):
             given.outcomes[indices[number]] = "impossible"
         given.places[:, indices] = self._places_ahead(beliefs, given.steps_ahead)
         for column, name in enumerate(names):
-            belief = beliefs if len(names) == 1 else beliefs[:, :, column : column + 1].copy()
+            belief = beliefs if len(names) == 1 else beliefs[:, column : column + 1].copy()
             last = self._vehicles.pop(name, None)
             past = deque[_Past]() if last is None or elapsed == _NEW else last.past
             vehicle = _Vehicle(int(slot[column]), int(output[column]), int(follows[column]), belief, past)
@@ -362,13 +362,14 @@ class Tracker:
                     past.popleft()
             self._vehicles[name] = vehicle
 
-    def _predicted(self, beliefs: Singles, before: Ints, slot: Ints) -> Singles:
-        """Return beliefs at the slots of new reports; all lie as many slots after the last."""
-        beliefs = self.filter.predicted(beliefs, int(slot[0] - before[0]) * self.filter.steps_per_slot)
-        renewed = np.asarray(self.filter.period(slot)) != np.asarray(self.filter.period(before))
-        if renewed.any():
-            beliefs[..., renewed] = self.filter.renewed(beliefs[..., renewed])
-        return beliefs
+    def _weighed(self, beliefs: Singles, reports: Reports, held: Bools) -> list[int]:
+        """Take reports that are not held into account, in place; return the numbers of those that are impossible."""
+        fresh = np.flatnonzero(~held)
+        some = np.ascontiguousarray(beliefs[:, fresh])
+        impossible = self.filter.weigh(some, reports.chosen(~held))
+        beliefs[:, fresh] = some
+        numbers: list[int] = fresh[impossible].tolist()
+        return numbers
 
     def _see_late(self, vehicle: _Vehicle, slot: int, output: int) -> Outcome:
         """Put a late report where it belongs, if it can still be."""
@@ -385,9 +386,11 @@ class Tracker:
         for report in [_Past(slot, output, 0, belief), *later]:
             follows = last.follows + 1 if report.slot == last.slot + 1 else 0
             vehicle.past.append(report._replace(follows=follows, before=belief))
-            belief = self._predicted(belief, np.array([last.slot]), np.array([report.slot]))
+            held = self.filter.are_held(np.array([report.output]), np.array([last.output]))
+            if not held[0]:
+                belief = self.filter.predicted(belief, (report.slot - last.slot) * self.filter.steps_per_slot)
             reports = Reports(np.array([report.output]), np.array([report.slot]), np.array([follows]))
-            self.filter.weigh(belief, reports)
+            self._weighed(belief, reports, held)
             last = vehicle.past[-1]
         vehicle.belief, vehicle.follows = belief, last.follows
         return "used"
@@ -438,14 +441,6 @@ def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:
             f"({interval_s:g} s). Got {seconds:g} instead."
         )
     return slots
-
-
-def usable_model(bundle: Bundle, model: MotionModel | None, *, full_memory: bool = False) -> MotionModel:
-    """Return the model to track with: the plain one where none is given, and with an anchor one of order 1."""
-    if model is None:
-        return plain_model(bundle)
-    anchored = bundle.lattice is not None and bundle.lattice.anchor is not None
-    return model.of_order_1() if anchored and model.memory > 1 and not full_memory else model
 
 
 def plain_model(bundle: Bundle) -> MotionModel:
