@@ -31,7 +31,7 @@ PLACES: Final[dict[str, tuple[float, float, float, float]]] = {
 """Latitude and longitude, degrees; radius, kilometres; margin, metres."""
 
 
-def drawn_vector(name: str, lat: float, lon: float, radius_km: float, margin_m: float, *, cases: int = 40) -> Json:
+def drawn_vector(name: str, lat: float, lon: float, radius_km: float, margin_m: float, *, cases: int = 15) -> Json:
     """Return the fence that words lead to, and what positions count as."""
     rng = random.Random(name)  # noqa: S311
     words = [rng.getrandbits(62) for _ in range(200)]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from geoblanket.errors import GeoblanketError, RandomnessError, RefusedError
+from geoblanket.errors import GeoblanketError, ParameterError, RandomnessError, RefusedError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism._testing import predictable_words
 from geoblanket.mechanism.bundle.policy import ANYTHING
@@ -172,12 +173,14 @@ def conversations(bundle: Bundle, rng: random.Random) -> list[Json]:
 
 
 def _fences(places: list[tuple[float, float]], count: int) -> Fences:
-    """Return fences around the first places that can have one."""
-    inland = [place for place in places if abs(place[0]) <= 83]
-    return Fences(
-        Fence.draw(*place, radius_km=0.3 + number, margin_m=100, name=f"place {number}")
-        for number, place in enumerate(inland[:count])
-    )
+    """Return fences around some of the places, each far enough from the others."""
+    fences = Fences()
+    for place in places:
+        if len(fences) < count and abs(place[0]) <= 83:
+            drawn = Fence.draw(*place, radius_km=0.1 + 0.2 * len(fences), margin_m=50, name=f"place {len(fences)}")
+            with suppress(ParameterError):
+                fences = fences.with_all([drawn])
+    return fences
 
 
 def _steps(
