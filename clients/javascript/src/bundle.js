@@ -146,7 +146,9 @@ function parsedSection(values) {
     );
   }
   const section = keysAre(values, LATTICE_NUMBERS);
-  if (section.get("format") !== FORMAT) refuse(`its lattice has the format ${FORMAT + 1n} or later, which only newer software can read`);
+  if (section.get("format") !== FORMAT) {
+    refuse(`its lattice has the format ${FORMAT + 1n} or later, which only newer software can read`);
+  }
   return Object.fromEntries(LATTICE_NUMBERS.map((name) => [name, wholeNumber(section, name, -LARGEST, LARGEST)]));
 }
 

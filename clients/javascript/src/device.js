@@ -66,7 +66,8 @@ export class Device {
    * @param {boolean} [options.holdInMemory] whether the point where the last report was drawn is kept in memory only: after a
    *   restart the next report is drawn, at its cost, instead of held. By default it is kept in the store
    */
-  static async open(bundle, { store, budget, policy = {}, clockToleranceS = CLOCK_TOLERANCE_S, replay = false, holdInMemory = false }) {
+  static async open(bundle, options) {
+    const { store, budget, policy = {}, clockToleranceS = CLOCK_TOLERANCE_S, replay = false, holdInMemory = false } = options;
     if (!(clockToleranceS >= 0 && clockToleranceS < Infinity)) {
       throw new ParameterError("clockToleranceS must be zero or more seconds. For data of any time, open a replay.");
     }

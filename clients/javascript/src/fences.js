@@ -172,7 +172,11 @@ export class Fences {
     Object.freeze(this);
   }
 
-  /** @param {bigint} latE7 @param {bigint} lonE7 @returns {[bigint, bigint]} the position, or the centre of the first fence that holds it */
+  /**
+   * @param {bigint} latE7
+   * @param {bigint} lonE7
+   * @returns {[bigint, bigint]} what a position counts as: itself, or the centre of the first fence in use that holds it
+   */
   applyE7(latE7, lonE7) {
     const first = this.#inUse(latE7, lonE7);
     return first === undefined ? [latE7, lonE7] : [BigInt(first.latE7), BigInt(first.lonE7)];
@@ -314,7 +318,9 @@ function strictObject(text, keys) {
   try {
     value = JSON.parse(text);
     // Without its white space the text must be what the value is written as: a key that came twice, or 1.0, is not.
-    const compact = text.replace(/"(?:[^"\\]|\\.)*"|[ \t\n\r]+/g, (part) => (part[0] === '"' ? JSON.stringify(JSON.parse(part)) : ""));
+    const compact = text.replace(/"(?:[^"\\]|\\.)*"|[ \t\n\r]+/g, (part) =>
+      part[0] === '"' ? JSON.stringify(JSON.parse(part)) : "",
+    );
     isStrict = compact === JSON.stringify(value);
   } catch {
     refuseText();

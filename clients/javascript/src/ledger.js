@@ -247,7 +247,12 @@ const isWhole = (value) => Number.isSafeInteger(value) && /** @type {number} */ 
 /** @param {unknown} value */
 const isText = (value) => typeof value === "string";
 
-/** @param {any} drawnAt @param {any[]} answers @param {number | null} lastSlotMs @returns {boolean} whether all later reports were held */
+/**
+ * @param {any} drawnAt
+ * @param {any[]} answers
+ * @param {number | null} lastSlotMs
+ * @returns {boolean} whether there was no later draw: all later reports were held
+ */
 function isLastDraw({ slotMs, frame, point }, answers, lastSlotMs) {
   return (
     isWhole(slotMs) && isText(frame) && point.length === 2 && point.every(isWhole) && lastSlotMs !== null && slotMs <= lastSlotMs &&
