@@ -296,7 +296,7 @@ class RefusedError(GeoblanketError):
     message
         What was refused and what to do, as a sentence.
     reason
-        "budget": the budget of the window is spent; "time": a report for a later time exists.
+        "budget": the budget of the window is spent; "time": a report for a later time exists, or the period is over.
     retry_after_s
         Seconds until enough of the budget frees up, by the times and costs of earlier reports; None if that is not
         known, or never.

@@ -35,7 +35,7 @@ def spread(spread_path: Path) -> Bundle:
 
 @pytest.fixture(scope="session")
 def lattice_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of a small lattice: a report costs 2 per km, and an hour at one place 3."""
+    """The bundle of a small lattice: a draw costs 2 per km, and nothing is held."""
     return save_small(tmp_path_factory.mktemp("lattice") / "small.bundle")
 
 

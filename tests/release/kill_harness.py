@@ -1,8 +1,9 @@
 """Devices that are killed at random moments, again and again, on one ledger; run as a process of its own.
 
 Each child opens the ledger, asks again for the last slots that it knows of, as an impatient client would, and goes on.
-What it was answered it writes down at once. The parent kills it without warning, at any moment from its start on, and
-compares in the end: a slot with two answers is a double; an answer that the ledger does not have is a lost spend.
+What it was answered it writes down at once. The parent waits for a random number of answers, possibly none, and kills
+the child without warning a moment later. It compares in the end: a slot with two answers is a double; an answer that
+the ledger does not have is a lost spend. A slow machine makes no difference: the answers are counted, not the time.
 """
 
 from __future__ import annotations
@@ -22,24 +23,36 @@ from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.budget import Account
 from geoblanket.release.device_key import KEY_FILE_VARIABLE
-from geoblanket.release.ledger import NO_ANCHORS
 
 START = 1_719_792_000
 STEP = 30
 RETRIED = 3
-LONGEST_S = 0.12
+MOST_ANSWERS = 12
+LONGEST_START_S, LONGEST_REPORT_S = 0.12, 0.01
 ANY_TIME_S = 1e9
 
 
-def reply_before_the_write(device: Device, tell: Any) -> None:
-    """A planted fault: the answer is given before it is stored."""
+class Answers:
+    """Where a child writes down what it was answered, one line for each answer."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe, self.lines = pipe, 0
+
+    def tell(self, slot_ms: int, place: int) -> None:
+        self.lines += 1
+        os.write(self.pipe, f"{slot_ms // 1000} {place}\n".encode())
+
+
+def reply_before_the_write(device: Device, answers: Answers, awaited: int) -> None:
+    """A planted fault: the answer is given before it is stored. The kill that waits for it comes between the two."""
     original = device._ledger.write
 
-    def write(changes: Sequence[Any], anchors: Any = NO_ANCHORS) -> None:
+    def write(changes: Sequence[Any], drawn: Any = None) -> None:
         for _, answer in changes:
-            tell(answer.slot_ms // 1000, answer.place)
-        time.sleep(0.02)  # by itself the gap is so short that some dozen kills may miss it
-        original(changes, anchors)
+            answers.tell(answer.slot_ms, answer.place)
+        if answers.lines >= awaited:
+            signal.pause()
+        original(changes, drawn or {})
 
     device._ledger.write = write  # type: ignore[method-assign]
 
@@ -52,13 +65,10 @@ def forget_answers(device: Device) -> None:
     device._ledger.write = lambda *_: None  # type: ignore[method-assign]
 
 
-def child(bundle: Bundle, ledger: Path, known: int, pipe: int, fault: str) -> None:
-    def tell(slot_s: int, place: int) -> None:
-        os.write(pipe, f"{slot_s} {place}\n".encode())
-
+def child(bundle: Bundle, ledger: Path, known: int, answers: Answers, fault: str, awaited: int) -> None:
     device = Device.open(bundle, ledger=ledger, clock_tolerance_s=ANY_TIME_S)
     if fault == "early":
-        reply_before_the_write(device, tell)
+        reply_before_the_write(device, answers, awaited)
     if fault == "forget":
         forget_answers(device)
     for number in range(max(0, known - RETRIED), 1_000_000):
@@ -68,7 +78,7 @@ def child(bundle: Bundle, ledger: Path, known: int, pipe: int, fault: str) -> No
             os._exit(1)
         except RefusedError:  # a slot before the last one, that was not answered
             continue
-        tell(one.slot_ms // 1000, one.place)
+        answers.tell(one.slot_ms, one.place)
 
 
 def run(bundle: Bundle, ledger: Path, kills: int, fault: str, seed: int) -> dict[str, int]:
@@ -76,19 +86,21 @@ def run(bundle: Bundle, ledger: Path, kills: int, fault: str, seed: int) -> dict
     answers: dict[int, set[int]] = {}
     for _ in range(kills):
         known = (max(answers) - START) // STEP + 1 if answers else 0
+        awaited = rng.randrange(MOST_ANSWERS)
         reader, writer = os.pipe()
         process = os.fork()
         if process == 0:
             os.close(reader)
             try:
-                child(bundle, ledger, known, writer, fault)
+                child(bundle, ledger, known, Answers(writer), fault, awaited)
             finally:
                 os._exit(2)
         os.close(writer)
-        time.sleep(rng.uniform(0, LONGEST_S))
-        os.kill(process, signal.SIGKILL)
-        with os.fdopen(reader) as lines:
-            for line in lines.read().split("\n")[:-1]:
+        with os.fdopen(reader) as told:
+            lines = [told.readline() for _ in range(awaited)]
+            time.sleep(rng.uniform(0, LONGEST_REPORT_S if awaited else LONGEST_START_S))
+            os.kill(process, signal.SIGKILL)
+            for line in "".join([*lines, told.read()]).split("\n")[:-1]:
                 slot, place = line.split()
                 answers.setdefault(int(slot), set()).add(int(place))
         assert os.WIFSIGNALED(os.waitpid(process, 0)[1]), "the child ended before it was killed"

@@ -241,6 +241,19 @@ def test_what_was_said_of_the_clock_is_that_of_the_last_report(machine: Machine,
     assert asking.made() == 20
 
 
+def test_closing_stores_the_clocks_that_it_read(machine: Machine, tmp_path: Path) -> None:
+    """So that a wall clock set forward while the ledger was open gains nothing after a reboot."""
+    Ledger.create(tmp_path / "a.ledger", budget=BUDGET)
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    machine.wait(60)
+    machine.set_clock(3600)
+    ledger.close()
+    machine.reboot()
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    assert ledger.now_ns(0) == 60 * SECOND
+    ledger.close()
+
+
 def test_a_ledger_is_for_replays_or_for_real_reports(spread: Bundle, tmp_path: Path) -> None:
     """Else a replay could spend what real time does not allow."""
     for replay in (True, False):

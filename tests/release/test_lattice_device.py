@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.errors import PolicyError, RefusedError
+from geoblanket.errors import MismatchError, PolicyError, RefusedError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
-from geoblanket.release import Budget, Device, Ledger
-from tests.release.lattices import LAT, LON, START, deviation, mixture, save_small
+from geoblanket.release import Budget, Device, Fleet, Ledger
+from tests.release.lattices import LAT, LON, START, deviation, save_small
 
 PLENTY = Budget(1e8, 3600.0)
 
@@ -40,54 +40,22 @@ def test_a_report_has_a_cell_its_centre_and_the_slot(lattice_bundle: Bundle) -> 
 
 
 @pytest.mark.usefixtures("fixed_randomness")
-def test_reports_of_a_period_follow_the_weights_at_the_shifted_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle = load_bundle(save_small(tmp_path / "a.bundle", period_s=86_400 * 2))
-    assert bundle.lattice is not None
-    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: (37, 102))
-    with memory(bundle) as device:
+def test_reports_follow_the_weights(lattice_bundle: Bundle) -> None:
+    assert lattice_bundle.lattice is not None
+    with memory(lattice_bundle) as device:
         cells = [device.report(LAT, LON, START + 30 * step).place for step in range(4_000)]
-    shifted = bundle.lattice.weights(LAT, LON, shift=(37, 102)) / 2**62
-    assert abs(deviation(cells, shifted)) < 4
-    assert deviation(cells, bundle.lattice.weights(LAT, LON) / 2**62) > 15
-
-
-@pytest.mark.usefixtures("fixed_randomness")
-def test_over_many_periods_reports_follow_the_weights_over_all_anchors(tmp_path: Path) -> None:
-    """A period of one slot: each report has an anchor of its own."""
-    bundle = load_bundle(save_small(tmp_path / "a.bundle", period_s=30))
-    assert bundle.lattice is not None
-    with memory(bundle) as device:
-        cells = [device.report(LAT, LON, START + 30 * step).place for step in range(6_000)]
-    assert abs(deviation(cells, mixture(bundle.lattice, LAT, LON))) < 4
-    assert deviation(cells, bundle.lattice.weights(LAT, LON) / 2**62) > 6
-
-
-@pytest.mark.usefixtures("fixed_randomness")
-def test_without_an_anchor_nothing_is_shifted_or_paid(tmp_path: Path) -> None:
-    bundle = load_bundle(save_small(tmp_path / "a.bundle", anchor_epsilon=None))
-    assert bundle.lattice is not None
-    Ledger.create(tmp_path / "a.ledger", budget=PLENTY)
-    with Device.open(bundle, ledger=tmp_path / "a.ledger", replay=True) as device:
-        assert device.anchor is None
-        device.report(LAT, LON, START)
-    opened = Ledger.open(tmp_path / "a.ledger")
-    assert (opened.spent_micro, opened.anchor_spent_micro, opened.summary()["night"]) == (2_000_000, 0, None)
-    opened.close()
-    with memory(bundle) as device:
-        cells = [device.report(LAT, LON, START + 30 * step).place for step in range(4_000)]
-    assert abs(deviation(cells, bundle.lattice.weights(LAT, LON) / 2**62)) < 4
+    assert abs(deviation(cells, lattice_bundle.lattice.weights(LAT, LON) / 2**62)) < 4
+    assert deviation(cells, lattice_bundle.lattice.weights(LAT + 0.003, LON) / 2**62) > 15
 
 
 NOWHERE = [(0.0, 0.0), (LON, LAT), (-89.9, 179.9), (90.0, -180.0), (48.0, -8.6), (LAT, 180.0)]
 
 
 def control_flow(bundle: Bundle, locations: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is seen from outside but for the draws: fields, errors and, for all but new anchors, random words."""
+    """What is seen from outside but for the draws: fields, errors, and how many random words are drawn."""
     words: list[int] = []
     original = os.urandom
-    device = memory(bundle, Budget(8.0, 3600.0, 3.0))
+    device = memory(bundle, Budget(8.0, 3600.0))
     seen: list[Any] = []
 
     def counting(size: int) -> bytes:
@@ -95,7 +63,6 @@ def control_flow(bundle: Bundle, locations: list[tuple[float, float]], monkeypat
         return original(size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(AnchorSpec, "draw", lambda *_: (5, 6))
         patch.setattr(os, "urandom", counting)
         for step, location in enumerate(locations):
             try:
@@ -108,7 +75,7 @@ def control_flow(bundle: Bundle, locations: list[tuple[float, float]], monkeypat
 
 def test_every_location_is_answered_and_treated_alike(lattice_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = control_flow(lattice_bundle, [(LAT, LON)] * 8, monkeypatch)
-    assert [len(step) for step in plain[:-1]] == [4, 4, 4, 4, 2, 2, 2, 2]
+    assert [len(step) for step in plain[:-1]] == [4, 4, 4, 4, 2, 2, 4, 4]
     for location in NOWHERE:
         assert control_flow(lattice_bundle, [location] * 8, monkeypatch) == plain
 
@@ -135,8 +102,8 @@ def test_the_driver_may_be_told_of_a_location_outside(lattice_bundle: Bundle) ->
 
 def test_a_lattice_that_promises_too_little_is_refused(lattice_bundle: Bundle, lattice_path: Path) -> None:
     for bundle in (lattice_bundle, lattice_path):
-        with pytest.raises(PolicyError, match="anchor's ε₀ is 3 per km, more than 2"):
-            Device.open(bundle, ledger=None, budget=PLENTY, policy=Policy(largest_epsilon=2.0))
+        with pytest.raises(PolicyError, match="its ε is 2 per km, more than 1"):
+            Device.open(bundle, ledger=None, budget=PLENTY, policy=Policy(largest_epsilon=1.0))
 
 
 def test_a_device_opens_again_without_verifying_and_draws_the_same(lattice_path: Path, tmp_path: Path) -> None:
@@ -147,23 +114,36 @@ def test_a_device_opens_again_without_verifying_and_draws_the_same(lattice_path:
             assert device.report(LAT, LON, time.time() + 60 * step).cell is not None
 
 
-def test_the_stream_and_the_ledger_tell_of_cells_and_nights(lattice_path: Path, tmp_path: Path) -> None:
+def test_the_stream_and_the_ledger_tell_of_cells(lattice_path: Path, tmp_path: Path) -> None:
     ledger = str(tmp_path / "a.ledger")
-    create = ["ledger", "create", ledger, "--budget", "100", "--window", "7200", "--anchor-budget", "6"]
+    create = ["ledger", "create", ledger, "--budget", "8", "--window", "7200"]
     assert CliRunner().invoke(app, create).exit_code == 0
-    lines = "".join(f'{{"lat": {LAT}, "lon": {LON}, "time": {START + 1800 * step}}}\n' for step in range(5))
+    lines = "".join(f'{{"lat": {LAT}, "lon": {LON}, "time": {START + 1200 * step}}}\n' for step in range(5))
     stream = ["perturb", str(lattice_path), "--stream", "--ledger", ledger, "--replay"]
     done = CliRunner().invoke(app, stream, input=lines)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer.get("left") for answer in answers] == [98.0, 96.0, 94.0, 92.0, None]
+    assert [answer.get("left") for answer in answers] == [6.0, 4.0, 2.0, 0.0, None]
     assert answers[-1]["error"] == "budget"
     assert all(0 <= answer["cell"] < 121 for answer in answers[:-1])
     told = json.loads(CliRunner().invoke(app, ["ledger", "show", ledger, "--json"]).stdout)
-    assert (told["anchor_budget"], told["anchor_spent"], told["night"], told["hour"]) == (6.0, 6.0, 24.0, 240.0)
-    shown = " ".join(CliRunner().invoke(app, ["ledger", "show", ledger]).stdout.split())
-    assert "a night, 8 whole hours at one place 24 per km" in shown
-    assert "an hour on the road costs, at most 240 per km" in shown
+    assert (told["spent"], told["reports"]) == (8.0, 4)
     assert CliRunner().invoke(app, ["ledger", "verify", ledger]).exit_code == 0
-    memory_only = ["perturb", str(lattice_path), "--stream", "--replay", "--budget", "100", "--anchor-budget", "3"]
-    done = CliRunner().invoke(app, memory_only, input=lines)
-    assert [json.loads(line).get("left") for line in done.stdout.splitlines()] == [98.0, 96.0, None, 98.0, None]
+
+
+def test_devices_and_fleets_refuse_to_go_back_to_an_older_bundle(tmp_path: Path) -> None:
+    """Also a bundle that was loaded, also the whole ledger after a restart; another domain has versions of its own."""
+    old, new = (save_small(tmp_path / f"{version}.bundle", version=version) for version in (1, 3))
+    other = save_small(tmp_path / "other.bundle", cells=13)
+    assert load_bundle(old).domain == load_bundle(new).domain != load_bundle(other).domain
+    ledger = tmp_path / "a.ledger"
+    Ledger.create(ledger, budget=Budget(1e6, 7200.0))
+    for step, bundle in enumerate((old, new, new, other)):
+        Device.open(new, ledger=ledger, replay=True).close()  # opened only: nothing was released with it
+        with Device.open(bundle, ledger=ledger, replay=True) as device:
+            device.report(LAT, LON, START + 30 * step)
+    for older in (old, load_bundle(old)):
+        for opened in (Device.open, partial(Fleet.open, vehicles=["a"])):
+            with pytest.raises(MismatchError, match=r"is version 1, and the ledger has reports by version 3"):
+                opened(older, ledger=ledger, replay=True)
+    with Device.open(new, ledger=ledger, replay=True) as device:
+        assert not device.report(LAT, LON, START + 300).stored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ from geoblanket.release.ledger import Ledger, MemoryLedger
 __all__ = [
     "check_policy",
     "checked_clock",
-    "checked_tolerance",
     "closed_on_failure",
     "open_ledger",
     "open_tables",
@@ -98,12 +96,6 @@ def check_policy(policy: Policy, bundle: Bundle | ReleaseTables, mechanisms: Ite
         bundle.clock,
         lattice=None if lattice is None else lattice.spec,
     )
-
-
-def checked_tolerance(clock_tolerance_s: float) -> None:
-    """Raise ParameterError unless it is a finite number of seconds, 0 or more."""
-    if not 0 <= clock_tolerance_s < math.inf:
-        raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_clock(tables: ReleaseTables, budget: Budget | None) -> Clock:

@@ -34,7 +34,6 @@ from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
 from geoblanket.release._opening import (
     checked_clock,
-    checked_tolerance,
     closed_on_failure,
     open_ledger,
     open_tables,
@@ -47,6 +46,7 @@ from geoblanket.release.inputs import (
     checked_location_e7,
     checked_request,
     checked_time_ms,
+    checked_tolerance,
 )
 from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import MemoryLedger

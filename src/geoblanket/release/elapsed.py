@@ -9,7 +9,7 @@ grows. Each reading of the system's clocks adds what has passed since the previo
 
 So it never runs ahead of real time, and two reports less than a window apart in real time are less than a window apart
 here. There is one exception: a wall clock that was set forward after the last stored reading and before a reboot, which
-nothing on the machine can detect.
+nothing on the machine can detect. Opening, each report and closing store a reading.
 """
 
 from __future__ import annotations

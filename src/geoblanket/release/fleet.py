@@ -29,14 +29,19 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release._opening import (
     checked_clock,
-    checked_tolerance,
     closed_on_failure,
     open_ledger,
     open_tables,
 )
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.inputs import CLOCK_TOLERANCE_S, accepted_ms, checked_locations_e7, checked_times_ms
+from geoblanket.release.inputs import (
+    CLOCK_TOLERANCE_S,
+    accepted_ms,
+    checked_locations_e7,
+    checked_times_ms,
+    checked_tolerance,
+)
 from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import Ledger, MemoryLedger
 from geoblanket.release.source import FleetSource, Kind

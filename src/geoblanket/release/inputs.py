@@ -25,6 +25,7 @@ __all__ = [
     "checked_request",
     "checked_time_ms",
     "checked_times_ms",
+    "checked_tolerance",
 ]
 
 CLOCK_TOLERANCE_S: Final = 86_400.0
@@ -39,6 +40,12 @@ _ANY_TIME: Final = (-math.inf, math.inf)
 _PAST: Final = "The time lies too far in the past. Set the clock right; for old data, open a replay."
 _FUTURE: Final = "The time lies in the future. Set the clock right."
 _LONGEST_REQUEST: Final = 200
+
+
+def checked_tolerance(clock_tolerance_s: float) -> None:
+    """Raise ParameterError unless it is a finite number of seconds, 0 or more."""
+    if not 0 <= clock_tolerance_s < math.inf:
+        raise ParameterError("clock_tolerance_s must be zero or more seconds. For data of any time, open a replay.")
 
 
 def checked_location_e7(lat: Any, lon: Any) -> tuple[int, int]:

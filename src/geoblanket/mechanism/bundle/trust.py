@@ -35,7 +35,7 @@ class Trust:
     domain
         The hash of the domain that the bundle must have; None: any.
     minimum_version
-        Older bundles are refused.
+        Older bundles are refused. A ledger besides refuses versions older than it released with.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The version of a bundle: the publisher's number, which only grows, so that a device can refuse to go back."""
+"""The version of a bundle: the publisher's number, which only grows, so that devices refuse to go back."""
 
 from __future__ import annotations
 
