@@ -12,7 +12,7 @@ import numpy as np
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism._testing import predictable_words
-from geoblanket.release.fence import MOST_FENCES, Fence, Fences
+from geoblanket.release.fence import MOST_FENCES, Fence, Fences, point_in_disc
 from tests.conformance.vectors import Json, words_left
 
 _HALF_CIRCLE_E7: Final = 1_800_000_000
@@ -69,6 +69,17 @@ def positions(fence: Fence, rng: random.Random, count: int) -> Iterator[tuple[in
     yield fence.lat_e7, (fence.lon_e7 + 2 * _HALF_CIRCLE_E7) % (2 * _HALF_CIRCLE_E7) - _HALF_CIRCLE_E7
     for lat_e7 in (-(9 * 10**8), 9 * 10**8):
         yield lat_e7, fence.lon_e7
+
+
+def disc_vector(reach: int) -> Json:
+    """Return the points of a small disc that words lead to, those on its edge among them."""
+    rng = random.Random(reach)  # noqa: S311
+    words = [rng.getrandbits(62) for _ in range(600)]
+    with predictable_words(np.array(words, np.int64)):
+        points = [point_in_disc(reach) for _ in range(60)]
+        left = words_left()
+    assert (reach, 0) in points
+    return {"reach": reach, "words": [str(word) for word in words[: len(words) - left]], "points": points}
 
 
 def changes_vector() -> list[Json]:
@@ -206,6 +217,7 @@ def fence_vectors() -> Json:
     taken, refused = texts()
     return {
         "drawn": [drawn_vector(name, *numbers) for name, numbers in PLACES.items()],
+        "discs": [disc_vector(reach) for reach in (1, 2, 3)],
         "overlapping": overlapping_vector(),
         "changes": changes_vector(),
         "taken": taken,

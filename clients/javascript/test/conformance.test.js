@@ -8,7 +8,7 @@ import { Budget } from "../src/budget.js";
 import { loadBundle } from "../src/bundle.js";
 import { Device } from "../src/device.js";
 import { GeoblanketError, InputError } from "../src/errors.js";
-import { Fences, drawFence } from "../src/fences.js";
+import { Fences, drawFence, pointInDisc } from "../src/fences.js";
 import { COARSE, FINE } from "../src/kernel.js";
 import { Ledger } from "../src/ledger.js";
 import { locationE7 } from "../src/plane.js";
@@ -113,6 +113,29 @@ for (const { name, place, radius_km: radiusKm, margin_m: marginM, words: texts, 
     assertApplied(drawn, positions);
   });
 }
+
+test("centres are drawn evenly: by all words on a small disc, and as in Python", () => {
+  const counts = new Map();
+  for (let first = 0n; first < 8n; first += 1n) {
+    for (let second = 0n; second < 8n; second += 1n) {
+      const words = [first << 59n, second << 59n].values(); // 3 bits are used
+      const next = () => words.next().value ?? assert.fail("no more words");
+      try {
+        const point = String(pointInDisc(2n, next));
+        counts.set(point, (counts.get(point) ?? 0) + 1);
+      } catch (error) {
+        if (!(error instanceof assert.AssertionError)) throw error; // drawn again
+      }
+    }
+  }
+  assert.equal(counts.size, 13);
+  assert.deepEqual(new Set(counts.values()), new Set([1]));
+  for (const { reach, words: texts, points } of fences.discs) {
+    const { words, left } = wordsFrom(texts);
+    for (const point of points) assert.deepEqual(pointInDisc(BigInt(reach), words).map(Number), point);
+    assert.equal(left(), 0);
+  }
+});
 
 test("fences that overlap: the first in use counts", () => {
   const some = Fences.parsed(fences.overlapping.text);

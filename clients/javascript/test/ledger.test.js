@@ -129,11 +129,26 @@ test("where the last report was drawn is replaced by the next draw, and stays ou
 test("a report by another bundle in between ends a stay", async () => {
   const store = await newStore();
   const times = slots();
-  const report = async (bundle) => {
+  const report = async (bundle, place = HERE) => {
     const device = await Device.open(bundle, { store });
-    return (await device.report(...HERE, times.next().value)).left;
+    return (await device.report(...place, times.next().value)).left;
   };
-  assert.deepEqual([await report(HELD), await report(HELD), await report(PLAIN), await report(HELD)], [4, 4, 3, 1]);
+  assert.deepEqual([await report(HELD), await report(HELD), await report(PLAIN)], [4, 4, 3]);
+  assert.equal((await stateIn(store)).drawnAt, null); // a bundle that holds nothing leaves no point behind
+  assert.equal(await report(HELD), 1);
+});
+
+test("in another frame the point of the last draw means nothing", async () => {
+  const store = await newStore();
+  const times = slots();
+  const other = await loadBundle(file("even frame, odd cells")); // ε = 4 per km, the same corner, other units
+  const corner = [41.1, -8.6];
+  const left = [];
+  for (const bundle of [HELD, HELD, other, other]) {
+    const device = await Device.open(bundle, { store });
+    left.push((await device.report(...corner, times.next().value)).left);
+  }
+  assert.deepEqual(left, [4, 4, 0, 0]);
 });
 
 test("fences stay with the store, are applied before anything else, and the place is not kept", async () => {
