@@ -1,4 +1,4 @@
-"""Vectors of fences: centres from words, positions on the edge of discs, changes of a list, and texts that are refused."""
+"""Vectors of fences: centres from words, positions on the edge of discs, changes of a list, texts that are refused."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def disc_vector(reach: int) -> Json:
 
 
 def changes_vector() -> list[Json]:
-    """Return what becomes of a list of fences, change by change, and which changes are refused."""
+    """Return a list of fences after each of some changes, and which changes are refused."""
     rng = random.Random("changes")  # noqa: S311
     home, work = (41.1496123, -8.6109654), (41.18, -8.70)
     fences = Fences()
@@ -150,9 +150,7 @@ def overlapping_vector() -> Json:
     """Return what positions count as where discs overlap, and one of them is not in use."""
     rng = random.Random("overlapping")  # noqa: S311
     with predictable_words(np.array([rng.getrandbits(62) for _ in range(400)], np.int64)):
-        drawn = [
-            Fence.draw(45.0 + 0.004 * number, 9.0, radius_km=0.8, name=f"number {number}") for number in range(5)
-        ]
+        drawn = [Fence.draw(45.0 + 0.004 * number, 9.0, radius_km=0.8, name=f"number {number}") for number in range(5)]
     fences = Fences([replace(drawn[0], active=False), *drawn[1:]])
     points = [position for fence in fences for position in positions(fence, rng, 8)]
     return {"text": fences.as_json(), "positions": [[*point, *fences.apply_e7(*point)] for point in points]}
@@ -206,8 +204,7 @@ def is_refused(text: str) -> bool:
     """Return whether a text is no list of fences."""
     try:
         Fences.parsed(text)
-    except ParameterError as error:
-        assert "450093342" not in str(error)
+    except ParameterError:
         return True
     return False
 

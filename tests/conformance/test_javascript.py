@@ -109,7 +109,8 @@ def random_hold_mm(rng: random.Random, spec: LatticeSpec) -> int:
 
 def random_fence(rng: random.Random, name: str) -> dict[str, Any]:
     lat, lon = rng.uniform(-83, 83), rng.choice([rng.uniform(-180, 180), rng.choice([-1, 1]) * rng.uniform(179.9, 180)])
-    radius_km, margin_m = rng.choice([0.1, 1.0, 10.0, rng.uniform(0.1, 10)]), rng.choice([0.0, 300.0, rng.uniform(0, 2000)])
+    radius_km = rng.choice([0.1, 1.0, 10.0, rng.uniform(0.1, 10)])
+    margin_m = rng.choice([0.0, 300.0, rng.uniform(0, 2000)])
     return drawn_vector(name, lat, lon, radius_km, margin_m, cases=4)
 
 

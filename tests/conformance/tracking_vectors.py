@@ -21,7 +21,7 @@ GAPS: Final = (1, 1, 1, 2, 1, 3, 0, 1, -1, 1, 1, 60, 1, 1, 118, 1, 300, 1, 1, 1)
 """Slots from one report to the next: in a row, with gaps, in the same slot, late, and after more than two hours."""
 
 REPEATED: Final = (3, 4, 6, 7, 12, 13, 15, 16, 17, 18)
-"""Numbers of reports that repeat the last one: in a row, after gaps, in the same slot, and after more than two hours."""
+"""Numbers of reports that repeat the last one: in a row, after gaps, in the same slot, after more than two hours."""
 
 CASES: Final = {"no hold": "at the equator", "hold": "odd frame, even cells"}
 """Which bundle."""

@@ -123,7 +123,7 @@ def _octant(lattice: Lattice, x: int, y: int) -> tuple[int, int]:
 
 
 def holds(lattice: Lattice, rng: random.Random, count: int) -> Iterator[list[Any]]:
-    """Yield points, where the last report was drawn, and whether it is repeated: on the edge, one unit off, and around."""
+    """Yield points, where the last report was drawn, and whether it is held: on the edge, one unit off, and around."""
     side, units = lattice.spec.plane.side, lattice.hold_mm // lattice.spec.plane.unit_mm
     offsets = [(0, 0), (units, 0), (0, -units), (units + 1, 0), (0, -units - 1), (units * 3 // 5, units * 4 // 5)]
     offsets += [(rng.randint(-units - 1, units + 1), rng.randint(-units - 1, units + 1)) for _ in range(count)]
@@ -147,12 +147,15 @@ def words_left() -> int:
 
 
 def conversations(bundle: Bundle, rng: random.Random) -> list[Json]:
-    """Return what a device says, report by report, to the end of its budget and beyond, without fences and with some."""
+    """Return what a device says, report by report, to the end of its budget and beyond, without fences and with."""
     lattice = lattice_of(bundle)
     interval_s = bundle.needed_clock().interval_ms / 1000
     places = list(coordinates(lattice, rng, 4))
     result = []
-    for budget, count in ((Budget(lattice.epsilon * 6.5, 10 * interval_s), 0), (Budget(lattice.epsilon * 1000, 6120), 3)):
+    for budget, count in (
+        (Budget(lattice.epsilon * 6.5, 10 * interval_s), 0),
+        (Budget(lattice.epsilon * 1000, 6120), 3),
+    ):
         words = [rng.getrandbits(62) for _ in range(200)]
         steps = list(_steps(lattice, rng, places, interval_s))
         with predictable_words(np.array([rng.getrandbits(62) for _ in range(400)], np.int64)):
@@ -163,7 +166,8 @@ def conversations(bundle: Bundle, rng: random.Random) -> list[Json]:
             left = words_left()
         result.append({
             "budget": {
-                "epsilon": budget.epsilon, "windowS": budget.window_s, "micro": budget.micro, "windowMs": budget.window_ms,
+                "epsilon": budget.epsilon, "windowS": budget.window_s,
+                "micro": budget.micro, "windowMs": budget.window_ms,
             },
             "fences": fences.as_json(),
             "words": [str(word) for word in words[: len(words) - left]],

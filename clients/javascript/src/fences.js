@@ -158,7 +158,7 @@ function metres(radiusKm, marginM) {
 
 /** The fences of one vehicle, the first made first. It cannot be changed: `with…` and `without` return others. */
 export class Fences {
-  /** @param {readonly Fence[]} [all] those that were taken away included */
+  /** @param {readonly Fence[]} [all] in use and taken away */
   constructor(all = []) {
     if (all.length > MOST_FENCES) {
       throw new ParameterError(

@@ -136,7 +136,7 @@ export function drawFence(lat: number, lon: number, options: FenceOptions): Fenc
 /** The fences of one vehicle, the first made first. It cannot be changed: `with…` and `without` return others. */
 export class Fences {
   constructor(all?: readonly Fence[]);
-  /** Those that were taken away included. */
+  /** In use and taken away. */
   readonly all: readonly Fence[];
   /** Return these and a fence around one more place, and that fence. A place that had one gets the same one back. */
   withPlace(lat: number, lon: number, options: FenceOptions): [Fences, Fence];

@@ -1,4 +1,4 @@
-// A device that reports perturbed locations by a verified bundle, and a tracker for those who receive the reports.
+// A device that reports perturbed locations by a verified bundle, and a tracker for recipients of the reports.
 
 export { Budget } from "./budget.js";
 export { Bundle, loadBundle } from "./bundle.js";

@@ -15,7 +15,7 @@ const BIN_M = 20;
 const BINS = 5000;
 const MASS_LEFT_OUT = 1e-4;
 
-/** @typedef {"used" | "late" | "repeated" | "conflicting" | "impossible"} Outcome What became of a report. */
+/** @typedef {"used" | "late" | "repeated" | "conflicting" | "impossible"} Outcome How a report was taken into account. */
 
 /**
  * @typedef {object} Tracked Where a vehicle is, by what it reported.
