@@ -27,13 +27,19 @@ const first = performance.now();
 const bundle = await loadBundle(file);
 console.log(`first load and verification: ${(performance.now() - first).toFixed(0)} ms`);
 console.log(`load and verification: ${await measured(() => loadBundle(file), 5)}`);
-const device = await Device.open(bundle, { budget: new Budget({ epsilon: 1e6, windowS: 86_400 }), replay: true });
 const { plane } = bundle.lattice.spec;
-let time = Date.now() / 1000;
-console.log(
-  `report: ${await measured(() => {
+const { side } = bundle.lattice;
+const somewhere = () => plane.degrees(Math.random() * side, Math.random() * side);
+for (const fences of [0, 3]) {
+  const device = await Device.open(bundle, { budget: new Budget({ epsilon: 1e6, windowS: 86_400 }), replay: true });
+  while (device.fences.all.length < fences) {
+    // A place that another fence holds is refused.
+    await device.addFence(...somewhere(), { radiusKm: 1, name: `place ${device.fences.all.length}` }).catch(() => {});
+  }
+  let time = Date.now() / 1000;
+  const report = () => {
     time += bundle.intervalMs / 1000;
-    const { side } = bundle.lattice;
-    return device.report(...plane.degrees(Math.random() * side, Math.random() * side), time);
-  }, REPORTS)}`,
-);
+    return device.report(...somewhere(), time);
+  };
+  console.log(`report with ${fences} fences: ${await measured(report, REPORTS)}`);
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket.errors import GeoblanketError
 from geoblanket.mechanism.bundle.file import MAGIC
+from geoblanket.mechanism.bundle.header import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 from geoblanket.mechanism.bundle.lattice_section import LatticeHeader
 from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.making import Area, make_spec, spec_over
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
-from tests.mechanism.bundle.test_lattice_section import HEADER_EDITS, LATTICE_EDITS
 
 TextEdit = Callable[[str], str]
 Edit = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -48,31 +48,27 @@ SPECS: dict[str, Callable[[], LatticeSpec]] = {
     "a city": lambda: spec_over(Area(48.80, 2.25, 48.91, 2.42), epsilon=4.0, cell_m=60.0),
 }
 """Frames of odd and even numbers of cells and units, in all quarters of the Earth."""
-ANCHORS: dict[str, tuple[float, int] | None] = {
-    "odd frame, even cells": (2.0, 3600),
-    "even frame, odd cells": (6.0, 600),
-    "across 180 degrees": (1.5, 86_400),
-    "near the pole": None,
-    "one unit a cell": (8.0, 60),
-    "a city": (4.0, 3600),
+HOLDS_MM = {
+    "odd frame, even cells": 50_000,
+    "even frame, odd cells": 49_999,  # just below 10 units
+    "across 180 degrees": 50_000,
+    "near the pole": 29_999,  # less than a unit: disclosed, and never held
+    "one unit a cell": 250_000,  # the most that this ε allows
+    "a city": 50_000,
 }
-"""ε₀ per kilometre and the period of the frames that have an anchor, seconds."""
+"""Within what distance reports are held, millimetres, in the frames that do so."""
 INTERVALS_S = {"one unit a cell": 0.25, "across 180 degrees": 60.0}
 
 
 def save(name: str, path: Path) -> None:
     """Write one of the bundles."""
-    spec, numbers = SPECS[name](), ANCHORS.get(name)
-    anchor = None
-    if numbers is not None:
-        anchor = make_anchor(spec.plane, epsilon_micro=round(numbers[0] * 1e6), period_s=numbers[1])
-    save_lattice(path, spec, anchor, version=7, interval_s=INTERVALS_S.get(name, 30.0))
+    hold_mm, interval_s = HOLDS_MM.get(name, 0), INTERVALS_S.get(name, 30.0)
+    save_lattice(path, SPECS[name](), hold_mm=hold_mm, version=7, interval_s=interval_s)
 
 
 def _small(path: Path) -> Path:
     spec = frame(15, cell_units=4, unit_mm=25_000, epsilon=2.0)
-    anchor = make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600)
-    save_lattice(path, spec, anchor, version=3, interval_s=30.0)
+    save_lattice(path, spec, hold_mm=50_000, version=3, interval_s=30.0)
     return path
 
 
@@ -101,11 +97,17 @@ def _section(change: Callable[[dict[str, Any]], None]) -> Edit:
         change(fields["lattice"])
         try:
             header = LatticeHeader.parsed(fields["lattice"])
-            fields["domain"], fields["snapping_radius_mm"] = header.domain, header.rounding_mm
+            fields.update(_following(header))
         except (ValueError, ArithmeticError, GeoblanketError):
             pass  # it is refused for another reason
 
     return apply
+
+
+def _following(header: LatticeHeader) -> dict[str, Any]:
+    """Return what the fields beside a lattice must say."""
+    disclosed = DISCLOSED_BY_HOLD if header.hold_mm else DISCLOSED_BY_LATTICE
+    return {"domain": header.domain, "snapping_radius_mm": header.rounding_mm, "disclosed": disclosed}
 
 
 TEXTS: dict[str, TextEdit] = {
@@ -177,7 +179,16 @@ def _numbers(name: str, value: int) -> Callable[[dict[str, Any]], None]:
 
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
-    **{f"edited {name}": change for name, change in LATTICE_EDITS.items()},
+    "cells of half the size": lambda section: section.update(cell_units=section["cell_units"] // 2),
+    "units of twice the size": lambda section: section.update(unit_mm=section["unit_mm"] * 2),
+    "units of half the size": lambda section: section.update(unit_mm=section["unit_mm"] // 2),
+    "one more row of cells": lambda section: section.update(side=section["side"] + section["cell_units"]),
+    "a smaller ε": lambda section: section.update(epsilon_micro=section["epsilon_micro"] * 9 // 10),
+    "a faster rate": lambda section: section.update(rate=section["rate"] * 1001 // 1000),
+    "a slower rate": lambda section: section.update(rate=section["rate"] * 99 // 100),
+    "another shift": lambda section: section.update(shift=section["shift"] + 1),
+    "an unknown key": lambda section: section.update(more=1),
+    "a float": lambda section: section.update(rate=float(section["rate"])),
     **{
         f"{name} = {value}": _numbers(name, value)
         for name, values in {
@@ -185,24 +196,42 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
             "half_window": (0, -1, 1, 2, 6, 7, 1023, 1024, 2**62), "cell_units": (0, -1, 1, 2, 5, 1024),
             "epsilon_micro": (0, -1, 1_900_000, 2_200_000, 10**9 + 1), "unit_mm": (0, -5, 10**6 + 1),
             "side": (0, -60, 61, 2**31, 2**31 + 4), "south_e7": (849_999_000, -900_000_000, 2**62),
-            "west_e7": (1_800_000_000, -1_800_000_001), "format": (0, 3),
+            "west_e7": (1_800_000_000, -1_800_000_001), "format": (0, 1, 3),
+            "hold_mm": (-1, -(2**62), 1_000_001, 2**62),
         }.items()
         for value in values
         if (name, value) not in {("half_window", 7), ("half_window", 1023)}  # the frame is its own window
     },
     "no format": lambda section: section.pop("format"),
-    "anchor as a list": lambda section: section.update(anchor=[]),
-    "anchor without period": lambda section: section["anchor"].pop("period_s"),
-    "anchor's period of a year": lambda section: section["anchor"].update(period_s=365 * 86_400),
-    "anchor's period too short": lambda section: section["anchor"].update(period_s=29),
-    "anchor's negative rate": lambda section: section["anchor"].update(rate=-1),
-    "anchor's rate of nothing": lambda section: section["anchor"].update(rate=0),
-    "anchor's rate too large": lambda section: section["anchor"].update(rate=2**40),
-    "anchor's floor of nothing": lambda section: section["anchor"].update(floor=0),
-    "anchor's floor too large": lambda section: section["anchor"].update(floor=2**61 + 1),
-    "anchor's free": lambda section: section["anchor"].update(epsilon_micro=0),
-    "anchor's rate one more": lambda section: section["anchor"].update(rate=section["anchor"]["rate"] + 1),
+    "no hold": lambda section: section.pop("hold_mm"),
+    "hold as a string": lambda section: section.update(hold_mm="50000"),
+    "hold as a float": lambda section: section.update(hold_mm=50_000.0),
+    "format 1 without an anchor": lambda section: _format_1(section, None),
+    "format 1 with an anchor": lambda section: _format_1(
+        section, {"epsilon_micro": 2_000_000, "floor": 2**21, "period_s": 3600, "rate": 590}
+    ),
+    "format 2 with an anchor": lambda section: section.update(anchor=None),
 }  # fmt: skip
+
+
+def _format_1(section: dict[str, Any], anchor: dict[str, int] | None) -> None:
+    del section["hold_mm"]
+    section.update(format=1, anchor=anchor)
+
+
+HEADERS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "domain": lambda fields: fields.update(domain="0" * 64),
+    "disclosed": lambda fields: fields.update(disclosed="nothing"),
+    "rest not disclosed": lambda fields: fields.update(disclosed=DISCLOSED_BY_LATTICE),
+    "snapping radius": lambda fields: fields.update(snapping_radius_mm=0),
+    "time zone": lambda fields: fields["clock"].update(time_zone="Europe/Lisbon"),
+    "regimes": lambda fields: fields["clock"].update(regimes=[["day", list(range(24))]]),
+    "no clock": lambda fields: fields.update(clock=None),
+    "zones beside it": lambda fields: fields.update(mechanisms=[{"zone": "0"}]),
+    "no lattice": lambda fields: fields.update(lattice=None),
+    "learned": lambda fields: fields.update(training={"source": "walks"}),
+    "learned from nobody, said twice": lambda fields: fields.update(training={"source": "nobody"}),
+}
 
 
 def refused(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -230,7 +259,7 @@ def refused(folder: Path) -> Iterator[tuple[str, bytes]]:
         yield f"header: {name}", data
     for name, change in SECTIONS.items():
         yield f"lattice: {name}", edited(_small(path), _section(change))
-    for name, change in HEADER_EDITS.items():
+    for name, change in HEADERS.items():
         yield f"fields: {name}", edited(_small(path), lambda fields, _, change=change: change(fields))  # type: ignore[misc]
     for name, table in _tables().items():
         yield f"multipliers: {name}", edited(_small(path), table)
@@ -267,7 +296,7 @@ def _large(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield files that would take long to verify, or whose sums are beyond 64 bits."""
 
     def save_edited(spec: LatticeSpec, **changes: Any) -> bytes:
-        save_lattice(path, spec, None, version=1, interval_s=30.0)
+        save_lattice(path, spec, version=1, interval_s=30.0)
         return edited(path, lambda fields, arrays: _replaced(fields, arrays, spec, changes))
 
     narrow = frame(40, cell_units=4, unit_mm=25_000, epsilon=6.0)
@@ -292,24 +321,19 @@ def _large(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _replaced(fields: dict[str, Any], arrays: dict[str, Any], spec: LatticeSpec, changes: dict[str, Any]) -> None:
     other = replace(spec, **changes)
-    header = LatticeHeader.of(other, None)
-    numbers = {name: getattr(header, name) for name in fields["lattice"] if name != "anchor"}
-    fields["lattice"].update(numbers)
-    fields["domain"], fields["snapping_radius_mm"] = header.domain, header.rounding_mm
+    header = LatticeHeader.of(other, 0)
+    fields.update(_following(header), lattice=asdict(header))
     arrays["multipliers"] = other.multipliers
 
 
 def changed_numbers(rng: random.Random, fields: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Change a number of a lattice or its anchor, little or much, and make right what follows from it."""
+    """Change a number of a lattice, little or much, and make right what follows from it."""
     section, table = fields["lattice"], arrays["multipliers"]
     chosen = rng.choice([*section, *["multipliers"] * 4, *["rate", "floor", "epsilon_micro"] * 2])
-    if chosen == "anchor":
-        section = section["anchor"] or section
-        chosen = rng.choice(list(section))
     if chosen == "multipliers":
         index = rng.randrange(len(table))
         table[index] = min(max(_nudged(rng, int(table[index])), -(2**31)), 2**31 - 1)
-    elif chosen not in {"anchor", "format"}:
+    elif chosen != "format":
         section[chosen] = min(max(_nudged(rng, section[chosen]), -(2**62)), 2**62)
     _section(lambda _: None)(fields, arrays)
 

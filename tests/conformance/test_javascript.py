@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,13 @@ from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
 from geoblanket.mechanism.lattice.drawing import Drawing
+from geoblanket.mechanism.lattice.lattice import largest_hold_mm
 from geoblanket.mechanism.lattice.making import make_spec
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec
+from tests.conformance.fence_vectors import drawn_vector
 from tests.conformance.made_bundles import changed_numbers, edited
-from tests.conformance.vectors import FOLDER, encoded, lattice_of, shifts
+from tests.conformance.vectors import FOLDER, encoded, holds, lattice_of
 
 CLIENT = FOLDER.parent
 NODE = shutil.which("node")
@@ -69,22 +70,25 @@ def test_python_and_javascript_agree(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def lines(rng: random.Random, count: int, path: Path) -> Iterator[dict[str, Any]]:
-    """Yield random bundles, each with draws, and with edited copies that may be refused."""
+    """Yield random bundles with draws, each with edited copies that may be refused, and random fences."""
     made = 0
     while made < count:
         spec = random_spec(rng)
         if spec is None:
             continue
-        save_lattice(path, spec, random_anchor(rng, spec), version=1, interval_s=30.0)
+        hold_mm = random_hold_mm(rng, spec)
+        save_lattice(path, spec, hold_mm=hold_mm, version=1, interval_s=30.0)
         bundle = load_bundle(path)
-        draws = list(random_draws(rng, bundle, count // 30))
-        yield {"bundle": encoded(path.read_bytes()), "error": None, "draws": draws, "shifts": some_shifts(bundle, rng)}
-        made += len(draws)
-        for _ in range(10):
+        draws, held = list(random_draws(rng, bundle, count // 30)), list(holds(lattice_of(bundle), rng, count // 100))
+        yield {"bundle": encoded(path.read_bytes()), "error": None, "draws": draws, "holds": held}
+        made += len(draws) + len(held)
+        for number in range(10):
             data = edited(path, lambda fields, arrays: changed_numbers(rng, fields, arrays))
-            yield {"bundle": encoded(data), "error": error_of(data), "draws": [], "shifts": None}
-            save_lattice(path, spec, None, version=1, interval_s=30.0)
-            made += 1
+            yield {"bundle": encoded(data), "error": error_of(data), "draws": [], "holds": []}
+            save_lattice(path, spec, hold_mm=hold_mm, version=1, interval_s=30.0)
+            fence = random_fence(rng, f"{made} {number}")
+            yield fence
+            made += 1 + len(fence["positions"])
 
 
 def random_spec(rng: random.Random) -> LatticeSpec | None:
@@ -99,12 +103,16 @@ def random_spec(rng: random.Random) -> LatticeSpec | None:
         return None
 
 
-def random_anchor(rng: random.Random, spec: LatticeSpec) -> AnchorSpec | None:
-    epsilon_micro = round(spec.epsilon_micro * rng.uniform(0.3, 3))
-    if rng.random() < 0.3 or epsilon_micro > 10**9:
-        return None
-    anchor = make_anchor(spec.plane, epsilon_micro=epsilon_micro, period_s=rng.randint(30, 90_000))
-    return replace(anchor, rate=rng.randint(max(anchor.rate // 2, 1), anchor.rate))
+def random_hold_mm(rng: random.Random, spec: LatticeSpec) -> int:
+    largest = largest_hold_mm(spec.epsilon_micro)
+    return rng.choice([0, largest, rng.randint(0, largest), rng.randint(0, min(20 * spec.plane.unit_mm, largest))])
+
+
+def random_fence(rng: random.Random, name: str) -> dict[str, Any]:
+    lat, lon = rng.uniform(-83, 83), rng.choice([rng.uniform(-180, 180), rng.choice([-1, 1]) * rng.uniform(179.9, 180)])
+    radius_km = rng.choice([0.1, 1.0, 10.0, rng.uniform(0.1, 10)])
+    margin_m = rng.choice([0.0, 300.0, rng.uniform(0, 2000)])
+    return drawn_vector(name, lat, lon, radius_km, margin_m, cases=4)
 
 
 def random_draws(rng: random.Random, bundle: Bundle, count: int) -> Iterator[list[Any]]:
@@ -127,10 +135,6 @@ def random_draws(rng: random.Random, bundle: Bundle, count: int) -> Iterator[lis
     columns = lat.tolist(), lon.tolist(), map(str, words.tolist()), cells.tolist()
     for case in zip(*columns, centre_lat.tolist(), centre_lon.tolist(), strict=True):
         yield list(case)
-
-
-def some_shifts(bundle: Bundle, rng: random.Random) -> dict[str, Any] | None:
-    return shifts(lattice_of(bundle), rng, 5)
 
 
 def error_of(data: bytes) -> str | None:

@@ -14,6 +14,7 @@ import pytest
 from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
 from geoblanket.mechanism.bundle.signing import sign_bundle
 from tests.conformance import made_bundles
+from tests.conformance.fence_vectors import fence_vectors, is_refused
 from tests.conformance.tracking_vectors import CASES, made_model, tracking_vector
 from tests.conformance.vectors import FOLDER, encoded, refusal_of, vector_of
 
@@ -64,9 +65,10 @@ def test_write(tmp_path: Path) -> None:
     by_name = {vector["name"]: vector["bundle"] for vector in bundles}
     tracks = [
         tracking_vector(name, by_name[bundle], made_model(by_name[bundle], tmp_path / "a.model"), tmp_path)
-        for name, (bundle, _) in CASES.items()
+        for name, bundle in CASES.items()
     ]
     write("tracking.json", tracks)
+    (FOLDER / "fences.json").write_text(json.dumps(fence_vectors(), ensure_ascii=False) + "\n", encoding="utf-8")
     (FOLDER / "signature.json").write_text(json.dumps(signed_vector(bundles[0]["bundle"], tmp_path)) + "\n")
     committed.cache_clear()
 
@@ -81,6 +83,13 @@ def test_refusals() -> None:
     expected = committed("refusals.json")
     assert len(expected) > 150
     assert [refusal_of(refusal["name"], refusal["bundle"]) for refusal in expected] == expected
+
+
+def test_fences() -> None:
+    expected = committed("fences.json")
+    assert as_json(fence_vectors()) == expected
+    assert len(expected["refused"]) > 50
+    assert [text for text in expected["refused"] if not is_refused(text)] == []
 
 
 def test_signature(tmp_path: Path) -> None:

@@ -8,21 +8,23 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from geoblanket.errors import GeoblanketError, RandomnessError, RefusedError
+from geoblanket.errors import GeoblanketError, ParameterError, RandomnessError, RefusedError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism._testing import predictable_words
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.drawing import Drawing
 from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.sampling import random_below, random_word
+from geoblanket.mechanism.sampling import random_word
 from geoblanket.release.budget import Budget
 from geoblanket.release.device import Device
+from geoblanket.release.fence import Fence, Fences
 from geoblanket.release.inputs import checked_location_e7
 
 FOLDER: Final = Path(__file__).parents[2] / "clients/javascript/conformance"
@@ -68,7 +70,8 @@ def vector_of(name: str, data: str, *, cases: int = 60) -> Json:
         "units": [[*point, *plane.unit_of_e7(*checked_location_e7(*point))] for point in coordinates(lattice, rng)],
         "draws": [[x, y, str(word), cell] for x, y, word, cell in draws(lattice, rng, cases)],
         "centers": [[cell, *centre_e7(lattice, cell)] for cell in cells],
-        "shifts": shifts(lattice, rng, 20),
+        "hold_m": lattice.hold_m,
+        "holds": list(holds(lattice, rng, 20)),
         "conversations": conversations(bundle, rng),
     }  # fmt: skip
 
@@ -119,18 +122,20 @@ def _octant(lattice: Lattice, x: int, y: int) -> tuple[int, int]:
     return max(east, north), min(east, north)
 
 
-def shifts(lattice: Lattice, rng: random.Random, count: int) -> Json | None:
-    """Return shifts of the anchor, drawn from words; None without an anchor."""
-    if lattice.anchor is None:
-        return None
-    words = [rng.getrandbits(62) for _ in range(400 * count)]
-    with predictable_words(np.array(words, np.int64)):
-        drawn = [lattice.anchor.draw(lattice.spec.plane.side, random_below) for _ in range(count)]
-        left = _words_left()
-    return {"words": [str(word) for word in words[: len(words) - left]], "drawn": [list(shift) for shift in drawn]}
+def holds(lattice: Lattice, rng: random.Random, count: int) -> Iterator[list[Any]]:
+    """Yield points, where the last report was drawn, and whether it is held: on the edge, one unit off, and around."""
+    side, units = lattice.spec.plane.side, lattice.hold_mm // lattice.spec.plane.unit_mm
+    offsets = [(0, 0), (units, 0), (0, -units), (units + 1, 0), (0, -units - 1), (units * 3 // 5, units * 4 // 5)]
+    offsets += [(rng.randint(-units - 1, units + 1), rng.randint(-units - 1, units + 1)) for _ in range(count)]
+    for east, north in offsets:
+        drawn = rng.randrange(side), rng.randrange(side)
+        x, y = min(max(drawn[0] + east, 0), side - 1), min(max(drawn[1] + north, 0), side - 1)
+        yield [x, y, *drawn, lattice.holds(x, y, *drawn)]
+    # The frame is a torus for weights only.
+    yield [0, 0, side - 1, 0, lattice.holds(0, 0, side - 1, 0)]
 
 
-def _words_left() -> int:
+def words_left() -> int:
     """Use up all words, and return how many there were."""
     left = 0
     while True:
@@ -142,42 +147,60 @@ def _words_left() -> int:
 
 
 def conversations(bundle: Bundle, rng: random.Random) -> list[Json]:
-    """Return what a device says, report by report, to the end of its budget and beyond."""
+    """Return what a device says, report by report, to the end of its budget and beyond, without fences and with."""
     lattice = lattice_of(bundle)
     interval_s = bundle.needed_clock().interval_ms / 1000
-    epsilon, anchor = lattice.epsilon, 0.0 if lattice.anchor is None else lattice.anchor.epsilon
-    period_s = 3600 if lattice.anchor is None else lattice.anchor.period_s
-    budgets = [
-        Budget(epsilon * 6.5, 10 * interval_s, None if not anchor else anchor * 2.5),
-        Budget(epsilon * 1000, max(1.7 * period_s, interval_s), None if not anchor else anchor * 2),
-    ]
+    places = list(coordinates(lattice, rng, 4))
     result = []
-    for number, budget in enumerate(budgets):
-        words = [rng.getrandbits(62) for _ in range(4000)]
-        steps = list(_steps(lattice, rng, interval_s, period_s if number else interval_s))
+    for budget, count in (
+        (Budget(lattice.epsilon * 6.5, 10 * interval_s), 0),
+        (Budget(lattice.epsilon * 1000, 6120), 3),
+    ):
+        words = [rng.getrandbits(62) for _ in range(200)]
+        steps = list(_steps(lattice, rng, places, interval_s))
+        with predictable_words(np.array([rng.getrandbits(62) for _ in range(400)], np.int64)):
+            fences = _fences(places, count)
         with predictable_words(np.array(words, np.int64)):
-            device = Device.open(bundle, ledger=None, budget=budget, policy=ANYTHING, replay=True)
+            device = Device.open(bundle, ledger=None, budget=budget, policy=ANYTHING, replay=True, fences=fences)
             answers = [_answer(device, step) for step in steps]
-            left = _words_left()
+            left = words_left()
         result.append({
             "budget": {
-                "epsilon": budget.epsilon, "windowS": budget.window_s, "anchorEpsilon": budget.anchor_epsilon,
-                "micro": budget.micro, "anchorMicro": budget.anchor_micro, "windowMs": budget.window_ms,
+                "epsilon": budget.epsilon, "windowS": budget.window_s,
+                "micro": budget.micro, "windowMs": budget.window_ms,
             },
+            "fences": fences.as_json(),
             "words": [str(word) for word in words[: len(words) - left]],
             "steps": [{**step, "answer": answer} for step, answer in zip(steps, answers, strict=True)],
         })  # fmt: skip
     return result
 
 
-def _steps(lattice: Lattice, rng: random.Random, interval_s: float, step_s: float) -> Iterator[Json]:
-    places = list(coordinates(lattice, rng, 4))
+def _fences(places: list[tuple[float, float]], count: int) -> Fences:
+    """Return fences around some of the places, each far enough from the others."""
+    fences = Fences()
+    for place in places:
+        if len(fences) < count and abs(place[0]) <= 83:
+            drawn = Fence.draw(*place, radius_km=0.1 + 0.2 * len(fences), margin_m=50, name=f"place {len(fences)}")
+            with suppress(ParameterError):
+                fences = fences.with_all([drawn])
+    return fences
+
+
+def _steps(
+    lattice: Lattice, rng: random.Random, places: list[tuple[float, float]], interval_s: float
+) -> Iterator[Json]:
+    """Yield positions, half of them near the one before, so that reports are held."""
+    unit = lattice.spec.plane.unit_mm / 1.1e8  # degrees
+    lat, lon = rng.choice(places)
     time = START + rng.random() * interval_s
-    for number in range(24):
-        lat, lon = rng.choice(places)
+    for number in range(36):
+        if rng.random() < 0.4:
+            lat, lon = rng.choice(places)
+        lat = min(max(lat + rng.uniform(-4, 4) * unit, -90.0), 90.0)
         request = rng.choice([None, None, None, f"request {number}", f"request {number // 5}", "ümläut 🚕"])
         yield {"lat": lat, "lon": lon, "time": time, "request": request}
-        time += rng.choice([0.0, interval_s, interval_s, 1.5 * interval_s, step_s / 2, 0.7 * step_s, -interval_s])
+        time += rng.choice([0.0, interval_s, interval_s, interval_s, 1.5 * interval_s, 5 * interval_s, -interval_s])
     yield {"lat": 90.5, "lon": 0.0, "time": time, "request": None}
     yield {"lat": 0.0, "lon": -180.5, "time": time, "request": None}
     yield {"lat": 0.0, "lon": 0.0, "time": time * 1000, "request": None}

@@ -16,34 +16,20 @@ const LONGEST_WINDOW_S = 10 * 366 * 86_400;
  * @property {number} madeMs when it was made, in real elapsed time; in a replay, the start of its slot
  */
 
-/**
- * @typedef {object} Anchor The anchor of a period; its shift is a secret, and null after a report of a later period.
- * @property {number} slotMs the slot that it was drawn for
- * @property {number} startsMs
- * @property {number} endsMs
- * @property {number} costMicro
- * @property {string} frame
- * @property {[number, number] | null} shift
- */
-
 /** The most that may be spent in any window of time. */
 export class Budget {
   /**
    * @param {object} amounts
    * @param {number} amounts.epsilon what the reports of a window may add up to, per kilometre
    * @param {number} amounts.windowS the length of the window, seconds
-   * @param {number | null} [amounts.anchorEpsilon] what its anchors may add up to; by default the same number
    */
-  constructor({ epsilon, windowS, anchorEpsilon = null }) {
+  constructor({ epsilon, windowS }) {
     amount("epsilon", epsilon, LARGEST_EPSILON);
     amount("windowS", windowS, LONGEST_WINDOW_S);
-    if (anchorEpsilon !== null) amount("anchorEpsilon", anchorEpsilon, LARGEST_EPSILON);
     this.epsilon = epsilon;
     this.windowS = windowS;
-    this.anchorEpsilon = anchorEpsilon;
     /** Rounded down. */
     this.micro = scaled(epsilon, 6, false);
-    this.anchorMicro = anchorEpsilon === null ? this.micro : scaled(anchorEpsilon, 6, false);
     /** Rounded up. */
     this.windowMs = scaled(windowS, 3, true);
     Object.freeze(this);
@@ -78,15 +64,13 @@ function scaled(value, power, up) {
 export class Account {
   /**
    * @param {Budget} budget
-   * @param {{answers?: Answer[], anchors?: Anchor[], reports?: number, spentMicro?: number, anchorSpentMicro?: number, lastSlotMs?: number | null}} [state]
+   * @param {{answers?: Answer[], reports?: number, spentMicro?: number, lastSlotMs?: number | null}} [state]
    */
-  constructor(budget, { answers = [], anchors = [], reports = 0, spentMicro = 0, anchorSpentMicro = 0, lastSlotMs = null } = {}) {
+  constructor(budget, { answers = [], reports = 0, spentMicro = 0, lastSlotMs = null } = {}) {
     this.budget = budget;
     this.answers = answers;
-    this.anchors = anchors;
     this.reports = reports;
     this.spentMicro = spentMicro;
-    this.anchorSpentMicro = anchorSpentMicro;
     this.lastSlotMs = lastSlotMs;
   }
 
@@ -111,36 +95,16 @@ export class Account {
     return this.budget.micro - kept.reduce((sum, answer) => sum + answer.costMicro, 0);
   }
 
-  /** @param {number} slotMs @param {string} frame @returns {Anchor | undefined} the anchor of the slot's period */
-  anchor(slotMs, frame) {
-    return [...this.anchors].reverse().find(
-      (anchor) => anchor.startsMs <= slotMs && slotMs < anchor.endsMs && anchor.frame === frame && anchor.shift !== null,
-    );
-  }
-
-  /** @param {number} slotMs @param {number} nowMs @returns {Anchor[]} those that stay, past ones without their shift */
-  anchorsAfter(slotMs, nowMs) {
-    const oldestMs = this.answers[this.expiring(slotMs, nowMs)]?.slotMs ?? slotMs;
-    return this.anchors.filter((anchor) => anchor.endsMs > oldestMs).map((anchor) => wiped(anchor, slotMs));
-  }
-
   /**
    * Return what is left after a report; throw unless it is allowed.
    *
    * @param {number} slotMs
    * @param {number} nowMs
    * @param {number} costMicro
-   * @param {number} anchorMicro what the anchor costs that has to be drawn for it, or 0
    */
-  checkedLeftMicro(slotMs, nowMs, costMicro, anchorMicro) {
+  checkedLeftMicro(slotMs, nowMs, costMicro) {
     if (this.lastSlotMs !== null && slotMs <= this.lastSlotMs) {
       throw new RefusedError("A later report exists already. Set the clock right, and report in order of time.", "time");
-    }
-    if (anchorMicro > 0) {
-      const spent = this.anchorsAfter(slotMs, nowMs).reduce((sum, anchor) => sum + anchor.costMicro, 0);
-      if (anchorMicro > this.budget.anchorMicro - spent) {
-        throw new RefusedError("The privacy budget of this window of time for anchors is spent. Report again later.", "budget");
-      }
     }
     const left = this.leftMicro(slotMs, nowMs) - costMicro;
     if (left < 0) {
@@ -149,21 +113,13 @@ export class Account {
     return left;
   }
 
-  /** @param {Answer} answer @param {Anchor | null} anchor @returns {Account} what counts after a report */
-  after(answer, anchor) {
-    const anchors = this.anchorsAfter(answer.slotMs, answer.madeMs);
+  /** @param {Answer} answer @returns {Account} what counts after a report */
+  after(answer) {
     return new Account(this.budget, {
       answers: [...this.answers.slice(this.expiring(answer.slotMs, answer.madeMs)), answer],
-      anchors: anchor === null ? anchors : [...anchors, anchor],
       reports: this.reports + 1,
       spentMicro: this.spentMicro + answer.costMicro,
-      anchorSpentMicro: this.anchorSpentMicro + (anchor?.costMicro ?? 0),
       lastSlotMs: answer.slotMs,
     });
   }
-}
-
-/** @param {Anchor} anchor @param {number} timeMs @returns {Anchor} without its shift, if its period is over */
-function wiped(anchor, timeMs) {
-  return anchor.endsMs <= timeMs && anchor.shift !== null ? { ...anchor, shift: null } : anchor;
 }

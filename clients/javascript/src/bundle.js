@@ -4,7 +4,7 @@ import { hasKeys, readArrays } from "./array_file.js";
 import { InputError, MismatchError } from "./errors.js";
 import { Plane } from "./plane.js";
 import { isSigned, sha256, sha256OfText } from "./system.js";
-import { verifiedLattice, verifyAnchor } from "./verifier.js";
+import { verifiedLattice } from "./verifier.js";
 
 const MAGIC = "GBBUNDL2";
 const SIGNED_PREFIX = "geoblanket bundle 1\0";
@@ -14,16 +14,18 @@ const LARGEST = 1n << 62n;
 const LARGEST_VERSION = 1n << 53n;
 const LARGEST_INTERVAL_MS = 86_400_000n;
 const DISCLOSED = "when a report was made";
-const FORMAT = 1n;
+const DISCLOSED_BY_HOLD = "when a report was made, and when the vehicle rests";
+const FORMAT = 2n;
+const FORMAT_WITH_ANCHORS = 1n;
 const HEADER_KEYS = ["clock", "disclosed", "domain", "lattice", "mechanisms", "snapping_radius_mm", "version"];
 const LATTICE_NUMBERS = [
-  "cell_units", "epsilon_micro", "floor", "format", "half_window", "rate", "shift", "side", "south_e7", "unit_mm", "west_e7",
+  "cell_units", "epsilon_micro", "floor", "format", "half_window", "hold_mm", "rate", "shift", "side", "south_e7", "unit_mm",
+  "west_e7",
 ];
-const ANCHOR_NUMBERS = ["epsilon_micro", "floor", "period_s", "rate"];
 
 /** A bundle that was read and verified. Made by `loadBundle`; nothing can change it. */
 export class Bundle {
-  /** @param {{version: bigint, domain: string, sha256: string, intervalMs: bigint, lattice: import("./lattice.js").Lattice, anchor: import("./anchor.js").AnchorSpec | null, anchorFrame: string}} parts */
+  /** @param {{version: bigint, domain: string, sha256: string, intervalMs: bigint, lattice: import("./lattice.js").Lattice}} parts */
   constructor(parts) {
     /** The publisher's own number, which only grows. */
     this.version = Number(parts.version);
@@ -34,9 +36,6 @@ export class Bundle {
     /** Milliseconds from one slot to the next. */
     this.intervalMs = Number(parts.intervalMs);
     this.lattice = parts.lattice;
-    this.anchor = parts.anchor;
-    /** Hash of the frame and of the anchor's numbers. */
-    this.anchorFrame = parts.anchorFrame;
     Object.freeze(this);
   }
 
@@ -45,16 +44,22 @@ export class Bundle {
     return Number(this.lattice.spec.epsilonMicro) / 1e6;
   }
 
+  /** Within this distance of where the last report was drawn, it is repeated at no cost, metres; 0: never. */
+  get holdM() {
+    return Number(this.lattice.spec.holdMm) / 1000;
+  }
+
   /** What is promised, in words. */
   get guarantee() {
     const addM = (2 * Number(this.lattice.spec.plane.roundingMm)) / 1000;
     const report =
       `Whatever is reported, it is at most e^(${this.epsilon}·d) times as probable from one coordinate of the frame as from ` +
       `another, d km apart with ${addM.toPrecision(3)} m added for rounding: verified exactly.`;
-    if (this.anchor === null) return `${report} Repeated reports add up, and a parked car is found.`;
+    if (this.holdM === 0) return `${report} Repeated reports add up, and a parked car is found.`;
     return (
-      `${report} All reports of a whole period of ${this.anchor.periodS} s at one place cost ` +
-      `${Number(this.anchor.epsilonMicro) / 1e6} per km together; what is reported on the move adds up.`
+      `${report} Within ${this.holdM} m of where the last report was drawn, it is repeated. For all lives that draw in the same ` +
+      "slots, all reports together are at most e^(ε·Σ d) times as probable from one as from the other, the sum over the slots " +
+      "with a draw: a stay costs one report. When a vehicle rests is disclosed."
     );
   }
 }
@@ -84,7 +89,7 @@ export async function loadBundle(file, { domain, minimumVersion = 0, publicKey, 
   if (header.version < BigInt(minimumVersion)) {
     throw new InputError(`The bundle is version ${header.version}, older than the ${minimumVersion} that is asked for.`);
   }
-  const { section, plane, anchor } = header;
+  const { section, plane } = header;
   const lattice = verifiedLattice({
     plane,
     epsilonMicro: section.epsilon_micro,
@@ -94,14 +99,9 @@ export async function loadBundle(file, { domain, minimumVersion = 0, publicKey, 
     floor: section.floor,
     halfWindow: section.half_window,
     multipliers,
+    holdMm: section.hold_mm,
   });
-  let anchorFrame = "";
-  if (anchor !== null) {
-    verifyAnchor(anchor, plane);
-    const numbers = `${anchor.epsilonMicro}, ${anchor.periodS}, ${anchor.rate}, ${anchor.floor}`;
-    anchorFrame = await sha256OfText(`('${header.domain}', ${numbers})`);
-  }
-  return new Bundle({ ...header, sha256: await sha256(data), lattice, anchor, anchorFrame });
+  return new Bundle({ ...header, sha256: await sha256(data), lattice });
 }
 
 /** @param {string} problem @returns {never} */
@@ -122,7 +122,7 @@ async function checkSignature(data, publicKey, signature) {
 async function parsedHeader(fields) {
   if (!fields.has("lattice")) refuse("it has zones and no lattice, which only the Python package reads");
   keysAre(fields, HEADER_KEYS);
-  const { section, anchor } = parsedSection(fields.get("lattice"));
+  const section = parsedSection(fields.get("lattice"));
   const plane = new Plane(section.south_e7, section.west_e7, section.unit_mm, section.side);
   if (plane.problem !== null) refuse(plane.problem);
   const intervalMs = parsedClock(fields.get("clock"));
@@ -131,31 +131,25 @@ async function parsedHeader(fields) {
   const mechanisms = fields.get("mechanisms");
   const follows =
     fields.get("domain") === domain &&
-    fields.get("disclosed") === DISCLOSED &&
+    fields.get("disclosed") === (section.hold_mm === 0n ? DISCLOSED : DISCLOSED_BY_HOLD) &&
     fields.get("snapping_radius_mm") === plane.roundingMm &&
     Array.isArray(mechanisms) && mechanisms.length === 0;
   if (!follows) refuse("what it says beside its lattice does not follow from it");
-  if (anchor !== null && anchor.periodS * 1000n < intervalMs) {
-    refuse("an anchor must stay for at least one interval between reports");
-  }
-  return { section, anchor, plane, intervalMs, version, domain };
+  return { section, plane, intervalMs, version, domain };
 }
 
-/** @param {unknown} values */
+/** @param {unknown} values @returns {Record<string, bigint>} */
 function parsedSection(values) {
-  const section = keysAre(values, [...LATTICE_NUMBERS, "anchor"]);
-  if (section.get("format") !== FORMAT) refuse("its lattice has another format, which only other software can read");
-  const numbers = Object.fromEntries(
-    LATTICE_NUMBERS.map((name) => [name, wholeNumber(section, name, -LARGEST, LARGEST)]),
-  );
-  /** @type {import("./anchor.js").AnchorSpec | null} */
-  let anchor = null;
-  if (section.get("anchor") !== null) {
-    const given = keysAre(section.get("anchor"), ANCHOR_NUMBERS);
-    const [epsilonMicro, floor, periodS, rate] = ANCHOR_NUMBERS.map((name) => wholeNumber(given, name, 0n, LARGEST));
-    anchor = Object.freeze({ epsilonMicro, periodS, rate, floor });
+  if (values instanceof Map && values.get("format") === FORMAT_WITH_ANCHORS) {
+    refuse(
+      "its lattice is of version 0.2, whose anchors average out over nights; make it again with `geoblanket lattice`, in seconds",
+    );
   }
-  return { section: numbers, anchor };
+  const section = keysAre(values, LATTICE_NUMBERS);
+  if (section.get("format") !== FORMAT) {
+    refuse(`its lattice has the format ${FORMAT + 1n} or later, which only newer software can read`);
+  }
+  return Object.fromEntries(LATTICE_NUMBERS.map((name) => [name, wholeNumber(section, name, -LARGEST, LARGEST)]));
 }
 
 /** @param {unknown} values @returns {bigint} the interval of the clock of a lattice */

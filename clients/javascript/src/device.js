@@ -1,11 +1,12 @@
 // Reports of one vehicle, within a budget.
 //
-// Every location takes the same steps: check the input, find what it counts as, look for a stored answer, check the budget,
-// draw, store the answer and its cost durably, and only then return it. Refusals depend on times and costs only.
+// Every location takes the same steps: check the input, replace it by the centre of a fence that holds it, look for a stored
+// answer, check the budget, draw, or repeat the last answer at rest, store the answer and its cost durably, and only then return
+// it. Refusals depend on times and costs only.
 
-import { ShiftDrawing } from "./anchor.js";
 import { Bundle, loadBundle } from "./bundle.js";
 import { LedgerError, ParameterError } from "./errors.js";
+import { Fences, isPrintable } from "./fences.js";
 import { modulo } from "./lattice.js";
 import { Ledger } from "./ledger.js";
 import { locationE7 } from "./plane.js";
@@ -34,7 +35,6 @@ export class Device {
   #bundle;
   #ledger;
   #toleranceMs;
-  #shifts;
   #words;
   /** @type {Promise<unknown>} */
   #last = Promise.resolve();
@@ -49,7 +49,6 @@ export class Device {
     this.#bundle = bundle;
     this.#ledger = ledger;
     this.#toleranceMs = ledger.replay ? Infinity : clockToleranceS * 1000;
-    this.#shifts = bundle.anchor === null ? null : new ShiftDrawing(bundle.anchor, bundle.lattice.spec.plane.side);
     this.#words = words;
   }
 
@@ -64,14 +63,17 @@ export class Device {
    * @param {Partial<import("./policy.js").Policy>} [options.policy] the least that the bundle must promise
    * @param {number} [options.clockToleranceS] how far the time of a report may be from the system's clock, seconds
    * @param {boolean} [options.replay] for simulations: any time is accepted, and only the times of reports count
+   * @param {boolean} [options.holdInMemory] whether the point where the last report was drawn is kept in memory only: after a
+   *   restart the next report is drawn, at its cost, instead of held. By default it is kept in the store
    */
-  static async open(bundle, { store, budget, policy = {}, clockToleranceS = CLOCK_TOLERANCE_S, replay = false }) {
+  static async open(bundle, options) {
+    const { store, budget, policy = {}, clockToleranceS = CLOCK_TOLERANCE_S, replay = false, holdInMemory = false } = options;
     if (!(clockToleranceS >= 0 && clockToleranceS < Infinity)) {
       throw new ParameterError("clockToleranceS must be zero or more seconds. For data of any time, open a replay.");
     }
     const loaded = bundle instanceof Bundle ? bundle : await loadBundle(bundle);
     checkPolicy(loaded, policy);
-    const ledger = await openLedger(store, budget, replay);
+    const ledger = await openLedger(store, budget, { replay, holdInMemory });
     try {
       return new Device(loaded, ledger, { clockToleranceS });
     } catch (error) {
@@ -88,9 +90,50 @@ export class Device {
     return this.#ledger.budget;
   }
 
+  /** The fences that are applied to every position. `asJson` exports them. */
+  get fences() {
+    return this.#ledger.fences;
+  }
+
+  /**
+   * Draw a fence around a place, once, and keep it in the store. A place that had one gets the same one back.
+   *
+   * @param {number} lat the place, degrees (WGS 84); it is not kept
+   * @param {number} lon degrees
+   * @param {import("./fences.js").FenceOptions} options see `drawFence`
+   * @returns {Promise<import("./fences.js").Fence>}
+   * @throws {ParameterError} A fence in use holds the place already, or its name is taken.
+   */
+  addFence(lat, lon, options) {
+    return this.#inTurn(async () => {
+      const [fences, fence] = this.fences.withPlace(lat, lon, options, this.#words);
+      await this.#ledger.setFences(fences);
+      return fence;
+    });
+  }
+
+  /** @param {string} name of a fence that is not used any more; its centre is kept @returns {Promise<void>} */
+  removeFence(name) {
+    return this.#inTurn(() => this.#ledger.setFences(this.fences.without(name)));
+  }
+
+  /** @param {string} text what `fences.asJson()` or `geoblanket fence export` wrote @returns {Promise<void>} */
+  importFences(text) {
+    return this.#inTurn(() => this.#ledger.setFences(this.fences.withAll(Fences.parsed(text))));
+  }
+
+  /** @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+  #inTurn(work) {
+    // One after the other: each must see what the one before has spent.
+    const done = this.#last.then(work);
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
   /**
    * Report a location: draw a cell, store it and what it cost, and return it. Every valid location gets an answer; a slot or a
-   * request that was answered before gets the same one again.
+   * request that was answered before gets the same one again. At rest the last answer is repeated at no cost, if the bundle
+   * says so.
    *
    * @param {number} lat degrees (WGS 84)
    * @param {number} lon degrees
@@ -102,44 +145,34 @@ export class Device {
    * @throws {LedgerError} Nothing could be stored; nothing is released.
    */
   report(lat, lon, time, { request = null } = {}) {
-    // One after the other: each must see what the one before has spent.
-    const made = this.#last.then(() => this.#report(lat, lon, time, request));
-    this.#last = made.catch(() => {});
-    return made;
+    return this.#inTurn(() => this.#report(lat, lon, time, request));
   }
 
   /** @param {unknown} lat @param {unknown} lon @param {unknown} time @param {unknown} request @returns {Promise<Report>} */
   async #report(lat, lon, time, request) {
-    const { intervalMs, lattice, anchor: anchorSpec, anchorFrame } = this.#bundle;
+    const { intervalMs, lattice, domain: frame } = this.#bundle;
     const [latE7, lonE7] = locationE7(lat, lon);
     const timeMs = checkedTimeMs(time, this.#toleranceMs);
     const name = checkedRequest(request);
-    const [x, y] = lattice.spec.plane.unitOfE7(latE7, lonE7);
+    const point = lattice.spec.plane.unitOfE7(...this.fences.applyE7(latE7, lonE7));
     const slotMs = timeMs - modulo(timeMs, intervalMs);
     const nowMs = this.#ledger.nowMs(slotMs);
     const account = this.#ledger.account;
     const earlier = account.stored(slotMs, name);
     if (earlier !== undefined) return this.#reportOf(earlier, account.leftMicro(account.lastSlotMs ?? 0, nowMs), true);
-    const costMicro = Number(lattice.spec.epsilonMicro);
-    let anchor = anchorSpec === null ? null : (account.anchor(slotMs, anchorFrame) ?? null);
-    const isNew = anchorSpec !== null && anchor === null;
-    const left = account.checkedLeftMicro(slotMs, nowMs, costMicro, isNew ? Number(anchorSpec.epsilonMicro) : 0);
-    if (isNew) anchor = this.#drawnAnchor(slotMs);
-    const [shiftEast, shiftNorth] = anchor?.shift ?? [0, 0];
-    const cell = lattice.cellOf((x + shiftEast) % lattice.side, (y + shiftNorth) % lattice.side, this.#words());
-    const [cellLatE7, cellLonE7] = lattice.centerE7(cell);
+    const { drawnAt } = this.#ledger;
+    const isHeld = drawnAt !== null && drawnAt.frame === frame && lattice.holds(point, drawnAt.point);
+    const costMicro = isHeld ? 0 : Number(lattice.spec.epsilonMicro);
+    const left = account.checkedLeftMicro(slotMs, nowMs, costMicro);
+    // Drawn even where it is held, and thrown away: both take the same steps.
+    const drawnCell = lattice.cellOf(...point, this.#words());
+    const [drawnLatE7, drawnLonE7] = lattice.centerE7(drawnCell);
+    const drawn = { cell: drawnCell, latE7: drawnLatE7, lonE7: drawnLonE7 };
+    const { cell, latE7: cellLatE7, lonE7: cellLonE7 } = isHeld ? account.answers.at(-1) : drawn;
     const answer = { slotMs, costMicro, cell, latE7: cellLatE7, lonE7: cellLonE7, request: name, madeMs: nowMs };
-    await this.#ledger.write(answer, isNew ? anchor : null);
+    const newlyDrawnAt = this.#bundle.holdM > 0 ? { slotMs, frame, point } : null;
+    await this.#ledger.write(answer, isHeld ? drawnAt : newlyDrawnAt);
     return this.#reportOf(answer, left, false);
-  }
-
-  /** @param {number} slotMs @returns {import("./budget.js").Anchor} */
-  #drawnAnchor(slotMs) {
-    const { anchor, anchorFrame: frame } = this.#bundle;
-    const periodMs = Number(anchor.periodS) * 1000;
-    const startsMs = slotMs - modulo(slotMs, periodMs);
-    const shift = this.#shifts.draw(this.#words);
-    return { slotMs, startsMs, endsMs: startsMs + periodMs, costMicro: Number(anchor.epsilonMicro), frame, shift };
   }
 
   /** @param {import("./budget.js").Answer} answer @param {number} leftMicro @param {boolean} stored @returns {Report} */
@@ -176,9 +209,13 @@ export class Device {
   }
 }
 
-/** @param {import("./ledger.js").Store | undefined} store @param {import("./budget.js").Budget | undefined} budget @param {boolean} replay */
-async function openLedger(store, budget, replay) {
-  if (store !== undefined) return Ledger.open(store, { budget, replay });
+/**
+ * @param {import("./ledger.js").Store | undefined} store
+ * @param {import("./budget.js").Budget | undefined} budget
+ * @param {{replay: boolean, holdInMemory: boolean}} options
+ */
+async function openLedger(store, budget, { replay, holdInMemory }) {
+  if (store !== undefined) return Ledger.open(store, { budget, replay, holdInMemory });
   if (budget === undefined) throw new ParameterError("Give a store with a ledger, or a budget to be kept in memory.");
   const memory = new MemoryStore();
   await Ledger.create(memory, budget, { replay });
@@ -192,9 +229,6 @@ function checkBudget(bundle, budget) {
   }
   if (bundle.lattice.spec.epsilonMicro > BigInt(budget.micro)) {
     throw new ParameterError(`One report costs ${bundle.epsilon} per km, more than the whole budget.`);
-  }
-  if (bundle.anchor !== null && bundle.anchor.epsilonMicro > BigInt(budget.anchorMicro)) {
-    throw new ParameterError("An anchor costs more than the whole budget for anchors.");
   }
 }
 
@@ -220,8 +254,7 @@ function checkedTimeMs(time, toleranceMs) {
 /** @param {unknown} request @returns {string | null} */
 function checkedRequest(request) {
   if (request === null) return null;
-  const isName = typeof request === "string" && /^(?:[^\p{C}\p{Z}]| )+$/u.test(request) && [...request].length <= LONGEST_REQUEST;
-  if (!isName) {
+  if (!isPrintable(request, LONGEST_REQUEST)) {
     throw new ParameterError(`The name of a request must be printable text of 1 to ${LONGEST_REQUEST} characters.`);
   }
   return request;

@@ -19,14 +19,6 @@ export class RefusedError extends GeoblanketError {
   readonly reason: "budget" | "time";
 }
 
-/** ε₀ and the period of a secret shift that the reports of a period share. */
-export interface AnchorSpec {
-  readonly epsilonMicro: bigint;
-  readonly periodS: bigint;
-  readonly rate: bigint;
-  readonly floor: bigint;
-}
-
 /** A bundle that was read and verified. */
 export class Bundle {
   private constructor();
@@ -40,7 +32,8 @@ export class Bundle {
   readonly intervalMs: number;
   /** ε of a report, per kilometre. */
   readonly epsilon: number;
-  readonly anchor: AnchorSpec | null;
+  /** Within this distance of where the last report was drawn, it is repeated at no cost, metres; 0: never. */
+  readonly holdM: number;
   /** What is promised, in words. */
   readonly guarantee: string;
   /** The cells, numbered from 0, from west to east, then from south to north. */
@@ -62,16 +55,11 @@ export function loadBundle(
 
 /** The most that may be spent in any window of time. */
 export class Budget {
-  /**
-   * @param amounts `epsilon`: what the reports of a window may add up to, per kilometre; `windowS`: its length, seconds;
-   *   `anchorEpsilon`: what its anchors may add up to, by default the same number
-   */
-  constructor(amounts: { epsilon: number; windowS: number; anchorEpsilon?: number | null });
+  /** @param amounts `epsilon`: what the reports of a window may add up to, per kilometre; `windowS`: its length, seconds */
+  constructor(amounts: { epsilon: number; windowS: number });
   readonly epsilon: number;
   readonly windowS: number;
-  readonly anchorEpsilon: number | null;
   readonly micro: number;
-  readonly anchorMicro: number;
   readonly windowMs: number;
 }
 
@@ -115,9 +103,55 @@ export class Ledger {
   static create(store: Store, budget: Budget, options?: { replay?: boolean }): Promise<void>;
 }
 
+/** A disc whose positions all count as its centre. It holds nothing that the reports do not tell sooner or later. */
+export class Fence {
+  private constructor();
+  readonly name: string;
+  /** Latitude of the centre, 1e-7 degrees. */
+  readonly latE7: number;
+  readonly lonE7: number;
+  /** The protected place lies within this distance of the centre, metres. */
+  readonly reachM: number;
+  /** Positions within this distance of the centre count as the centre, metres. */
+  readonly radiusM: number;
+  /** The south-western corner of the frame in which it was drawn, 1e-7 degrees. */
+  readonly southE7: number;
+  readonly westE7: number;
+  /** Whether it is in use; a fence that was taken away keeps its centre. */
+  readonly active: boolean;
+}
+
+export interface FenceOptions {
+  /** How far the centre may lie from the place, kilometres, .1 to 10. */
+  radiusKm: number;
+  /** What belongs to the place, metres around it, 0 to 2,000; by default 300. */
+  marginM?: number;
+  /** How people tell it from others; by default "home". */
+  name?: string;
+}
+
+/** Draw a fence around a place, degrees, which is not kept. Do this once per place; `Device.addFence` keeps it. */
+export function drawFence(lat: number, lon: number, options: FenceOptions): Fence;
+
+/** The fences of one vehicle, the first made first. It cannot be changed: `with…` and `without` return others. */
+export class Fences {
+  constructor(all?: readonly Fence[]);
+  /** In use and taken away. */
+  readonly all: readonly Fence[];
+  /** Return these and a fence around one more place, and that fence. A place that had one gets the same one back. */
+  withPlace(lat: number, lon: number, options: FenceOptions): [Fences, Fence];
+  /** Return these with one of them out of use. Its centre stays. */
+  without(name: string): Fences;
+  /** Return these and those of another device; refuse two that may be for one place. */
+  withAll(others: Fences): Fences;
+  /** Return all of them as a JSON text, the one that `geoblanket fence export` writes. */
+  asJson(): string;
+  static parsed(text: string): Fences;
+}
+
 /** The least that a bundle must promise. */
 export interface Policy {
-  /** The largest ε of a report and ε₀ of an anchor, per kilometre. */
+  /** The largest ε of a report, per kilometre. */
   largestEpsilon: number;
   /** The largest cost of a report, per kilometre. */
   largestCost: number;
@@ -159,10 +193,20 @@ export class Device {
       clockToleranceS?: number;
       /** For simulations: any time is accepted, and only the times of reports count. */
       replay?: boolean;
+      /** Whether the point where the last report was drawn is not stored: after a restart, the next report is drawn. */
+      holdInMemory?: boolean;
     },
   ): Promise<Device>;
   readonly bundle: Bundle;
   readonly budget: Budget;
+  /** What is applied to every position; `fences.asJson()` is a copy to keep. */
+  readonly fences: Fences;
+  /** Draw a fence around a place, degrees, once, and keep it in the store. The place is not kept. */
+  addFence(lat: number, lon: number, options: FenceOptions): Promise<Fence>;
+  /** Stop using a fence. Its centre is kept: a later fence for the same place must be the same. */
+  removeFence(name: string): Promise<void>;
+  /** Take over the fences that another device exported. */
+  importFences(text: string): Promise<void>;
   /** Report a location; a number as `time` is in seconds since 1970. Reports are made one after the other. */
   report(lat: number, lon: number, time: Date | number, options?: { request?: string | null }): Promise<Report>;
   /** Return what seems wrong with a location, for the driver; it must never decide whether a report is made. */
@@ -199,7 +243,7 @@ export interface Tracked extends Estimate {
 
 /** Follows vehicles by their released reports, at no cost in privacy. */
 export class Tracker {
-  constructor(bundle: Bundle, model: MotionModel, options?: { shiftStepM?: number; fullMemory?: boolean });
+  constructor(bundle: Bundle, model: MotionModel);
   /** Take a report into account, and return where the vehicle is. */
   see(vehicle: string, slot: number, cell: number): Tracked;
   /** Return where a vehicle will be some slots after its last report. */

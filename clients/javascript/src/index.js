@@ -1,4 +1,4 @@
-// A device that reports perturbed locations by a verified bundle, and a tracker for those who receive the reports.
+// A device that reports perturbed locations by a verified bundle, and a tracker for recipients of the reports.
 
 export { Budget } from "./budget.js";
 export { Bundle, loadBundle } from "./bundle.js";
@@ -7,6 +7,7 @@ export {
   GeoblanketError, InputError, LatticeViolation, LedgerError, MismatchError, ParameterError, PolicyError, RandomnessError,
   RefusedError,
 } from "./errors.js";
+export { Fence, Fences, drawFence } from "./fences.js";
 export { Ledger } from "./ledger.js";
 export { DEFAULT_POLICY } from "./policy.js";
 export { IndexedDbStore, LocalStorageStore, MemoryStore } from "./stores.js";

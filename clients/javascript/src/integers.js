@@ -92,20 +92,4 @@ export class Fraction {
   floor() {
     return floorDivide(this.numerator, this.denominator);
   }
-
-  /** @returns {number} the nearest double of a positive fraction of ordinary size; of two, the even one */
-  toNumber() {
-    let scale = 54 - bitLength(this.numerator) + bitLength(this.denominator);
-    const [top, bottom] = scale > 0
-      ? [this.numerator << BigInt(scale), this.denominator]
-      : [this.numerator, this.denominator << BigInt(-scale)];
-    let digits = top / bottom; // 54 or 55 binary digits, of which 53 stay
-    if (digits * bottom !== top) digits |= 1n; // more than the digits say: never a tie
-    const extra = bitLength(digits) - 53;
-    const half = 1n << BigInt(extra - 1);
-    const rest = digits & ((1n << BigInt(extra)) - 1n);
-    let kept = digits >> BigInt(extra);
-    if (rest > half || (rest === half && (kept & 1n))) kept += 1n;
-    return Number(kept) * 2 ** (extra - scale);
-  }
 }

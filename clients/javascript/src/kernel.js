@@ -3,13 +3,12 @@
 // Doubles hold whole numbers up to 2^53 exactly, and all products here are split so that none is larger. Weights can be:
 // a sum is kept as high·2^31 + low.
 
-import { Fraction, isqrt } from "./integers.js";
+import { isqrt } from "./integers.js";
 
 const TABLE = 1 << 12;
 /** 2^bits and 2^-bits. */
 const DOUBLED = Float64Array.from({ length: 64 }, (_, bits) => 2 ** bits);
 const HALVED = Float64Array.from({ length: 64 }, (_, bits) => 2 ** -bits);
-const LN2 = new Fraction(6931471805599453095n, 10n ** 19n);
 
 /** @returns {[Float64Array, Float64Array]} ⌊2^31·2^(−i/2^12)⌋ and ⌊2^31·2^(−i/2^24)⌋ */
 function powers() {
@@ -33,25 +32,6 @@ function powers() {
 export const [COARSE, FINE] = powers();
 const FINE_HIGH = FINE.map((entry) => Math.floor(entry / 65536));
 const FINE_LOW = FINE.map((entry) => entry % 65536);
-
-/**
- * @param {bigint} rate
- * @returns {Fraction} an upper bound of how much −ln(value) grows with a unit of distance
- */
-export function slope(rate) {
-  return LN2.times(new Fraction(rate * 2049n + (1n << 20n), 1n << 44n));
-}
-
-/**
- * @param {bigint} square a squared distance of any size
- * @param {bigint} rate
- * @returns {{mantissa: bigint, exponent: bigint}}
- */
-export function kernelAt(square, rate) {
-  const z = (isqrt(square << 22n) * rate) >> 20n;
-  const mantissa = (BigInt(COARSE[Number((z >> 12n) & 4095n)]) * BigInt(FINE[Number(z & 4095n)])) >> 31n;
-  return { mantissa, exponent: z >> 24n };
-}
 
 /**
  * Weights of cells in a row, in doubles that hold them exactly.

@@ -14,6 +14,7 @@ import { roundHalfEven } from "./integers.js";
  * @property {bigint} floor
  * @property {bigint} halfWindow
  * @property {Int32Array} multipliers
+ * @property {bigint} holdMm within this distance of where the last report was drawn, it is repeated; 0: never
  */
 
 /** Planar Laplace noise over a whole city, exact. Made by `verifiedLattice`. */
@@ -21,6 +22,7 @@ export class Lattice {
   #spec;
   #totals;
   #row;
+  #holdUnits;
 
   /**
    * @param {LatticeSpec} spec
@@ -29,6 +31,7 @@ export class Lattice {
   constructor(spec, totals) {
     this.#spec = spec;
     this.#totals = totals;
+    this.#holdUnits = Number(spec.holdMm / spec.plane.unitMm);
     this.side = Number(spec.plane.side);
     this.cellUnits = Number(spec.cellUnits);
     this.across = this.side / this.cellUnits;
@@ -49,6 +52,16 @@ export class Lattice {
   /** @param {number} index @returns {number} a multiplier */
   multiplier(index) {
     return this.#spec.multipliers[index];
+  }
+
+  /**
+   * Return whether a point is so near to where the last report was drawn that this report is repeated.
+   *
+   * @param {[number, number]} point
+   * @param {[number, number]} drawn
+   */
+  holds([x, y], [drawnX, drawnY]) {
+    return this.#holdUnits > 0 && (x - drawnX) ** 2 + (y - drawnY) ** 2 <= this.#holdUnits ** 2;
   }
 
   /**

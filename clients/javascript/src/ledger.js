@@ -2,11 +2,12 @@
 //
 // The text has a checksum, and numbers that must agree: a damaged one is refused, and nothing is released. A store replaces
 // it only if it still is what was read, so that two devices that share it cannot spend the same budget twice: the second one
-// is refused. It never holds a true location. With an anchor it holds a secret, the shift of the last period.
-// Only a report after the period removes the shift: by the clock alone, a late report could still need it, and draw another.
+// is refused. It holds answers, costs and fences, which are no secrets, and one secret, if the bundle holds reports: the point
+// where the last one was drawn, fenced. The next draw replaces it. With `holdInMemory` it is never stored.
 
 import { Account, Budget } from "./budget.js";
 import { LedgerError, MismatchError, ParameterError } from "./errors.js";
+import { Fences } from "./fences.js";
 import { randomName, sha256OfText } from "./system.js";
 
 /**
@@ -17,7 +18,26 @@ import { randomName, sha256OfText } from "./system.js";
  * @property {() => Promise<void>} [close]
  */
 
-const FORMAT = "geoblanket ledger 1";
+/**
+ * @typedef {object} DrawnAt Where and when the last report was drawn. Never to be told to anyone.
+ * @property {number} slotMs
+ * @property {string} frame the domain of the bundle: in another frame the point means nothing
+ * @property {[number, number]} point units east and north in the frame
+ */
+
+/**
+ * @typedef {object} State
+ * @property {Budget} budget
+ * @property {boolean} replay
+ * @property {{passedMs: number, latestWallMs: number, wallMs: number, run: string, runMs: number}} clock
+ * @property {Account} account
+ * @property {Fences} fences
+ * @property {DrawnAt | null} drawnAt null where it is not known
+ */
+
+const FORMAT = "geoblanket ledger 2";
+/** It had anchors, which are dropped, and neither fences nor held reports. */
+const FORMAT_WITH_ANCHORS = "geoblanket ledger 1";
 
 /** This page or process: what its own clock shows means nothing in another one. */
 const RUN = randomName();
@@ -29,12 +49,14 @@ export class Ledger {
   #state;
   #broken = false;
   #session = randomName();
+  #holdInMemory;
 
-  /** @param {Store} store @param {string} text @param {ReturnType<typeof parsed>} state */
-  constructor(store, text, state) {
+  /** @param {Store} store @param {string} text @param {State} state @param {boolean} holdInMemory */
+  constructor(store, text, state, holdInMemory) {
     this.#store = store;
     this.#text = text;
-    this.#state = state;
+    this.#state = holdInMemory ? { ...state, drawnAt: null } : state;
+    this.#holdInMemory = holdInMemory;
   }
 
   /**
@@ -45,15 +67,10 @@ export class Ledger {
    * @param {{replay?: boolean}} [options] `replay`: only the times of reports count, for simulations
    */
   static async create(store, budget, { replay = false } = {}) {
-    const { epsilon, windowS, anchorEpsilon } = budget;
-    const state = {
-      budget: { epsilon, windowS, anchorEpsilon },
-      replay,
-      clock: { passedMs: 0, latestWallMs: Date.now(), wallMs: Date.now(), run: RUN, runMs: runMs() },
-      ...accountState(new Account(budget)),
-    };
+    const clock = { passedMs: 0, latestWallMs: Date.now(), wallMs: Date.now(), run: RUN, runMs: runMs() };
+    const state = { budget, replay, clock, account: new Account(budget), fences: new Fences(), drawnAt: null };
     try {
-      if (!(await stored(store, null, await sealed(state)))) {
+      if (!(await stored(store, null, await sealed(state, "")))) {
         throw new LedgerError("There is a ledger already. It keeps what was spent.");
       }
     } finally {
@@ -65,20 +82,21 @@ export class Ledger {
    * Open a ledger, and check all of it.
    *
    * @param {Store} store
-   * @param {{budget?: Budget, replay?: boolean}} [options] what it must be
+   * @param {{budget?: Budget, replay?: boolean, holdInMemory?: boolean}} [options] what it must be; `holdInMemory`: where the
+   *   last report was drawn is not stored, so that the first report after a restart is drawn
    * @throws {LedgerError} It is missing or damaged.
    */
-  static async open(store, { budget, replay = false } = {}) {
+  static async open(store, { budget, replay = false, holdInMemory = false } = {}) {
     try {
-      return await Ledger.#opened(store, budget, replay);
+      return await Ledger.#opened(store, budget, replay, holdInMemory);
     } catch (error) {
       await store.close?.();
       throw error;
     }
   }
 
-  /** @param {Store} store @param {Budget | undefined} budget @param {boolean} replay */
-  static async #opened(store, budget, replay) {
+  /** @param {Store} store @param {Budget | undefined} budget @param {boolean} replay @param {boolean} holdInMemory */
+  static async #opened(store, budget, replay, holdInMemory) {
     let text;
     try {
       text = await store.read();
@@ -87,15 +105,15 @@ export class Ledger {
     }
     if (text === null) throw new LedgerError("There is no ledger. Make it once, with Ledger.create.");
     const state = parsed(await opened(text));
-    if (budget && ["micro", "anchorMicro", "windowMs"].some((name) => budget[name] !== state.budget[name])) {
+    if (budget && ["micro", "windowMs"].some((name) => budget[name] !== state.budget[name])) {
       throw new MismatchError("The ledger has another budget than the one asked for. It keeps the one it was made with.");
     }
     if (replay !== state.replay) throw new MismatchError("A ledger is for replays or for real reports, never both.");
-    const ledger = new Ledger(store, text, state);
+    const ledger = new Ledger(store, text, state, holdInMemory);
     // What the clocks show is stored at once: a wall clock that was set forward gains nothing afterwards. The new text is
     // another one in any case, so that whoever opened the ledger before can write no more.
     ledger.nowMs(0);
-    await ledger.#write(ledger.account);
+    await ledger.#write({});
     return ledger;
   }
 
@@ -111,6 +129,16 @@ export class Ledger {
   /** @returns {Account} */
   get account() {
     return this.#state.account;
+  }
+
+  /** The fences of the vehicle. @returns {Fences} */
+  get fences() {
+    return this.#state.fences;
+  }
+
+  /** @returns {DrawnAt | null} */
+  get drawnAt() {
+    return this.#state.drawnAt;
   }
 
   /**
@@ -138,28 +166,31 @@ export class Ledger {
   }
 
   /**
-   * Store an answer, its cost and a new anchor, durably. After a failure nothing more is released until it is opened again.
+   * Store an answer and its cost, durably. After a failure nothing more is released until it is opened again.
    *
    * @param {import("./budget.js").Answer} answer
-   * @param {import("./budget.js").Anchor | null} anchor
+   * @param {DrawnAt | null} drawnAt where the last report was drawn, this one or, if it is held, an earlier one
    */
-  async write(answer, anchor) {
-    await this.#write(this.account.after(answer, anchor));
+  async write(answer, drawnAt) {
+    await this.#write({ account: this.account.after(answer), drawnAt });
   }
 
-  /** @param {Account} account */
-  async #write(account) {
+  /** @param {Fences} fences kept from now on, durably */
+  async setFences(fences) {
+    await this.#write({ fences });
+  }
+
+  /** @param {Partial<State>} changes */
+  async #write(changes) {
     if (this.#broken) throw new LedgerError("The ledger is closed, or could not be written before. Open it again.");
     this.#broken = true;
-    const { budget, replay, clock } = this.#state;
-    const { epsilon, windowS, anchorEpsilon } = budget;
-    const state = { budget: { epsilon, windowS, anchorEpsilon }, replay, clock, session: this.#session };
-    const text = await sealed({ ...state, ...accountState(account) });
+    const state = { ...this.#state, ...changes };
+    const text = await sealed(this.#holdInMemory ? { ...state, drawnAt: null } : state, this.#session);
     if (!(await stored(this.#store, this.#text, text))) {
       throw new LedgerError("The ledger was changed by another device or page. Nothing is released.");
     }
     this.#text = text;
-    this.#state = { ...this.#state, account };
+    this.#state = state;
     this.#broken = false;
   }
 
@@ -183,14 +214,14 @@ async function stored(store, before, after) {
   }
 }
 
-/** @param {Account} account */
-function accountState({ answers, anchors, reports, spentMicro, anchorSpentMicro, lastSlotMs }) {
-  return { answers, anchors, reports, spentMicro, anchorSpentMicro, lastSlotMs };
-}
-
-/** @param {object} state @returns {Promise<string>} the text of a ledger, with its checksum */
-async function sealed(state) {
-  const content = JSON.stringify({ format: FORMAT, ...state });
+/** @param {State} state @param {string} session @returns {Promise<string>} the text of a ledger, with its checksum */
+async function sealed({ budget, replay, clock, account, fences, drawnAt }, session) {
+  const { answers, reports, spentMicro, lastSlotMs } = account;
+  const { epsilon, windowS } = budget;
+  const content = JSON.stringify({
+    format: FORMAT, budget: { epsilon, windowS }, replay, clock, session, answers, reports, spentMicro, lastSlotMs,
+    fences: fences.asJson(), drawnAt,
+  });
   return `${await sha256OfText(content)} ${content}`;
 }
 
@@ -210,33 +241,48 @@ async function opened(text) {
   }
 }
 
-/** @param {any} state */
-function parsed(state) {
-  const isWhole = (/** @type {unknown} */ value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
-  const isText = (/** @type {unknown} */ value) => typeof value === "string";
+/** @param {unknown} value */
+const isWhole = (value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
+
+/** @param {unknown} value */
+const isText = (value) => typeof value === "string";
+
+/**
+ * @param {any} drawnAt
+ * @param {any[]} answers
+ * @param {number | null} lastSlotMs
+ * @returns {boolean} whether there was no later draw: all later reports were held
+ */
+function isLastDraw({ slotMs, frame, point }, answers, lastSlotMs) {
+  return (
+    isWhole(slotMs) && isText(frame) && point.length === 2 && point.every(isWhole) && lastSlotMs !== null && slotMs <= lastSlotMs &&
+    answers.every((answer) => answer.slotMs <= slotMs || answer.costMicro === 0)
+  );
+}
+
+/** @param {any} found @returns {State} */
+function parsed(found) {
   try {
-    const { clock, answers, anchors, reports, spentMicro, anchorSpentMicro, lastSlotMs } = state;
+    const isOld = found.format === FORMAT_WITH_ANCHORS;
+    const state = isOld ? { ...found, format: FORMAT, fences: new Fences().asJson(), drawnAt: null } : found;
+    const { clock, answers, reports, spentMicro, lastSlotMs, drawnAt } = state;
     const isSound =
       state.format === FORMAT && typeof state.replay === "boolean" &&
       [clock.passedMs, clock.latestWallMs, clock.wallMs, clock.runMs].every(isWhole) && isText(clock.run) &&
-      [reports, spentMicro, anchorSpentMicro].every(isWhole) && (lastSlotMs === null ? reports === 0 : isWhole(lastSlotMs)) &&
+      [reports, spentMicro].every(isWhole) && (lastSlotMs === null ? reports === 0 : isWhole(lastSlotMs)) &&
       answers.every(
         (/** @type {any} */ answer, /** @type {number} */ index) =>
           [answer.slotMs, answer.costMicro, answer.cell, answer.madeMs].every(isWhole) &&
           [answer.latE7, answer.lonE7].every(Number.isSafeInteger) && (answer.request === null || isText(answer.request)) &&
           (index === 0 || answers[index - 1].slotMs < answer.slotMs),
       ) &&
-      anchors.every(
-        (/** @type {any} */ anchor) =>
-          [anchor.slotMs, anchor.startsMs, anchor.endsMs, anchor.costMicro].every(isWhole) && isText(anchor.frame) &&
-          (anchor.shift === null || (anchor.shift.length === 2 && anchor.shift.every(isWhole))),
-      ) &&
       (answers.length === 0 ? reports === 0 : answers.at(-1).slotMs === lastSlotMs) && reports >= answers.length &&
       answers.reduce((/** @type {number} */ sum, /** @type {any} */ answer) => sum + answer.costMicro, 0) <= spentMicro &&
-      anchors.reduce((/** @type {number} */ sum, /** @type {any} */ anchor) => sum + anchor.costMicro, 0) <= anchorSpentMicro;
+      (drawnAt === null || isLastDraw(drawnAt, answers, lastSlotMs));
     if (!isSound) refuseDamaged();
     const budget = new Budget(state.budget);
-    return { budget, replay: state.replay, clock, account: new Account(budget, accountState(state)) };
+    const account = new Account(budget, { answers, reports, spentMicro, lastSlotMs });
+    return { budget, replay: state.replay, clock, account, fences: Fences.parsed(state.fences), drawnAt };
   } catch (error) {
     if (error instanceof TypeError || error instanceof ParameterError) refuseDamaged();
     throw error;

@@ -78,77 +78,15 @@ export class MotionModel {
     return steps;
   }
 
-  /**
-   * Take beliefs one step further.
-   *
-   * @param {Float32Array} beliefs by state, then by shift
-   * @param {number} width shifts
-   * @returns {Float32Array}
-   */
-  moved(beliefs, width) {
-    const result = new Float32Array(beliefs.length);
+  /** @param {Float32Array} belief by state @returns {Float32Array} one step further */
+  moved(belief) {
+    const result = new Float32Array(belief.length);
     for (let state = 0; state < this.stateCount; state += 1) {
-      const from = state * width;
       for (let move = this.offsets[state]; move < this.offsets[state + 1]; move += 1) {
-        const into = this.targets[move] * width;
-        const chance = this.chances[move];
-        for (let shift = 0; shift < width; shift += 1) result[into + shift] += chance * beliefs[from + shift];
+        result[this.targets[move]] += this.chances[move] * belief[state];
       }
     }
     return result;
-  }
-
-  /** @returns {MotionModel} the chain without memory that moves as this one does on the whole */
-  ofOrder1() {
-    if (this.memory === 1 && this.stateCount === this.placeCount) return this;
-    const usual = this.#usual();
-    /** @type {Map<number, number>[]} */
-    const flows = Array.from({ length: this.placeCount }, () => new Map());
-    for (let state = 0; state < this.stateCount; state += 1) {
-      const flow = flows[this.present[state]];
-      for (let move = this.offsets[state]; move < this.offsets[state + 1]; move += 1) {
-        const place = this.present[this.targets[move]];
-        flow.set(place, (flow.get(place) ?? 0) + (usual[state] + 1e-12) * this.chances[move]);
-      }
-    }
-    const start = new Float32Array(this.placeCount);
-    this.present.forEach((place, state) => { start[place] += this.start[state]; });
-    const [offsets, targets, chances] = [[0], /** @type {number[]} */ ([]), /** @type {number[]} */ ([])];
-    flows.forEach((flow, place) => {
-      // A place that no state has is never left, and never entered.
-      if (flow.size === 0) flow.set(place, 1);
-      const total = [...flow.values()].reduce((sum, value) => sum + value, 0);
-      for (const [target, value] of flow) {
-        targets.push(target);
-        chances.push(value / total);
-      }
-      offsets.push(targets.length);
-    });
-    return new MotionModel({
-      ...this,
-      present: Int32Array.from(flows.keys()),
-      memory: 1,
-      start,
-      offsets: Int32Array.from(offsets),
-      targets: Int32Array.from(targets),
-      chances: Float32Array.from(chances),
-    });
-  }
-
-  /** @returns {Float64Array} how probable each state is at any time, in the long run */
-  #usual() {
-    let belief = Float64Array.from(this.start);
-    for (let round = 0; round < 200; round += 1) {
-      const next = Float64Array.from(this.start, (chance) => 0.001 * chance);
-      for (let state = 0; state < this.stateCount; state += 1) {
-        for (let move = this.offsets[state]; move < this.offsets[state + 1]; move += 1) {
-          next[this.targets[move]] += 0.999 * this.chances[move] * belief[state];
-        }
-      }
-      belief = next;
-    }
-    const total = belief.reduce((sum, value) => sum + value, 0);
-    return belief.map((value) => value / total);
   }
 }
 

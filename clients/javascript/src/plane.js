@@ -1,7 +1,7 @@
 // The plane of a frame: coordinates as whole units, without stretching any distance.
 
 import { ParameterError } from "./errors.js";
-import { absolute, ceilDivide, isqrt, mod, roundHalfEven } from "./integers.js";
+import { absolute, ceilDivide, floorDivide, isqrt, mod, roundHalfEven } from "./integers.js";
 
 const SCALE_BITS = 30n;
 const HALF_CIRCLE_E7 = 1_800_000_000n;
@@ -79,11 +79,22 @@ export class Plane {
    */
   unitOfE7(latE7, lonE7) {
     const half = this.widthE7 / 2n;
-    const east = mod(lonE7 - this.westE7 - half + HALF_CIRCLE_E7, 2n * HALF_CIRCLE_E7) - HALF_CIRCLE_E7 + half;
+    const east = inCircle(lonE7 - this.westE7 - half) + half;
     const rounding = 1n << (SCALE_BITS - 1n);
     const x = (east * this.eastScale + rounding) >> SCALE_BITS;
     const y = ((latE7 - this.southE7) * this.northScale + rounding) >> SCALE_BITS;
     return [this.#clamped(x), this.#clamped(y)];
+  }
+
+  /**
+   * @param {bigint} x
+   * @param {bigint} y
+   * @returns {[bigint, bigint]} latitude and longitude of a point of the frame, 1e-7 degrees: the inverse of `unitOfE7`
+   */
+  e7OfUnit(x, y) {
+    /** @param {bigint} units @param {bigint} scale */
+    const e7 = (units, scale) => floorDivide((units << (SCALE_BITS + 1n)) + scale, 2n * scale);
+    return [this.southE7 + e7(y, this.northScale), inCircle(this.westE7 + e7(x, this.eastScale))];
   }
 
   /** @param {bigint} value */
@@ -112,6 +123,11 @@ export class Plane {
     const lon = (Number(this.westE7) + x * (2 ** 30 / Number(this.eastScale))) / 1e7;
     return [lat, ((lon + 180) % 360) - 180];
   }
+}
+
+/** @param {bigint} lonE7 @returns {bigint} the same longitude, from −180° to below 180° */
+export function inCircle(lonE7) {
+  return mod(lonE7 + HALF_CIRCLE_E7, 2n * HALF_CIRCLE_E7) - HALF_CIRCLE_E7;
 }
 
 /** @param {bigint} e7 1e-7 degrees @returns {bigint} radians */

@@ -4,7 +4,7 @@ import { ParameterError, PolicyError } from "./errors.js";
 
 /**
  * @typedef {object} Policy
- * @property {number} largestEpsilon The largest ε of a report and ε₀ of an anchor, per kilometre.
+ * @property {number} largestEpsilon The largest ε of a report, per kilometre.
  * @property {number} largestCost The largest cost of a report, per kilometre.
  * @property {number} smallestExtentM The least width of the frame, metres.
  * @property {number} largestRoundingM How far a coordinate may be rounded at most, metres.
@@ -26,10 +26,8 @@ export function checkPolicy(bundle, policy) {
     throw new ParameterError("The numbers of a policy must be 0 or more.");
   }
   const problems = [];
-  const anchorEpsilon = bundle.anchor === null ? 0 : Number(bundle.anchor.epsilonMicro) / 1e6;
   const extentM = (bundle.lattice.side * Number(bundle.lattice.spec.plane.unitMm)) / 1000;
   if (bundle.epsilon > largestEpsilon) problems.push(`its ε is ${bundle.epsilon} per km, more than ${largestEpsilon}`);
-  if (anchorEpsilon > largestEpsilon) problems.push(`its anchor's ε₀ is ${anchorEpsilon} per km, more than ${largestEpsilon}`);
   if (bundle.epsilon > largestCost) problems.push(`a report costs ${bundle.epsilon} per km, more than ${largestCost}`);
   const roundingM = Number(bundle.lattice.spec.plane.roundingMm) / 1000;
   if (roundingM > largestRoundingM) {

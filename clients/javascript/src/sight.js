@@ -1,61 +1,8 @@
-// How probable a report is from each place and each shift of the anchor, up to a factor. Nothing is promised by it: doubles do.
+// How probable a report is from each place, up to a factor. Nothing is promised by it: doubles do.
 
-import { MismatchError, ParameterError } from "./errors.js";
-import { slope } from "./kernel.js";
+import { MismatchError } from "./errors.js";
 
 const SINK_BASE_LOG = Math.log(2 ** 44);
-const SHIFT_MASS = 0.995;
-const MOST_SHIFTS = 4096;
-const STEP_OF_SCALE = 0.8;
-const [SHORTEST_STEP_M, LONGEST_STEP_M] = [50, 250];
-
-/**
- * @typedef {object} Shifts The shifts of an anchor that a recipient thinks of.
- * @property {Float64Array} east metres
- * @property {Float64Array} north metres
- * @property {Float32Array} chances how probable each is at the start of a period
- * @property {number | null} periodMs
- */
-
-/** @type {Shifts} */
-export const NO_SHIFT = { east: new Float64Array(1), north: new Float64Array(1), chances: Float32Array.of(1), periodMs: null };
-
-/**
- * Return a grid of shifts that holds 99.5 % of an anchor's distribution.
- *
- * @param {import("./anchor.js").AnchorSpec} anchor
- * @param {number} unitM
- * @param {number} [stepM] from one shift to the next; by default 0.8/ε₀ km, from 50 to 250 m
- * @returns {Shifts}
- */
-export function shiftsOf(anchor, unitM, stepM) {
-  const scaleM = 1000 / (Number(anchor.epsilonMicro) / 1e6);
-  const step = stepM ?? Math.min(Math.max(STEP_OF_SCALE * scaleM, SHORTEST_STEP_M), LONGEST_STEP_M);
-  if (!(step > 0)) throw new ParameterError("Shifts must be more than 0 m apart.");
-  const half = Math.floor(Math.min(10 * scaleM, step * Math.sqrt(MOST_SHIFTS)) / step);
-  const rate = slope(anchor.rate).toNumber() / unitM;
-  const grid = [];
-  for (let row = -half; row <= half; row += 1) {
-    for (let column = -half; column <= half; column += 1) {
-      const [east, north] = [column * step, row * step];
-      grid.push({ east, north, chance: Math.exp(-rate * Math.hypot(east, north)) });
-    }
-  }
-  grid.sort((first, second) => second.chance - first.chance);
-  const wanted = SHIFT_MASS * grid.reduce((sum, { chance }) => sum + chance, 0);
-  let [kept, mass] = [0, 0];
-  while (kept < grid.length && mass < wanted) {
-    mass += grid[kept].chance;
-    kept += 1;
-  }
-  const likely = grid.slice(0, kept);
-  return {
-    east: Float64Array.from(likely, ({ east }) => east),
-    north: Float64Array.from(likely, ({ north }) => north),
-    chances: Float32Array.from(likely, ({ chance }) => chance / mass),
-    periodMs: Number(anchor.periodS) * 1000,
-  };
-}
 
 /** What a recipient knows of a lattice. */
 export class LatticeSight {
@@ -69,7 +16,7 @@ export class LatticeSight {
     this.lattice = lattice;
     this.unitM = Number(spec.plane.unitMm) / 1000;
     this.places = model.placeCount;
-    this.#rate = slope(spec.rate).toNumber();
+    this.#rate = (Math.LN2 * (Number(spec.rate) * 2049 + 2 ** 20)) / 2 ** 44;
     this.#least = Math.log(Number(spec.floor));
     // A place stands for all points near it: what is seen from it has no sharp peak.
     this.#spread2 = (model.spreadM / this.unitM) ** 2;
@@ -94,38 +41,30 @@ export class LatticeSight {
   #height;
 
   /**
-   * Return how probable a report is from each place and shift, up to a factor, by place, then by shift.
+   * Return how probable a report is from each place, up to a factor.
    *
    * @param {number} cell
-   * @param {Shifts} shifts
    * @returns {Float32Array}
    */
-  likelihood(cell, shifts) {
+  likelihood(cell) {
     const { cellUnits: n, across, side } = this.lattice;
     const centreX = (cell % across) * n + Math.floor(n / 2);
     const centreY = Math.floor(cell / across) * n + Math.floor(n / 2);
-    const width = shifts.chances.length;
-    const logs = new Float64Array(this.places * width);
-    let largest = -Infinity;
-    for (let place = 0, index = 0; place < this.places; place += 1) {
-      for (let shift = 0; shift < width; shift += 1, index += 1) {
-        const east = apart(this.#x[place] + shifts.east[shift] / this.unitM, centreX, side);
-        const north = apart(this.#y[place] + shifts.north[shift] / this.unitM, centreY, side);
-        const distance = Math.sqrt(east * east + north * north + this.#spread2);
-        let log = Math.max(this.#height[place] - this.#rate * distance, this.#least);
-        // What is missing to a whole goes to the first cell, from everywhere alike.
-        if (cell === 0) log = Math.max(log, SINK_BASE_LOG) + Math.log1p(Math.exp(-Math.abs(log - SINK_BASE_LOG)));
-        logs[index] = log;
-        if (log > largest) largest = log;
-      }
-    }
+    const logs = this.#height.map((height, place) => {
+      const [east, north] = [apart(this.#x[place], centreX, side), apart(this.#y[place], centreY, side)];
+      const distance = Math.sqrt(east * east + north * north + this.#spread2);
+      const log = Math.max(height - this.#rate * distance, this.#least);
+      // What is missing to a whole goes to the first cell, from everywhere alike.
+      return cell === 0 ? Math.max(log, SINK_BASE_LOG) + Math.log1p(Math.exp(-Math.abs(log - SINK_BASE_LOG))) : log;
+    });
+    const largest = logs.reduce((most, log) => Math.max(most, log), -Infinity);
     return Float32Array.from(logs, (log) => Math.exp(log - largest));
   }
 }
 
 /** @param {number} point @param {number} centre @param {number} side @returns {number} distance along one axis of the torus */
 function apart(point, centre, side) {
-  const distance = Math.abs(point - Math.floor(point / side) * side - centre);
+  const distance = Math.abs(point - centre);
   return Math.min(distance, side - distance);
 }
 

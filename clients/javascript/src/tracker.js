@@ -1,8 +1,8 @@
 // A tracker: follows vehicles by what they released, report by report, at no cost in privacy. Predict by the motion model,
-// weigh by the report, normalise; with an anchor, place and shift are told together.
+// weigh by the report, normalise. A report that is held, and so repeated, says that the vehicle did not move, and no more.
 
 import { ParameterError } from "./errors.js";
-import { LatticeSight, NO_SHIFT, shiftsOf } from "./sight.js";
+import { LatticeSight } from "./sight.js";
 
 const ANYWHERE = 1e-5;
 const LONGEST_GAP_MS = 2 * 3_600_000;
@@ -15,7 +15,7 @@ const BIN_M = 20;
 const BINS = 5000;
 const MASS_LEFT_OUT = 1e-4;
 
-/** @typedef {"used" | "late" | "repeated" | "conflicting" | "impossible"} Outcome What became of a report. */
+/** @typedef {"used" | "late" | "repeated" | "conflicting" | "impossible"} Outcome How a report was taken into account. */
 
 /**
  * @typedef {object} Tracked Where a vehicle is, by what it reported.
@@ -29,9 +29,8 @@ const MASS_LEFT_OUT = 1e-4;
 export class Tracker {
   #model;
   #sight;
-  #shifts;
-  #start;
   #steps;
+  #isHeld;
   #intervalMs;
   /** @type {Map<string, {slot: number, cell: number, belief: Float32Array}>} */
   #vehicles = new Map();
@@ -39,21 +38,13 @@ export class Tracker {
   /**
    * @param {import("./bundle.js").Bundle} bundle
    * @param {import("./motion_model.js").MotionModel} model
-   * @param {{shiftStepM?: number, fullMemory?: boolean}} [options] with an anchor: how finely its shifts are told apart, and
-   *   whether the whole memory of the model is used, which takes much more time
    */
-  constructor(bundle, model, { shiftStepM, fullMemory = false } = {}) {
-    this.#model = bundle.anchor !== null && model.memory > 1 && !fullMemory ? model.ofOrder1() : model;
-    this.#sight = new LatticeSight(bundle, this.#model);
-    this.#shifts = bundle.anchor === null ? NO_SHIFT : shiftsOf(bundle.anchor, this.#sight.unitM, shiftStepM);
+  constructor(bundle, model) {
+    this.#model = model;
+    this.#sight = new LatticeSight(bundle, model);
     this.#intervalMs = bundle.intervalMs;
-    this.#steps = this.#model.stepsIn(bundle.intervalMs / 1000);
-    const { start } = this.#model;
-    const { chances } = this.#shifts;
-    this.#start = new Float32Array(start.length * chances.length);
-    for (let state = 0, index = 0; state < start.length; state += 1) {
-      for (let shift = 0; shift < chances.length; shift += 1, index += 1) this.#start[index] = start[state] * chances[shift];
-    }
+    this.#steps = model.stepsIn(bundle.intervalMs / 1000);
+    this.#isHeld = bundle.holdM > 0;
   }
 
   /**
@@ -77,8 +68,11 @@ export class Tracker {
       return this.#estimated(known.belief, slot === known.slot ? same : "late");
     }
     const isNew = known === undefined || (slot - known.slot) * this.#intervalMs > Math.max(LONGEST_GAP_MS, this.#intervalMs);
-    let belief = isNew ? this.#start.slice() : this.#predicted(known.belief, (slot - known.slot) * this.#steps);
-    if (!isNew && this.#period(slot) !== this.#period(known.slot)) belief = this.#renewed(belief);
+    if (!isNew && this.#isHeld && cell === known.cell) {
+      known.slot = slot;
+      return this.#estimated(known.belief, "used");
+    }
+    const belief = isNew ? this.#model.start.slice() : this.#predicted(known.belief, (slot - known.slot) * this.#steps);
     const outcome = this.#weigh(belief, cell);
     this.#vehicles.set(vehicle, { slot, cell, belief });
     return this.#estimated(belief, outcome);
@@ -108,43 +102,18 @@ export class Tracker {
   /** @param {Float32Array} belief @param {number} steps */
   #predicted(belief, steps) {
     let result = belief;
-    for (let step = 0; step < steps; step += 1) result = this.#model.moved(result, this.#shifts.chances.length);
+    for (let step = 0; step < steps; step += 1) result = this.#model.moved(result);
     if (steps === 0) return belief;
     // A vehicle may be anywhere: no report is then impossible for good.
-    return result.map((chance, index) => (1 - ANYWHERE) * chance + ANYWHERE * this.#start[index]);
-  }
-
-  /** @param {number} slot */
-  #period(slot) {
-    return this.#shifts.periodMs === null ? 0 : Math.floor((slot * this.#intervalMs) / this.#shifts.periodMs);
-  }
-
-  /** @param {Float32Array} belief @returns {Float32Array} of the place alone: a new period has a shift of its own */
-  #renewed(belief) {
-    const { chances } = this.#shifts;
-    const result = new Float32Array(belief.length);
-    for (let from = 0; from < belief.length; from += chances.length) {
-      let sum = 0;
-      for (let shift = 0; shift < chances.length; shift += 1) sum += belief[from + shift];
-      for (let shift = 0; shift < chances.length; shift += 1) result[from + shift] = sum * chances[shift];
-    }
-    return result;
+    return result.map((chance, index) => (1 - ANYWHERE) * chance + ANYWHERE * this.#model.start[index]);
   }
 
   /** @param {Float32Array} belief changed in place @param {number} cell @returns {Outcome} */
   #weigh(belief, cell) {
-    const width = this.#shifts.chances.length;
     const { present } = this.#model;
-    const likelihood = this.#sight.likelihood(cell, this.#shifts);
-    const weighed = new Float32Array(belief.length);
-    let total = 0;
-    for (let state = 0, index = 0; state < present.length; state += 1) {
-      const seen = present[state] * width;
-      for (let shift = 0; shift < width; shift += 1, index += 1) {
-        weighed[index] = belief[index] * likelihood[seen + shift];
-        total += weighed[index];
-      }
-    }
+    const likelihood = this.#sight.likelihood(cell);
+    const weighed = belief.map((chance, state) => chance * likelihood[present[state]]);
+    let total = weighed.reduce((sum, chance) => sum + chance, 0);
     const isPossible = total > LEAST_TOTAL;
     const kept = isPossible ? weighed : belief.slice();
     if (!isPossible) total = kept.reduce((sum, chance) => sum + chance, 0);
@@ -154,12 +123,9 @@ export class Tracker {
 
   /** @param {Float32Array} belief @param {Outcome} outcome @returns {Tracked} */
   #estimated(belief, outcome) {
-    const width = this.#shifts.chances.length;
     const { present, placeCount } = this.#model;
     const places = new Float64Array(placeCount);
-    for (let state = 0, index = 0; state < present.length; state += 1) {
-      for (let shift = 0; shift < width; shift += 1, index += 1) places[present[state]] += belief[index];
-    }
+    belief.forEach((chance, state) => { places[present[state]] += chance; });
     const [x, y, radiusM] = pointAndRadius(places, this.#model.x, this.#model.y);
     const [lat, lon] = this.#model.toDegrees(x, y);
     // A place stands for points around it, so that the vehicle can be off it.

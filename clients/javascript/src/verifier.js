@@ -15,7 +15,6 @@ const MOST_CELLS = 1n << 26n;
 const MOST_UNITS_IN_CELL = 1024n;
 const MOST_WORK = 1n << 30n;
 const LARGEST_EPSILON_MICRO = 10n ** 9n;
-const LONGEST_PERIOD_S = 31n * 86_400n;
 /** The entries of a table in two pieces, of 16 and 15 bits: products with them stay below 2^53. */
 const FINE_TOP = FINE.map((entry) => Math.floor(entry / 32768));
 const FINE_REST = FINE.map((entry) => entry % 32768);
@@ -43,26 +42,12 @@ export function verifiedLattice(spec) {
   const totals = sumsOfWeights(spec);
   checkSink(totals, epsilon);
   checkWindow(spec);
-  return new Lattice(spec, totals);
-}
-
-/**
- * Check that an anchor keeps its promise.
- *
- * @param {import("./anchor.js").AnchorSpec} anchor
- * @param {import("./plane.js").Plane} plane
- */
-export function verifyAnchor(anchor, plane) {
-  const sound =
-    anchor.epsilonMicro > 0n && anchor.epsilonMicro <= LARGEST_EPSILON_MICRO &&
-    anchor.periodS >= 1n && anchor.periodS <= LONGEST_PERIOD_S &&
-    anchor.rate >= 1n && anchor.rate < 1n << 40n &&
-    anchor.floor >= 1n && anchor.floor <= 1n << 61n;
-  if (!sound) impossible("The numbers of the anchor cannot be one.");
-  const allowed = new Fraction(anchor.epsilonMicro * plane.unitMm, 10n ** 12n);
-  if (steepness(anchor.rate, anchor.floor).exceeds(allowed)) {
-    violated("The anchor's weights fall faster than its ε allows.");
+  // Held within more than the mean error of a report, 2/ε km, reports would be off by more than their noise.
+  const largestHoldMm = (2n * 10n ** 12n) / spec.epsilonMicro;
+  if (spec.holdMm < 0n || spec.holdMm > largestHoldMm) {
+    impossible(`A report can be held within 0 to ${largestHoldMm / 1000n} m, the mean error of a report at this ε.`);
   }
+  return new Lattice(spec, totals);
 }
 
 /** @param {string} problem @returns {never} */

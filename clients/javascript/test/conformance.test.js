@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
-import { ShiftDrawing } from "../src/anchor.js";
 import { Budget } from "../src/budget.js";
 import { loadBundle } from "../src/bundle.js";
 import { Device } from "../src/device.js";
 import { GeoblanketError, InputError } from "../src/errors.js";
+import { Fences, drawFence, pointInDisc } from "../src/fences.js";
 import { COARSE, FINE } from "../src/kernel.js";
 import { Ledger } from "../src/ledger.js";
 import { locationE7 } from "../src/plane.js";
@@ -18,6 +18,8 @@ import { sha256 } from "../src/system.js";
 const FOLDER = new URL("../conformance/", import.meta.url);
 const bundles = JSON.parse(await readFile(new URL("bundles.json", FOLDER), "utf8"));
 const refusals = JSON.parse(await readFile(new URL("refusals.json", FOLDER), "utf8"));
+
+const fences = JSON.parse(await readFile(new URL("fences.json", FOLDER), "utf8"));
 
 const bytes = (text) => Uint8Array.from(Buffer.from(text, "base64"));
 
@@ -40,8 +42,8 @@ for (const vector of bundles) {
   test(`${vector.name}: header and plane`, () => {
     const { sha256, domain, version, intervalMs } = bundle;
     assert.deepEqual(
-      [sha256, domain, version, intervalMs, Number(lattice.spec.epsilonMicro), lattice.cells],
-      [vector.sha256, vector.domain, vector.version, vector.interval_ms, vector.epsilon_micro, vector.cells],
+      [sha256, domain, version, intervalMs, Number(lattice.spec.epsilonMicro), lattice.cells, bundle.holdM],
+      [vector.sha256, vector.domain, vector.version, vector.interval_ms, vector.epsilon_micro, vector.cells, vector.hold_m],
     );
     const { north_scale, east_scale, north_e7, width_e7, rounding_mm } = vector.plane;
     assert.deepEqual(
@@ -56,23 +58,19 @@ for (const vector of bundles) {
     for (const [cell, latE7, lonE7] of vector.centers) assert.deepEqual(lattice.centerE7(cell), [latE7, lonE7]);
   });
 
-  test(`${vector.name}: shifts of the anchor`, () => {
-    assert.equal(bundle.anchor === null, vector.shifts === null);
-    if (bundle.anchor === null) return;
-    const { words, left } = wordsFrom(vector.shifts.words);
-    const drawing = new ShiftDrawing(bundle.anchor, plane.side);
-    for (const shift of vector.shifts.drawn) assert.deepEqual(drawing.draw(words), shift);
-    assert.equal(left(), 0);
+  test(`${vector.name}: what is held`, () => {
+    for (const [x, y, drawnX, drawnY, isHeld] of vector.holds) assert.equal(lattice.holds([x, y], [drawnX, drawnY]), isHeld);
   });
 
   for (const [number, conversation] of vector.conversations.entries()) {
     test(`${vector.name}: conversation ${number + 1} with a device`, async () => {
       const budget = new Budget(conversation.budget);
-      for (const name of ["micro", "anchorMicro", "windowMs"]) assert.equal(budget[name], conversation.budget[name]);
+      for (const name of ["micro", "windowMs"]) assert.equal(budget[name], conversation.budget[name]);
       const store = new MemoryStore();
       await Ledger.create(store, budget, { replay: true });
       const { words, left } = wordsFrom(conversation.words);
       let device = new Device(bundle, await Ledger.open(store, { replay: true }), { words });
+      await device.importFences(conversation.fences);
       for (const [index, { lat, lon, time, request, answer }] of conversation.steps.entries()) {
         if (index % 5 === 4) device = new Device(bundle, await Ledger.open(store, { replay: true }), { words });
         const given = await device.report(lat, lon, time, { request }).catch((error) => {
@@ -91,6 +89,84 @@ test("hostile files are refused, each for the same kind of reason", async () => 
   assert.ok(refusals.length > 150);
   for (const { name, bundle, error } of refusals) {
     await assert.rejects(loadBundle(bytes(bundle)), (raised) => raised.name === error, name);
+  }
+});
+
+test("a bundle with anchors is refused with what to run", async () => {
+  const { bundle } = refusals.find(({ name }) => name === "lattice: format 1 with an anchor");
+  await assert.rejects(loadBundle(bytes(bundle)), /of version 0\.2, whose anchors average out.*`geoblanket lattice`, in seconds/);
+});
+
+/** Assert what positions count as, 1e-7 degrees. */
+function assertApplied(some, positions) {
+  for (const [latE7, lonE7, ...counts] of positions) {
+    assert.deepEqual(some.applyE7(BigInt(latE7), BigInt(lonE7)).map(Number), counts);
+  }
+}
+
+for (const { name, place, radius_km: radiusKm, margin_m: marginM, words: texts, text, positions } of fences.drawn) {
+  test(`a fence: ${name}`, () => {
+    const { words, left } = wordsFrom(texts);
+    const drawn = new Fences([drawFence(...place, { radiusKm, marginM, name }, words)]);
+    assert.equal(left(), 0);
+    assert.equal(drawn.asJson(), text);
+    assertApplied(drawn, positions);
+  });
+}
+
+test("centres are drawn evenly: by all words on a small disc, and as in Python", () => {
+  const counts = new Map();
+  for (let first = 0n; first < 8n; first += 1n) {
+    for (let second = 0n; second < 8n; second += 1n) {
+      const words = [first << 59n, second << 59n].values(); // 3 bits are used
+      const next = () => words.next().value ?? assert.fail("no more words");
+      try {
+        const point = String(pointInDisc(2n, next));
+        counts.set(point, (counts.get(point) ?? 0) + 1);
+      } catch (error) {
+        if (!(error instanceof assert.AssertionError)) throw error; // drawn again
+      }
+    }
+  }
+  assert.equal(counts.size, 13);
+  assert.deepEqual(new Set(counts.values()), new Set([1]));
+  for (const { reach, words: texts, points } of fences.discs) {
+    const { words, left } = wordsFrom(texts);
+    for (const point of points) assert.deepEqual(pointInDisc(BigInt(reach), words).map(Number), point);
+    assert.equal(left(), 0);
+  }
+});
+
+test("fences that overlap: the first in use counts", () => {
+  const some = Fences.parsed(fences.overlapping.text);
+  assert.deepEqual(some.all.map(({ active }) => active), [false, true, true, true, true]);
+  assertApplied(some, fences.overlapping.positions);
+});
+
+test("fences are added, removed, imported and refused as in Python", () => {
+  let some = new Fences();
+  for (const step of fences.changes) {
+    const { words, left } = wordsFrom(step.words);
+    const options = { radiusKm: step.radius_km, marginM: step.margin_m, name: step.name };
+    const change = {
+      add: () => some.withPlace(...step.place, options, words)[0],
+      remove: () => some.without(step.name),
+      import: () => some.withAll(Fences.parsed(step.content)),
+    }[step.do];
+    if (step.error === null) some = change();
+    else assert.throws(change, { name: step.error });
+    assert.equal(some.asJson(), step.text);
+    assert.equal(left(), 0);
+  }
+});
+
+test("texts of fences are read strictly", () => {
+  for (const { text, again } of fences.taken) assert.equal(Fences.parsed(text).asJson(), again);
+  for (const text of [...fences.refused, undefined, null, 5, " ".repeat(1 << 16) + fences.taken[0].text]) {
+    assert.throws(() => Fences.parsed(text), (error) => {
+      assert.equal(error.name, "ParameterError", String(text).slice(0, 200));
+      return !error.message.includes("450093342");
+    });
   }
 });
 

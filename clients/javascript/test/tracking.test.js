@@ -15,9 +15,9 @@ function assertNear({ lat, lon, radiusM }, [wantedLat, wantedLon, wantedRadius])
   assert.ok(Math.abs(radiusM - wantedRadius) < 21, `${radiusM}, ${wantedRadius}`);
 }
 
-for (const { name, bundle, model, full_memory: fullMemory, reports } of vectors) {
+for (const { name, bundle, model, reports } of vectors) {
   test(`tracking with ${name}`, async () => {
-    const tracker = new Tracker(await loadBundle(bytes(bundle)), await loadMotionModel(bytes(model)), { fullMemory });
+    const tracker = new Tracker(await loadBundle(bytes(bundle)), await loadMotionModel(bytes(model)));
     for (const { slot, cell, outcome, estimate, ahead } of reports) {
       const tracked = tracker.see("car", slot, cell);
       assert.equal(tracked.outcome, outcome);

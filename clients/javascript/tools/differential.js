@@ -1,34 +1,48 @@
-// Compare with what Python wrote to a file: `node tools/differential.js FILE`. Each line has a bundle, how Python refuses it,
-// and points and words with the cells to which they lead.
+// Compare with what Python wrote to a file: `node tools/differential.js FILE`. A line has either a bundle, how Python refuses it,
+// points and words with the cells to which they lead, and what is held; or a fence, the words that led to it, and positions.
 
 import assert from "node:assert/strict";
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 
-import { ShiftDrawing } from "../src/anchor.js";
 import { loadBundle } from "../src/bundle.js";
+import { Fences, drawFence } from "../src/fences.js";
 import { locationE7 } from "../src/plane.js";
 
-let [bundles, cases] = [0, 0];
+let [lines, cases] = [0, 0];
 for await (const line of createInterface({ input: createReadStream(process.argv[2]) })) {
-  const { bundle: text, error, draws, shifts } = JSON.parse(line);
+  lines += 1;
+  const made = JSON.parse(line);
+  cases += made.bundle === undefined ? comparedFence(made) : await comparedBundle(made);
+}
+console.log(`${lines} bundles and fences, ${cases} cases: the same`);
+
+/** @returns {Promise<number>} cases */
+async function comparedBundle({ bundle: text, error, draws, holds }) {
   const bundle = await loadBundle(Buffer.from(text, "base64")).catch((raised) => raised.name);
-  assert.equal(typeof bundle === "string" ? bundle : null, error, `bundle ${bundles}: ${text}`);
-  bundles += 1;
-  cases += 1;
-  if (typeof bundle === "string") continue;
-  const { lattice, anchor } = bundle;
+  assert.equal(typeof bundle === "string" ? bundle : null, error, `line ${lines}: ${text}`);
+  if (typeof bundle === "string") return 1;
+  const { lattice } = bundle;
   for (const [lat, lon, word, cell, latE7, lonE7] of draws) {
     const point = lattice.spec.plane.unitOfE7(...locationE7(lat, lon));
-    assert.equal(lattice.cellOf(...point, BigInt(word)), cell, `bundle ${bundles}: ${lat} ${lon} ${word}`);
+    assert.equal(lattice.cellOf(...point, BigInt(word)), cell, `line ${lines}: ${lat} ${lon} ${word}`);
     assert.deepEqual(lattice.centerE7(cell), [latE7, lonE7]);
   }
-  cases += draws.length;
-  if (shifts === null) continue;
-  const words = shifts.words.map(BigInt).values();
-  const drawing = new ShiftDrawing(anchor, lattice.spec.plane.side);
-  for (const shift of shifts.drawn) assert.deepEqual(drawing.draw(() => words.next().value), shift);
-  assert.ok(words.next().done);
-  cases += shifts.drawn.length;
+  for (const [x, y, drawnX, drawnY, isHeld] of holds) {
+    assert.equal(lattice.holds([x, y], [drawnX, drawnY]), isHeld, `line ${lines}: ${x} ${y} ${drawnX} ${drawnY}`);
+  }
+  return 1 + draws.length + holds.length;
 }
-console.log(`${bundles} bundles, ${cases} cases: the same`);
+
+/** @returns {number} cases */
+function comparedFence({ name, place, radius_km: radiusKm, margin_m: marginM, words: texts, text, positions }) {
+  const words = texts.map(BigInt).values();
+  const fences = new Fences([drawFence(...place, { radiusKm, marginM, name }, () => words.next().value)]);
+  assert.ok(words.next().done);
+  assert.equal(fences.asJson(), text, `line ${lines}`);
+  for (const [latE7, lonE7, ...counts] of positions) {
+    const found = fences.applyE7(BigInt(latE7), BigInt(lonE7)).map(Number);
+    assert.deepEqual(found, counts, `line ${lines}: ${latE7} ${lonE7}`);
+  }
+  return 1 + positions.length;
+}

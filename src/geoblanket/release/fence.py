@@ -317,7 +317,9 @@ class Fences(Sequence[Fence]):
         try:
             values = read_object(text.encode() if isinstance(text, str) else text)
             listed = values["fences"]
-            if values.keys() != {"format", "fences"} or values["format"] != _FORMAT or type(listed) is not list:
+            if values.keys() != {"format", "fences"} or type(listed) is not list:
+                raise ValueError
+            if type(values["format"]) is not int or values["format"] != _FORMAT:
                 raise ValueError
             if not all(type(fence) is dict and fence.keys() == names for fence in listed):
                 raise ValueError
