@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket.errors import GeoblanketError

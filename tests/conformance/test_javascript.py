@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from geoblanket.mechanism.lattice.anchor import AnchorSpec, make_anchor
 
 from geoblanket.errors import GeoblanketError, ParameterError
 from geoblanket.mechanism import load_bundle
