@@ -1,0 +1,485 @@
+"""How near an attacker comes to a home after weeks of nights and commutes, by how the vehicle reports.
+
+Run `python -m benchmarks.home ROADS [WALKS] [--cabs ROADS TAR]` with a road graph of Porto, walks between places 250 m
+apart, a step every 30 s (`geoblanket match --spacing 250`), and San Francisco's road graph and cabs (the `tar.xz` of
+`new_NAME.txt` files). WALKS adds the error on the road and at rest, `--cabs` the real cabs. `--quick` takes a fifth of
+everything, `--picture FILE` draws the error against nights.
+
+*Commuters.* Homes are points of residential streets, 25 m apart, drawn from the attacker's own prior, which follows the
+density of junctions. Each day a vehicle comes home from each known place and leaves for it again, by the fastest way,
+and stays for the night. It reports every 30 s on the road and every minute at rest. The attacker keeps a probability of
+each home and guesses the point of least expected distance. It is told more than it could know: the mechanism, the
+fence's centre and radius, which reports were drawn and which were repeated. About each known place it knows the second
+of every departure and arrival there, the way and the speed.
+
+*Cabs.* A cab's home is where it rests for 3 hours or more on most days. The attacker sees the true positions outside
+the fence, without any noise.
+"""
+
+from __future__ import annotations
+
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+from scipy.spatial import KDTree
+
+import geoblanket
+from benchmarks._measure import machine, show
+from geoblanket import RoadGraph
+from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket.mechanism.baselines.samplers import CoarseLocation
+from geoblanket.mechanism.lattice.anchor import make_anchor
+from geoblanket.mechanism.lattice.kernel import slope
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.lattice.making import Area, spec_over
+from geoblanket.roads.graph import ROAD_CLASSES
+
+EPSILON = 4.0
+HOLD_M = 50.0
+NIGHTS = (1, 2, 4, 7, 14, 30)
+HOMES = 40
+ORIGINS = 5
+INTERVAL_S = 30.0
+STREET_STEP_M = 25.0
+SLOWER = 1.5
+"""Driving takes so much longer than at free flow."""
+RESIDENTIAL = ("secondary", "tertiary", "unclassified", "residential", "living_street", "road")
+NEAR_M = 250.0
+ORIGIN_FROM_M = 3400.0
+"""Known places lie outside of every fence: ρ + R of the largest."""
+REPORTS_OF_A_NIGHT = 480
+NEGLIGIBLE = 30.0
+"""Homes whose probability is e^-30 of the likeliest are dropped."""
+AT_A_TIME = 1 << 20
+
+Points = Floats
+"""Metres east and north in the lattice's frame, shape (..., 2)."""
+
+
+def away_m(points: Points, point: Points) -> Floats:
+    """Return distances, metres."""
+    apart = points - point
+    return np.hypot(apart[..., 0], apart[..., 1])
+
+
+# Streets and ways -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Streets:
+    """A road graph cut into pieces of 25 m at most, and where homes may be."""
+
+    points: Points
+    """Junctions first, then the points between them, shape (N, 2)."""
+    seconds: csr_array
+    """Of driving from point to point, shape (N, N)."""
+    homes: Ints
+    """Points that may be homes, shape (H,)."""
+    prior: Floats
+    """Probability of each home, shape (H,)."""
+    junctions: int
+
+    @classmethod
+    def of(cls, graph: RoadGraph, lattice: Lattice) -> Streets:
+        """Cut the roads; lines between junctions count as straight, and take as long as the road."""
+        junctions = _in_frame(lattice, graph.lat, graph.lon)
+        low, high = np.minimum(graph.sources, graph.targets), np.maximum(graph.sources, graph.targets)
+        street, edge_street = np.unique(
+            np.stack([low, high, np.rint(graph.length_m).astype(np.int64)]), axis=1, return_inverse=True
+        )
+        count, example = street.shape[1], np.empty(street.shape[1], np.int64)
+        example[edge_street] = np.arange(graph.edge_count)
+        pieces = np.maximum(np.ceil(street[2] / STREET_STEP_M), 1).astype(np.int64)
+        inner = np.repeat(np.arange(count), pieces - 1)
+        number = np.arange(len(inner)) - np.repeat(np.cumsum(pieces - 1) - (pieces - 1), pieces - 1) + 1
+        share = (number / pieces[inner])[:, None]
+        points = np.concatenate(
+            [junctions, junctions[street[0, inner]] * (1 - share) + junctions[street[1, inner]] * share]
+        )
+        first_inner = len(junctions) + np.cumsum(pieces - 1) - (pieces - 1)
+        chain = np.repeat(np.arange(count), pieces)
+        step = np.arange(len(chain)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        start = np.where(step == 0, street[0, chain], first_inner[chain] + step - 1)
+        end = np.where(step == pieces[chain] - 1, street[1, chain], first_inner[chain] + step)
+        took = (SLOWER * graph.time_s[example] / pieces)[chain]
+        ahead = np.zeros(count, bool)
+        back = np.zeros(count, bool)
+        ahead[edge_street[graph.sources <= graph.targets]] = True
+        back[edge_street[graph.sources >= graph.targets]] = True
+        source = np.concatenate([start[ahead[chain]], end[back[chain]]])
+        target = np.concatenate([end[ahead[chain]], start[back[chain]]])
+        seconds = np.concatenate([took[ahead[chain]], took[back[chain]]])
+        moves = source != target
+        order = np.lexsort((seconds, target, source))[: len(source)]
+        order = order[moves[order]]
+        new = np.append(True, (np.diff(source[order]) != 0) | (np.diff(target[order]) != 0))
+        order = order[new]
+        size = len(points)
+        lived_in = np.isin(graph.road_class[example], [ROAD_CLASSES.index(name) for name in RESIDENTIAL])
+        homes = len(junctions) + np.flatnonzero(lived_in[inner])
+        density = KDTree(junctions).query_ball_point(points[homes], NEAR_M, return_length=True).astype(np.float64)
+        return cls(
+            points,
+            csr_array((seconds[order], (source[order], target[order])), shape=(size, size)),
+            homes,
+            density / density.sum(),
+            len(junctions),
+        )
+
+
+def _in_frame(lattice: Lattice, lat: Floats, lon: Floats) -> Points:
+    """Return coordinates in metres of the frame."""
+    unit_m = lattice.spec.plane.unit_mm / 1000
+    return np.stack(lattice.spec.plane.units(lat, lon), axis=-1) * unit_m
+
+
+class Ways:
+    """The fastest ways from one place to every point, or from every point to it."""
+
+    def __init__(self, streets: Streets, place: int, *, arriving: bool) -> None:
+        graph = streets.seconds if arriving else streets.seconds.T.tocsr()
+        self.arriving = arriving
+        self.seconds, before = dijkstra(graph, indices=place, return_predecessors=True)
+        """From the place, or to it."""
+        self.before = np.where(before < 0, place, before).astype(np.int32)
+        """The next point towards the place."""
+        self._points = streets.points
+        farther = [self.before]
+        while not np.all(farther[-1] == place):
+            farther.append(farther[-1][farther[-1]])
+        self._farther = farther
+        self.slots = int(np.ceil(self.seconds[streets.homes].max() / INTERVAL_S)) + 3
+
+    def positions(self, ends: Ints, seconds: Floats) -> Points:
+        """Return where a vehicle between the place and each end is, by its time from the place.
+
+        Shapes: ends (G,), seconds (D, T), result (D, G, T, 2). After the end it stays there.
+        """
+        wanted = seconds[:, None, :]
+        point = np.broadcast_to(ends[None, :, None], (len(seconds), len(ends), seconds.shape[1]))
+        for farther in reversed(self._farther):
+            further = farther[point]
+            point = np.where(self.seconds[further] > wanted, further, point)
+        before = self.before[point]
+        since, piece = self.seconds[before], self.seconds[point] - self.seconds[before]
+        share = np.clip((wanted - since) / np.where(piece > 0, piece, 1.0), 0.0, 1.0)[..., None]
+        share[(piece <= 0)] = 1.0
+        return self._points[before] * (1 - share) + self._points[point] * share
+
+    def gates(self, ends: Ints, center: Points, radius_m: float) -> Ints:
+        """Return the point of each way that is the first inside a disc, for ends that lie inside."""
+        inside = away_m(self._points, center) <= radius_m
+        gate = ends.copy()
+        while True:
+            before = self.before[gate]
+            further = inside[before] & (before != gate)
+            if not further.any():
+                return gate
+            gate = np.where(further, before, gate)
+
+
+@dataclass(frozen=True, eq=False)
+class Commuter:
+    """A home, the places that the attacker knows, and when the vehicle passes between them."""
+
+    streets: Streets
+    home: int
+    """A point of the streets."""
+    ways: list[Ways]
+    """To the home and from it, for each known place in turn."""
+    phases: Floats
+    """Seconds from the known place to the first report, of each of the ways and days, shape (ways, days)."""
+
+    @classmethod
+    def drawn(cls, streets: Streets, rng: np.random.Generator, *, origins: int, days: int) -> Commuter:
+        """Draw a home and its places."""
+        home = int(rng.choice(streets.homes, p=streets.prior))
+        far = np.flatnonzero(away_m(streets.points[: streets.junctions], streets.points[home]) >= ORIGIN_FROM_M)
+        ways = [
+            Ways(streets, int(origin), arriving=arriving)
+            for origin in rng.choice(far, origins, replace=False)
+            for arriving in (True, False)
+        ]
+        return cls(streets, home, ways, rng.uniform(0, INTERVAL_S, (len(ways), days)))
+
+    @property
+    def at(self) -> Points:
+        """Where the home is."""
+        at: Points = self.streets.points[self.home]
+        return at
+
+    def seconds(self, way: int, days: slice) -> Floats:
+        """Return the times of reports on a way, from the known place, shape (days, slots)."""
+        return self.phases[way, days, None] + INTERVAL_S * np.arange(self.ways[way].slots)
+
+
+# Mechanisms, and what an attacker makes of their reports --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """The lattice's draws, and how probable they are."""
+
+    lattice: Lattice
+
+    @classmethod
+    def over(cls, graph: RoadGraph, epsilon: float) -> Noise:
+        """Make a lattice over a city."""
+        area = Area(graph.lat.min(), graph.lon.min(), graph.lat.max(), graph.lon.max())
+        return cls(Lattice.verified(spec_over(area, epsilon=epsilon)))
+
+    def draw(self, points: Points) -> Points:
+        """Draw reports, the centres of cells, in the shape of the points."""
+        spec = self.lattice.spec
+        units = np.rint(points.reshape(-1, 2) / (spec.plane.unit_mm / 1000)).astype(np.int64)
+        row, column = np.divmod(self.lattice.draw_many_at(units[:, 0], units[:, 1]), spec.cells_across)
+        centers = np.stack([column, row], axis=-1) * spec.cell_units + spec.cell_units // 2
+        reports: Points = (centers * (spec.plane.unit_mm / 1000)).reshape(points.shape)
+        return reports
+
+    @cached_property
+    def _falls(self) -> tuple[float, float]:
+        spec = self.lattice.spec
+        per_m = float(slope(spec.rate)) * 1000 / spec.plane.unit_mm
+        return per_m, float(np.log(spec.floor / int(spec.window.weights(0, 0).max())))
+
+    def log_likelihood(self, reports: Points, points: Points) -> Floats:
+        """Return how probable reports are from points, logarithms up to a constant."""
+        per_m, floor = self._falls
+        return np.maximum(-per_m * away_m(points, reports), floor)
+
+
+Part = Callable[[slice, Ints], Floats]
+"""What the reports of some days say about some homes (indices of the prior): logarithms of likelihoods."""
+
+
+@dataclass(eq=False)
+class Seen:
+    """What an attacker has of one commuter."""
+
+    homes: Ints
+    """Those that are possible at all, indices of the prior."""
+    nights: Part | None
+    """Reports at rest; None: they say nothing, or the ways have them."""
+    ways: list[Part]
+    """Reports on the ways from and to each known place."""
+    nights_too: bool = True
+    """Whether nights say something beside the ways."""
+
+
+def fresh(positions: Points, *, arriving: bool) -> Bools:
+    """Return which reports are drawn, and not repeated, with hold; slots are counted from the known place.
+
+    This simulates the rule of a device: a draw where the position is farther than `HOLD_M` from that of the last draw.
+    """
+    slots = range(positions.shape[-2])
+    drawn = np.empty(positions.shape[:-1], bool)
+    last = np.full_like(positions[..., 0, :], np.inf) if arriving else positions[..., -1, :]
+    for slot in slots if arriving else reversed(slots):
+        here = positions[..., slot, :]
+        moved = ~(away_m(here, last) <= HOLD_M)
+        drawn[..., slot] = moved
+        last = np.where(moved[..., None], here, last)
+    return drawn
+
+
+def every(positions: Points, *, arriving: bool) -> Bools:  # noqa: ARG001
+    """Return that all reports are drawn."""
+    return ~np.isnan(positions[..., 0])
+
+
+def fence_center(point: Points, radius_m: float) -> Points:
+    """Draw the centre of a fence uniformly from the whole metres within a distance of a point.
+
+    This simulates what a device does once for a place.
+    """
+    whole, radius = np.rint(point).astype(np.int64), int(radius_m)
+    while True:
+        east, north = (secrets.randbelow(2 * radius + 1) - radius for _ in range(2))
+        if east**2 + north**2 <= radius**2:
+            return (whole + (east, north)).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class OnWays:
+    """Reports of a commuter on one way, all days, and their likelihood by home."""
+
+    noise: Noise
+    commuter: Commuter
+    way: int
+    seen_from: Callable[[Points, Ints], Points]
+    """Positions as the mechanism sees them, shape (D, G, T, 2), by the homes, shape (G,); NaN is silence."""
+    ends: Callable[[Ways, Ints], Ints]
+    """Homes with the same end of the visible way cannot be told apart."""
+    is_drawn: Callable[..., Bools]
+    reports: list[Points] = field(default_factory=list)
+    drawn: list[Bools] = field(default_factory=list)
+
+    def begin(self) -> OnWays:
+        """Draw the reports of all days."""
+        days = self.commuter.phases.shape[1]
+        positions, drawn = self._path(slice(0, days), np.array([self.commuter.home]))
+        reports = np.full_like(positions, np.nan)
+        reports[drawn] = self.noise.draw(positions[drawn])
+        self.reports.append(reports[:, 0])
+        self.drawn.append(drawn[:, 0])
+        return self
+
+    def _path(self, days: slice, points: Ints) -> tuple[Points, Bools]:
+        ways = self.commuter.ways[self.way]
+        positions = ways.positions(self.ends(ways, points), self.commuter.seconds(self.way, days))
+        positions = self.seen_from(positions, points)
+        return positions, self.is_drawn(positions, arriving=ways.arriving)
+
+    def __call__(self, days: slice, homes: Ints) -> Floats:
+        """Return the log-likelihood of the reports of some days from homes."""
+        points = self.commuter.streets.homes[homes]
+        ends, group = np.unique(self.ends(self.commuter.ways[self.way], points), return_inverse=True)
+        first = np.empty(len(ends), np.int64)
+        first[group] = points
+        reports, drawn = self.reports[0][days, None], self.drawn[0][days, None]
+        logs = np.empty(len(first))
+        size = max(AT_A_TIME // reports[..., 0].size, 1)
+        for start in range(0, len(first), size):
+            some = slice(start, start + size)
+            positions, would = self._path(days, first[some])
+            log = np.where(drawn, self.noise.log_likelihood(np.nan_to_num(reports), np.nan_to_num(positions)), 0.0)
+            possible = (would == drawn).all(axis=(0, 2))
+            logs[some] = np.where(possible, log.sum(axis=(0, 2)), -np.inf)
+        result: Floats = logs[group]
+        return result
+
+
+def _as_is(positions: Points, _points: Ints) -> Points:
+    return positions
+
+
+def _at_home(_ways: Ways, points: Ints) -> Ints:
+    return points
+
+
+def _all_ways(commuter: Commuter, noise: Noise, seen_from: Callable[[Points, Ints], Points],
+              ends: Callable[[Ways, Ints], Ints], is_drawn: Callable[..., Bools]) -> list[Part]:  # fmt: skip
+    return [
+        OnWays(noise, commuter, way, seen_from, ends, is_drawn).begin() for way in range(len(commuter.ways))
+    ]
+
+
+def lattice_alone(commuter: Commuter, noise: Noise) -> Seen:
+    """Each report is drawn anew, at rest too."""
+    streets = commuter.streets
+    days = commuter.phases.shape[1]
+    reports = noise.draw(np.broadcast_to(commuter.at, (days, REPORTS_OF_A_NIGHT, 2)))
+    near = away_m(streets.points[streets.homes], np.median(reports[0], axis=0)) <= 500
+
+    def nights(days: slice, homes: Ints) -> Floats:
+        places, counts = np.unique(reports[days].reshape(-1, 2), axis=0, return_counts=True)
+        points = streets.points[streets.homes[homes]]
+        return np.sum(
+            [count * noise.log_likelihood(place, points) for place, count in zip(places, counts, strict=True)], axis=0
+        )
+
+    return Seen(np.flatnonzero(near), nights, _all_ways(commuter, noise, _as_is, _at_home, every))
+
+
+def hold(commuter: Commuter, noise: Noise) -> Seen:
+    """A stay is one report."""
+    streets = commuter.streets
+    ways = _all_ways(commuter, noise, _as_is, _at_home, fresh)
+    arrival = ways[0]
+    assert isinstance(arrival, OnWays)
+    # What is repeated all night is the last draw of the evening.
+    last = arrival.drawn[0].shape[1] - 1 - arrival.drawn[0][:, ::-1].argmax(axis=1)
+    reports = arrival.reports[0][np.arange(len(last)), last]
+
+    def nights(days: slice, homes: Ints) -> Floats:
+        points = streets.points[streets.homes[homes]]
+        return noise.log_likelihood(reports[days], points[:, None]).sum(axis=1)
+
+    return Seen(np.arange(len(streets.homes)), nights, ways, nights_too=False)
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """Hold, and a fence around the home."""
+
+    radius_m: float
+    margin_m: float
+
+    def __call__(self, commuter: Commuter, noise: Noise) -> Seen:
+        """Draw a centre, and all reports."""
+        streets, center = commuter.streets, fence_center(commuter.at, self.radius_m)
+        reach = self.radius_m + self.margin_m
+
+        def seen_from(positions: Points, _points: Ints) -> Points:
+            return np.where((away_m(positions, center) <= reach)[..., None], center, positions)
+
+        def gates(ways: Ways, points: Ints) -> Ints:
+            return ways.gates(points, center, reach)
+
+        # Within half a metre: the centre was drawn around whole metres.
+        near = away_m(streets.points[streets.homes], center) <= self.radius_m + 0.75
+        return Seen(np.flatnonzero(near), None, _all_ways(commuter, noise, seen_from, gates, fresh), nights_too=False)
+
+
+@dataclass(frozen=True)
+class SilentZone:
+    """A privacy zone: no reports from within a distance of the home."""
+
+    radius_m: float = 500.0
+
+    def __call__(self, commuter: Commuter, noise: Noise) -> Seen:
+        """Draw all reports outside."""
+        streets = commuter.streets
+
+        def seen_from(positions: Points, points: Ints) -> Points:
+            silent = away_m(positions, streets.points[points][:, None]) <= self.radius_m
+            return np.where(silent[..., None], np.nan, positions)
+
+        homes = np.arange(len(streets.homes))
+        return Seen(homes, None, _all_ways(commuter, noise, seen_from, _at_home, every), nights_too=False)
+
+
+# The attacker ---------------------------------------------------------------------------------------------------------
+
+
+def best_point(points: Points, logs: Floats) -> Points:
+    """Return the point of least expected distance (Weiszfeld's iteration)."""
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    guess = weights @ points
+    for _ in range(60):
+        pull = weights / np.maximum(away_m(points, guess), 1.0)
+        guess = pull @ points / pull.sum()
+    # Where one point has half of the probability, it is the answer.
+    likeliest = points[weights.argmax()]
+    cost = [weights @ away_m(points, point) for point in (guess, likeliest)]
+    return guess if cost[0] <= cost[1] else likeliest
+
+
+def posteriors(streets: Streets, homes: Ints, parts: Sequence[Part], nights: Sequence[int]) -> Iterator[tuple[Ints, Floats]]:
+    """Yield the homes that are left and the logarithms of their probabilities, up to a constant, after some nights."""
+    logs = np.log(streets.prior[homes])
+    for first, last in zip((0, *nights), nights, strict=False):
+        for part in parts:
+            logs = logs + part(slice(first, last), homes)
+            kept = logs >= logs.max() - NEGLIGIBLE
+            homes, logs = homes[kept], logs[kept]
+        yield homes, logs
+
+
+def errors_m(commuter: Commuter, homes: Ints, parts: Sequence[Part], nights: Sequence[int]) -> list[float]:
+    """Return the attacker's error after some nights, metres."""
+    streets = commuter.streets
+    return [
+        float(away_m(best_point(streets.points[streets.homes[left]], logs), commuter.at))
+        for left, logs in posteriors(streets, homes, parts, nights)
+    ]
