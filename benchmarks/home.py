@@ -118,7 +118,7 @@ class Streets:
         target = np.concatenate([end[ahead[chain]], start[back[chain]]])
         seconds = np.concatenate([took[ahead[chain]], took[back[chain]]])
         moves = source != target
-        order = np.lexsort((seconds, target, source))[: len(source)]
+        order = np.lexsort((seconds, target, source))
         order = order[moves[order]]
         new = np.append(True, (np.diff(source[order]) != 0) | (np.diff(target[order]) != 0))
         order = order[new]
@@ -126,6 +126,7 @@ class Streets:
         lived_in = np.isin(graph.road_class[example], [ROAD_CLASSES.index(name) for name in RESIDENTIAL])
         homes = len(junctions) + np.flatnonzero(lived_in[inner])
         density = KDTree(junctions).query_ball_point(points[homes], NEAR_M, return_length=True).astype(np.float64)
+        homes, density = homes[density > 0], density[density > 0]
         return cls(
             points,
             csr_array((seconds[order], (source[order], target[order])), shape=(size, size)),
@@ -261,18 +262,16 @@ Part = Callable[[slice, Ints], Floats]
 """What the reports of some days say about some homes (indices of the prior): logarithms of likelihoods."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Seen:
     """What an attacker has of one commuter."""
 
     homes: Ints
     """Those that are possible at all, indices of the prior."""
-    nights: Part | None
-    """Reports at rest; None: they say nothing, or the ways have them."""
-    ways: list[Part]
-    """Reports on the ways from and to each known place."""
-    nights_too: bool = True
-    """Whether nights say something beside the ways."""
+    parts: Callable[[Sequence[int]], list[Part]]
+    """What is left to say by the reports at rest, and on the ways that it knows."""
+    gates: Callable[[Ways, Ints], Ints] | None = None
+    """Where ways to points cross the fence, if there is one."""
 
 
 def fresh(positions: Points, *, arriving: bool) -> Bools:
@@ -366,11 +365,14 @@ def _at_home(_ways: Ways, points: Ints) -> Ints:
     return points
 
 
-def _all_ways(commuter: Commuter, noise: Noise, seen_from: Callable[[Points, Ints], Points],
-              ends: Callable[[Ways, Ints], Ints], is_drawn: Callable[..., Bools]) -> list[Part]:  # fmt: skip
-    return [
-        OnWays(noise, commuter, way, seen_from, ends, is_drawn).begin() for way in range(len(commuter.ways))
-    ]
+def _all_ways(
+    commuter: Commuter,
+    noise: Noise,
+    seen_from: Callable[[Points, Ints], Points],
+    ends: Callable[[Ways, Ints], Ints],
+    is_drawn: Callable[..., Bools],
+) -> list[OnWays]:
+    return [OnWays(noise, commuter, way, seen_from, ends, is_drawn).begin() for way in range(len(commuter.ways))]
 
 
 def lattice_alone(commuter: Commuter, noise: Noise) -> Seen:
@@ -387,7 +389,8 @@ def lattice_alone(commuter: Commuter, noise: Noise) -> Seen:
             [count * noise.log_likelihood(place, points) for place, count in zip(places, counts, strict=True)], axis=0
         )
 
-    return Seen(np.flatnonzero(near), nights, _all_ways(commuter, noise, _as_is, _at_home, every))
+    ways = _all_ways(commuter, noise, _as_is, _at_home, every)
+    return Seen(np.flatnonzero(near), lambda known: [nights, *(ways[way] for way in known)])
 
 
 def hold(commuter: Commuter, noise: Noise) -> Seen:
@@ -395,7 +398,6 @@ def hold(commuter: Commuter, noise: Noise) -> Seen:
     streets = commuter.streets
     ways = _all_ways(commuter, noise, _as_is, _at_home, fresh)
     arrival = ways[0]
-    assert isinstance(arrival, OnWays)
     # What is repeated all night is the last draw of the evening.
     last = arrival.drawn[0].shape[1] - 1 - arrival.drawn[0][:, ::-1].argmax(axis=1)
     reports = arrival.reports[0][np.arange(len(last)), last]
@@ -404,7 +406,8 @@ def hold(commuter: Commuter, noise: Noise) -> Seen:
         points = streets.points[streets.homes[homes]]
         return noise.log_likelihood(reports[days], points[:, None]).sum(axis=1)
 
-    return Seen(np.arange(len(streets.homes)), nights, ways, nights_too=False)
+    # The ways that arrive have the night's report.
+    return Seen(np.arange(len(streets.homes)), lambda known: [ways[way] for way in known] or [nights])
 
 
 @dataclass(frozen=True)
@@ -427,7 +430,8 @@ class Fenced:
 
         # Within half a metre: the centre was drawn around whole metres.
         near = away_m(streets.points[streets.homes], center) <= self.radius_m + 0.75
-        return Seen(np.flatnonzero(near), None, _all_ways(commuter, noise, seen_from, gates, fresh), nights_too=False)
+        ways = _all_ways(commuter, noise, seen_from, gates, fresh)
+        return Seen(np.flatnonzero(near), lambda known: [ways[way] for way in known], gates)
 
 
 @dataclass(frozen=True)
@@ -444,8 +448,169 @@ class SilentZone:
             silent = away_m(positions, streets.points[points][:, None]) <= self.radius_m
             return np.where(silent[..., None], np.nan, positions)
 
-        homes = np.arange(len(streets.homes))
-        return Seen(homes, None, _all_ways(commuter, noise, seen_from, _at_home, every), nights_too=False)
+        ways = _all_ways(commuter, noise, seen_from, _at_home, every)
+        return Seen(np.arange(len(streets.homes)), lambda known: [ways[way] for way in known])
+
+
+class CoarsePhone:
+    """Android's coarse location: an offset that drifts from hour to hour, then a grid of 2 km.
+
+    For each home and each axis the attacker keeps a belief about the offset. A report says between which offsets it
+    lies; from evening to morning and to the next evening it drifts.
+    """
+
+    hours = (10, 14)
+    """From arriving to leaving, and from leaving to arriving."""
+    step_m = 50.0
+
+    def __init__(self) -> None:
+        self.phone = CoarseLocation()
+        self._metres = 111_000.0  # per degree, as Android has it
+        self.offsets = np.arange(-4 * self.phone.deviation_m, 4 * self.phone.deviation_m + 1, self.step_m)
+        chances = np.exp(-(self.offsets**2) / (2 * self.phone.deviation_m**2))
+        self._usual = chances / chances.sum()
+        self._drifts = [self._drift(hours) for hours in self.hours]
+
+    def _drift(self, hours: int) -> Floats:
+        kept = np.sqrt(1 - 0.03**2) ** hours
+        spread = self.phone.deviation_m * np.sqrt(1 - kept**2)
+        moves = np.exp(-((self.offsets - kept * self.offsets[:, None]) ** 2) / (2 * spread**2))
+        drift: Floats = moves / moves.sum(axis=1, keepdims=True)
+        return drift
+
+    def __call__(self, commuter: Commuter, noise: Noise) -> Seen:
+        """Report all days."""
+        days, reporter = commuter.phases.shape[1], self.phone.begin(np.random.default_rng(commuter.home))
+        home = np.array([commuter.home])
+        whole = slice(0, days)
+        paths = [
+            ways.positions(home, commuter.seconds(way, whole))[:, 0] for way, ways in enumerate(commuter.ways)
+        ]
+        reports = [np.empty_like(path) for path in paths]
+        rests = np.empty((days, 2, 2))
+        for day in range(days):
+            for leaving, hours in enumerate(self.hours):
+                for way in range(leaving, len(paths), 2):
+                    reports[way][day] = np.stack(reporter.report(*degrees(noise, paths[way][day])), axis=-1)
+                rests[day, leaving] = np.concatenate(reporter.report(*degrees(noise, commuter.at[None])))
+                for _ in range(hours):
+                    reporter.next_hour()
+        streets = commuter.streets
+
+        def together(known: Sequence[int]) -> Part:
+            def until(last: int, homes: Ints) -> Floats:
+                points = streets.homes[homes]
+                lowest, highest = self._between(noise, streets.points[points][None], rests[:last, :, None])
+                for way in known:
+                    size = max(AT_A_TIME // (last * paths[way].shape[1]), 1)
+                    for some in np.array_split(np.arange(len(points)), len(points) // size + 1):
+                        path = commuter.ways[way].positions(points[some], commuter.seconds(way, slice(0, last)))
+                        low, high = self._between(noise, path, reports[way][:last, None])
+                        side = (slice(None), way % 2, some)
+                        lowest[side] = np.maximum(lowest[side], low.max(axis=2))
+                        highest[side] = np.minimum(highest[side], high.min(axis=2))
+                return self._filtered(lowest.reshape(2 * last, -1, 2), highest.reshape(2 * last, -1, 2))
+
+            def part(days: slice, homes: Ints) -> Floats:
+                before = until(days.start, homes) if days.start else 0.0
+                result: Floats = until(days.stop, homes) - before
+                return result
+
+            return part
+
+        return Seen(np.arange(len(streets.homes)), lambda known: [together(known)])
+
+    def _between(self, noise: Noise, points: Points, reports: Floats) -> tuple[Floats, Floats]:
+        """Return the least and largest offsets, east and north, that lead from points to reports, degrees."""
+        lat, lon = degrees(noise, points)
+        half = self.phone.accuracy_m / self._metres / 2
+        scale = self._metres * np.cos(np.radians(lat))
+        across = half / np.cos(np.radians(reports[..., 0])) * scale
+        middle = np.stack([(reports[..., 1] - lon) * scale, (reports[..., 0] - lat) * self._metres], axis=-1)
+        width = np.stack(np.broadcast_arrays(across, half * self._metres), axis=-1)
+        return middle - width, middle + width
+
+    def _filtered(self, lowest: Floats, highest: Floats) -> Floats:
+        """Return the log-likelihood of bounds on the offset, shape (half days, homes, 2)."""
+        logs = np.zeros(lowest.shape[1])
+        for axis in (0, 1):
+            belief = np.broadcast_to(self._usual, (len(logs), len(self.offsets)))
+            for time, (low, high) in enumerate(zip(lowest[..., axis], highest[..., axis], strict=True)):
+                if time:
+                    belief = belief @ self._drifts[(time - 1) % 2]
+                # An offset stands for all within half a step.
+                least = np.maximum(low[:, None], self.offsets - self.step_m / 2)
+                most = np.minimum(high[:, None], self.offsets + self.step_m / 2)
+                belief = belief * np.clip((most - least) / self.step_m, 0.0, 1.0)
+                total = belief.sum(axis=1, keepdims=True)
+                with np.errstate(divide="ignore"):
+                    logs = logs + np.log(total[:, 0])
+                belief = belief / np.where(total > 0, total, 1.0)
+        return logs
+
+
+def degrees(noise: Noise, points: Points) -> tuple[Floats, Floats]:
+    """Return latitudes and longitudes of points of the frame."""
+    plane = noise.lattice.spec.plane
+    unit_m = plane.unit_mm / 1000
+    return plane.degrees(points[..., 0] / unit_m, points[..., 1] / unit_m)
+
+
+def hourly_anchors(commuter: Commuter, noise: Noise, epsilon_0: float = 4.0, at_rest: int = 30) -> Seen:
+    """All reports of an hour share a secret shift; an arrival shares it with the rest that follows."""
+    streets, spec, days = commuter.streets, noise.lattice.spec, commuter.phases.shape[1]
+    anchor = make_anchor(spec.plane, epsilon_micro=round(epsilon_0 * 1e6), period_s=3600)
+    hours, side, unit_m = REPORTS_OF_A_NIGHT // 60, spec.plane.side, spec.plane.unit_mm / 1000
+
+    def shifts(count: int) -> Points:
+        units = np.array([anchor.draw(side, secrets.randbelow) for _ in range(count)])
+        return ((units + side // 2) % side - side // 2) * unit_m
+
+    def around(middle: Points, count: int) -> Points:
+        axis = np.arange(-6, 7) * (0.7 * 1000 * np.sqrt(2 / count) / EPSILON)
+        result: Points = middle[..., None, :] + np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+        return result
+
+    def total(logs: Floats) -> Floats:
+        most = logs.max(axis=-1, keepdims=True)
+        return np.log(np.exp(logs - most).sum(axis=-1)) + most[..., 0]
+
+    stays = noise.draw(np.broadcast_to((commuter.at + shifts(days * hours))[:, None], (days * hours, 60, 2)))
+    pictured = around(np.median(stays, axis=1), 60)
+    logs_pictured = noise.log_likelihood(stays[:, :, None], pictured[:, None]).sum(axis=1)
+
+    def nights(some: slice, homes: Ints) -> Floats:
+        points, logs = streets.points[streets.homes[homes]], np.zeros(len(homes))
+        for hour in range(some.start * hours, some.stop * hours):
+            apart = away_m(pictured[hour], points[:, None]) / 1000
+            logs += total(logs_pictured[hour] - epsilon_0 * apart)
+        return logs
+
+    def arrivals(way: int) -> Part:
+        ways = commuter.ways[way]
+
+        def path(some: slice, points: Ints) -> Points:
+            seconds = commuter.seconds(way, some)
+            rest = seconds[:, -1:] + INTERVAL_S * np.arange(1, at_rest + 1)
+            return ways.positions(points, np.concatenate([seconds, rest], axis=1))
+
+        truth = path(slice(0, days), np.array([commuter.home]))[:, 0]
+        reports = noise.draw(truth + shifts(days)[:, None])
+
+        def part(some: slice, homes: Ints) -> Floats:
+            logs = np.zeros(len(homes))
+            for day in range(some.start, some.stop):
+                for few in np.array_split(np.arange(len(homes)), len(homes) // 100 + 1):
+                    off = reports[day] - path(slice(day, day + 1), streets.homes[homes[few]])[0]
+                    guesses = around(np.median(off, axis=1), off.shape[1])
+                    likely = noise.log_likelihood(off[:, :, None], guesses[:, None]).sum(axis=1)
+                    logs[few] += total(likely - epsilon_0 * away_m(guesses, np.zeros(2)) / 1000)
+            return logs
+
+        return part
+
+    near = away_m(streets.points[streets.homes], np.median(stays[:hours], axis=(0, 1))) <= 2500
+    return Seen(np.flatnonzero(near), lambda known: [nights, *(arrivals(way) for way in known if way % 2 == 0)])
 
 
 # The attacker ---------------------------------------------------------------------------------------------------------
