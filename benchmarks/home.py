@@ -21,12 +21,14 @@ from __future__ import annotations
 import resource
 import secrets
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import KDTree
@@ -35,6 +37,7 @@ import geoblanket
 from benchmarks._measure import machine, show
 from geoblanket import RoadGraph
 from geoblanket._arrays import Bools, Floats, Ints
+from geoblanket._geodesy import local_metres
 from geoblanket.mechanism.baselines.samplers import CoarseLocation
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.kernel import slope
@@ -59,6 +62,13 @@ REPORTS_OF_A_NIGHT = 480
 NEGLIGIBLE = 30.0
 """Homes whose probability is e^-30 of the likeliest are dropped."""
 AT_A_TIME = 1 << 20
+
+REST_S, STAY_M, JITTER_M = 3 * 3600, 100.0, 30.0
+"""A cab rests where it is for so long within so many metres, steps of a few metres left aside."""
+SHARED_BY, LEAST_NIGHTS = 5, 3
+"""Places where more cabs rest are depots; a home has a rest on this many days at least."""
+FAR_S, AHEAD = 600, 15
+"""How far back, or ahead, an attacker looks from the fence: seconds, and points at most."""
 
 Points = Floats
 """Metres east and north in the lattice's frame, shape (..., 2)."""
@@ -88,16 +98,15 @@ class Streets:
     junctions: int
 
     @classmethod
-    def of(cls, graph: RoadGraph, lattice: Lattice) -> Streets:
+    def of(cls, graph: RoadGraph, junctions: Points, step_m: float = STREET_STEP_M) -> Streets:
         """Cut the roads; lines between junctions count as straight, and take as long as the road."""
-        junctions = _in_frame(lattice, graph.lat, graph.lon)
         low, high = np.minimum(graph.sources, graph.targets), np.maximum(graph.sources, graph.targets)
         street, edge_street = np.unique(
             np.stack([low, high, np.rint(graph.length_m).astype(np.int64)]), axis=1, return_inverse=True
         )
         count, example = street.shape[1], np.empty(street.shape[1], np.int64)
         example[edge_street] = np.arange(graph.edge_count)
-        pieces = np.maximum(np.ceil(street[2] / STREET_STEP_M), 1).astype(np.int64)
+        pieces = np.maximum(np.ceil(street[2] / step_m), 1).astype(np.int64)
         inner = np.repeat(np.arange(count), pieces - 1)
         number = np.arange(len(inner)) - np.repeat(np.cumsum(pieces - 1) - (pieces - 1), pieces - 1) + 1
         share = (number / pieces[inner])[:, None]
@@ -134,12 +143,6 @@ class Streets:
             density / density.sum(),
             len(junctions),
         )
-
-
-def _in_frame(lattice: Lattice, lat: Floats, lon: Floats) -> Points:
-    """Return coordinates in metres of the frame."""
-    unit_m = lattice.spec.plane.unit_mm / 1000
-    return np.stack(lattice.spec.plane.units(lat, lon), axis=-1) * unit_m
 
 
 class Ways:
@@ -236,6 +239,17 @@ class Noise:
         """Make a lattice over a city."""
         area = Area(graph.lat.min(), graph.lon.min(), graph.lat.max(), graph.lon.max())
         return cls(Lattice.verified(spec_over(area, epsilon=epsilon)))
+
+    def metres(self, lat: Floats, lon: Floats) -> Points:
+        """Return coordinates in metres of the frame."""
+        plane = self.lattice.spec.plane
+        return np.stack(plane.units(lat, lon), axis=-1) * (plane.unit_mm / 1000)
+
+    def degrees(self, points: Points) -> tuple[Floats, Floats]:
+        """Return latitudes and longitudes of points of the frame."""
+        plane = self.lattice.spec.plane
+        unit_m = plane.unit_mm / 1000
+        return plane.degrees(points[..., 0] / unit_m, points[..., 1] / unit_m)
 
     def draw(self, points: Points) -> Points:
         """Draw reports, the centres of cells, in the shape of the points."""
@@ -491,8 +505,8 @@ class CoarsePhone:
         for day in range(days):
             for leaving, hours in enumerate(self.hours):
                 for way in range(leaving, len(paths), 2):
-                    reports[way][day] = np.stack(reporter.report(*degrees(noise, paths[way][day])), axis=-1)
-                rests[day, leaving] = np.concatenate(reporter.report(*degrees(noise, commuter.at[None])))
+                    reports[way][day] = np.stack(reporter.report(*noise.degrees(paths[way][day])), axis=-1)
+                rests[day, leaving] = np.concatenate(reporter.report(*noise.degrees(commuter.at[None])))
                 for _ in range(hours):
                     reporter.next_hour()
         streets = commuter.streets
@@ -522,7 +536,7 @@ class CoarsePhone:
 
     def _between(self, noise: Noise, points: Points, reports: Floats) -> tuple[Floats, Floats]:
         """Return the least and largest offsets, east and north, that lead from points to reports, degrees."""
-        lat, lon = degrees(noise, points)
+        lat, lon = noise.degrees(points)
         half = self.phone.accuracy_m / self._metres / 2
         scale = self._metres * np.cos(np.radians(lat))
         across = half / np.cos(np.radians(reports[..., 0])) * scale
@@ -547,13 +561,6 @@ class CoarsePhone:
                     logs = logs + np.log(total[:, 0])
                 belief = belief / np.where(total > 0, total, 1.0)
         return logs
-
-
-def degrees(noise: Noise, points: Points) -> tuple[Floats, Floats]:
-    """Return latitudes and longitudes of points of the frame."""
-    plane = noise.lattice.spec.plane
-    unit_m = plane.unit_mm / 1000
-    return plane.degrees(points[..., 0] / unit_m, points[..., 1] / unit_m)
 
 
 def hourly_anchors(commuter: Commuter, noise: Noise, epsilon_0: float = 4.0, at_rest: int = 30) -> Seen:
@@ -648,3 +655,148 @@ def errors_m(commuter: Commuter, homes: Ints, parts: Sequence[Part], nights: Seq
         float(away_m(best_point(streets.points[streets.homes[left]], logs), commuter.at))
         for left, logs in posteriors(streets, homes, parts, nights)
     ]
+
+
+# Cabs -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Cab:
+    """A cab's true points, and where it rests."""
+
+    points: Points
+    seconds: Ints
+    home: Points
+    nights: int
+
+
+def resting_cabs(graph: RoadGraph, tar: str) -> Iterator[Cab]:
+    """Yield the cabs with a recurrent place to rest of their own, inside the road network."""
+    origin = {"origin_lat": float(graph.lat.mean()), "origin_lon": float(graph.lon.mean())}
+    cabs = []
+    with tarfile.open(tar, "r:xz") as files:
+        for entry in files:
+            text = files.extractfile(entry)
+            if text is not None:
+                names = ["lat", "lon", "occupied", "time"]
+                rows = pl.read_csv(text.read(), separator=" ", has_header=False, new_columns=names).sort("time")
+                points = np.stack(local_metres(rows["lat"], rows["lon"], **origin), axis=-1)
+                cabs.append((points, rows["time"].to_numpy()))
+    stays = [_stays(*cab) for cab in cabs]
+    rests = np.concatenate([places for places, _ in stays])
+    owner = np.repeat(np.arange(len(cabs)), [len(places) for places, _ in stays])
+    near = KDTree(rests).query_ball_point(rests, 2 * STAY_M)
+    own = np.array([len(np.unique(owner[others])) for others in near]) <= SHARED_BY
+    corners = np.stack(local_metres(graph.lat, graph.lon, **origin), axis=-1)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    for number, (points, seconds) in enumerate(cabs):
+        mine = own[owner == number]
+        places, times = stays[number][0][mine], stays[number][1][mine]
+        if len(places) == 0:
+            continue
+        together = away_m(places, places[:, None]) <= STAY_M
+        there = together[together.sum(axis=1).argmax()]
+        home, nights = np.median(places[there], axis=0), len(np.unique(times[there] // 86_400))
+        if nights >= LEAST_NIGHTS and (home > low).all() and (home < high).all():
+            yield Cab(points, seconds, home, nights)
+
+
+def _stays(points: Points, seconds: Ints) -> tuple[Points, Ints]:
+    """Return where and when a cab rested for `REST_S` or longer."""
+    steps = away_m(points[1:], points[:-1]) > JITTER_M
+    moves = np.append(steps, False) | np.insert(steps, 0, False)
+    points, seconds = points[moves], seconds[moves]
+    rests = (np.diff(seconds) >= REST_S) & (away_m(points[1:], points[:-1]) <= 2 * STAY_M)
+    return ((points[1:] + points[:-1]) / 2)[rests], seconds[1:][rests]
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """What is seen of one long stay in a fence, from the last point before to the first after; relative to the centre.
+
+    Each side, coming and going, has the point next to the fence, the direction there, and a point some minutes away.
+    """
+
+    near: Points
+    """Shape (2, 2): of the two sides."""
+    direction: Points
+    """Towards the fence's inside, of length 1, or 0 if it is not known."""
+    far: Points
+
+
+def visits(cab: Cab, center: Points, reach_m: float) -> list[Visit]:
+    """Return the visits that are long enough for a rest."""
+    inside = away_m(cab.points, center) <= reach_m
+    outside = np.flatnonzero(~inside)
+    ends = np.flatnonzero((np.diff(outside) > 1) & (np.diff(cab.seconds[outside]) >= REST_S))
+    return [
+        Visit(*(np.stack(side) for side in zip(*(_side(cab, center, outside, at, way) for at, way in sides), strict=True)))
+        for sides in (((end, -1), (end + 1, 1)) for end in ends)
+    ]
+
+
+def _side(cab: Cab, center: Points, outside: Ints, at: int, way: int) -> tuple[Points, Points, Points]:
+    here = outside[at]
+    some = outside[max(at - AHEAD, 0) : at + 1][::-1] if way < 0 else outside[at : at + AHEAD + 1]
+    some = some[np.abs(cab.seconds[some] - cab.seconds[here]) <= FAR_S]
+    far = cab.points[some[-1]]
+    direction = cab.points[here] - cab.points[some[min(2, len(some) - 1)]]
+    return cab.points[here] - center, direction / max(float(np.hypot(*direction)), 1.0), far
+
+
+@dataclass(eq=False)
+class Chase:
+    """All that an attacker has of one cab and one centre."""
+
+    cab: int
+    home: Points
+    """Relative to the centre, as all here."""
+    visits: list[Visit]
+    grid: Points
+    """Possible homes."""
+    detours: Floats
+    """Seconds that the seen way is longer than the fastest by way of each home, shape (sides of visits, homes)."""
+    gates: Floats
+    """Metres from where the fastest way to each home crosses the fence to where the cab was seen next to it."""
+    density: Floats
+    """Of junctions near each home."""
+
+    @property
+    def features(self) -> Points:
+        """Means over visits: near points and directions, coming and going, shape (4, 2)."""
+        if not self.visits:
+            return np.zeros((4, 2))
+        near = np.mean([visit.near for visit in self.visits], axis=0)
+        return np.concatenate([near, 1000 * np.mean([visit.direction for visit in self.visits], axis=0)])
+
+
+def chases(graph: RoadGraph, cabs: Sequence[Cab], *, radius_m: float, margin_m: float, draws: int) -> Iterator[Chase]:
+    """Draw fences around the cabs' homes, and yield what is seen of each."""
+    origin = {"origin_lat": float(graph.lat.mean()), "origin_lon": float(graph.lon.mean())}
+    junctions = np.stack(local_metres(graph.lat, graph.lon, **origin), axis=-1)
+    streets = Streets.of(graph, junctions, 100.0)
+    tree, crossings = KDTree(streets.points), KDTree(junctions)
+    axis = np.arange(-radius_m, radius_m + 1, 50.0)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    grid = grid[away_m(grid, np.zeros(2)) <= radius_m]
+    reach = radius_m + margin_m
+    for number, cab in enumerate(cabs):
+        for _ in range(draws):
+            center = fence_center(cab.home, radius_m)
+            seen = visits(cab, center, reach)
+            ends = tree.query(grid + center)[1]
+            detours, gates = [], []
+            for visit in seen:
+                for side in (0, 1):
+                    near, far = (int(tree.query(point)[1]) for point in (visit.near[side] + center, visit.far[side]))
+                    ways = Ways(streets, far, arriving=side == 0)
+                    onward = Ways(streets, near, arriving=side == 0)
+                    detours.append(ways.seconds[near] + onward.seconds[ends] - ways.seconds[ends])
+                    crossed = streets.points[ways.gates(ends, center, reach)]
+                    gates.append(away_m(crossed, visit.near[side] + center))
+            density = crossings.query_ball_point(grid + center, NEAR_M, return_length=True)
+            shape = (2 * len(seen), len(grid))
+            yield Chase(
+                number, cab.home - center, seen, grid,
+                np.reshape(detours, shape), np.reshape(gates, shape), np.asarray(density, np.float64),
+            )  # fmt: skip
