@@ -23,27 +23,37 @@ import secrets
 import sys
 import tarfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import KDTree
 
 import geoblanket
+from benchmarks import tracking
 from benchmarks._measure import machine, show
 from geoblanket import RoadGraph
-from geoblanket._arrays import Bools, Floats, Ints
-from geoblanket._geodesy import local_metres
+from geoblanket._arrays import Bools, Floats, Ints, Positions
+from geoblanket._geodesy import haversine_m, local_metres
+from geoblanket._picture import new_figure, save_figure
 from geoblanket.mechanism.baselines.samplers import CoarseLocation
 from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.kernel import slope
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import ROAD_CLASSES
+from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.estimate import Estimator
+from geoblanket.tracking.following import Sequences, follow
+from geoblanket.tracking.learning import learn_motion
+from geoblanket.tracking.motion_model import Singles
+from geoblanket.tracking.sight import LatticeSight
 
 EPSILON = 4.0
 HOLD_M = 50.0
@@ -59,6 +69,9 @@ NEAR_M = 250.0
 ORIGIN_FROM_M = 3400.0
 """Known places lie outside of every fence: ρ + R of the largest."""
 REPORTS_OF_A_NIGHT = 480
+TABLED = (1, 7, 30)
+FOUND_M = 10.0
+"""Errors below this are drawn as this: possible homes lie 25 m apart."""
 NEGLIGIBLE = 30.0
 """Homes whose probability is e^-30 of the likeliest are dropped."""
 AT_A_TIME = 1 << 20
@@ -67,6 +80,8 @@ REST_S, STAY_M, JITTER_M = 3 * 3600, 100.0, 30.0
 """A cab rests where it is for so long within so many metres, steps of a few metres left aside."""
 SHARED_BY, LEAST_NIGHTS = 5, 3
 """Places where more cabs rest are depots; a home has a rest on this many days at least."""
+CENTERS = 4
+"""Fences drawn around each home."""
 FAR_S, AHEAD = 600, 15
 """How far back, or ahead, an attacker looks from the fence: seconds, and points at most."""
 
@@ -318,7 +333,7 @@ def fence_center(point: Points, radius_m: float) -> Points:
     while True:
         east, north = (secrets.randbelow(2 * radius + 1) - radius for _ in range(2))
         if east**2 + north**2 <= radius**2:
-            return (whole + (east, north)).astype(np.float64)
+            return (whole + np.array([east, north])).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +401,8 @@ def _all_ways(
     ends: Callable[[Ways, Ints], Ints],
     is_drawn: Callable[..., Bools],
 ) -> list[OnWays]:
-    return [OnWays(noise, commuter, way, seen_from, ends, is_drawn).begin() for way in range(len(commuter.ways))]
+    known = range(min(len(commuter.ways), 2 * ORIGINS))
+    return [OnWays(noise, commuter, way, seen_from, ends, is_drawn).begin() for way in known]
 
 
 def lattice_alone(commuter: Commuter, noise: Noise) -> Seen:
@@ -408,7 +424,7 @@ def lattice_alone(commuter: Commuter, noise: Noise) -> Seen:
 
 
 def hold(commuter: Commuter, noise: Noise) -> Seen:
-    """A stay is one report."""
+    """Repeat the report during a stay."""
     streets = commuter.streets
     ways = _all_ways(commuter, noise, _as_is, _at_home, fresh)
     arrival = ways[0]
@@ -475,7 +491,7 @@ class CoarsePhone:
 
     hours = (10, 14)
     """From arriving to leaving, and from leaving to arriving."""
-    step_m = 50.0
+    step_m = 100.0
 
     def __init__(self) -> None:
         self.phone = CoarseLocation()
@@ -497,9 +513,7 @@ class CoarsePhone:
         days, reporter = commuter.phases.shape[1], self.phone.begin(np.random.default_rng(commuter.home))
         home = np.array([commuter.home])
         whole = slice(0, days)
-        paths = [
-            ways.positions(home, commuter.seconds(way, whole))[:, 0] for way, ways in enumerate(commuter.ways)
-        ]
+        paths = [ways.positions(home, commuter.seconds(way, whole))[:, 0] for way, ways in enumerate(commuter.ways)]
         reports = [np.empty_like(path) for path in paths]
         rests = np.empty((days, 2, 2))
         for day in range(days):
@@ -549,9 +563,9 @@ class CoarsePhone:
         logs = np.zeros(lowest.shape[1])
         for axis in (0, 1):
             belief = np.broadcast_to(self._usual, (len(logs), len(self.offsets)))
-            for time, (low, high) in enumerate(zip(lowest[..., axis], highest[..., axis], strict=True)):
-                if time:
-                    belief = belief @ self._drifts[(time - 1) % 2]
+            for turn, (low, high) in enumerate(zip(lowest[..., axis], highest[..., axis], strict=True)):
+                if turn:
+                    belief = belief @ self._drifts[(turn - 1) % 2]
                 # An offset stands for all within half a step.
                 least = np.maximum(low[:, None], self.offsets - self.step_m / 2)
                 most = np.minimum(high[:, None], self.offsets + self.step_m / 2)
@@ -637,7 +651,9 @@ def best_point(points: Points, logs: Floats) -> Points:
     return guess if cost[0] <= cost[1] else likeliest
 
 
-def posteriors(streets: Streets, homes: Ints, parts: Sequence[Part], nights: Sequence[int]) -> Iterator[tuple[Ints, Floats]]:
+def posteriors(
+    streets: Streets, homes: Ints, parts: Sequence[Part], nights: Sequence[int]
+) -> Iterator[tuple[Ints, Floats]]:
     """Yield the homes that are left and the logarithms of their probabilities, up to a constant, after some nights."""
     logs = np.log(streets.prior[homes])
     for first, last in zip((0, *nights), nights, strict=False):
@@ -655,6 +671,227 @@ def errors_m(commuter: Commuter, homes: Ints, parts: Sequence[Part], nights: Seq
         float(away_m(best_point(streets.points[streets.homes[left]], logs), commuter.at))
         for left, logs in posteriors(streets, homes, parts, nights)
     ]
+
+
+def leaving_times(commuter: Commuter, spread_s: float, rng: np.random.Generator) -> Part:
+    """Return what it says to know when the vehicle left home for the first known place, with a spread each day.
+
+    When it reaches the known place is known exactly, so that this tells how long the drive took.
+    """
+    ways = commuter.ways[1]
+    took = ways.seconds[commuter.home] + rng.normal(0.0, spread_s, commuter.phases.shape[1])
+
+    def part(days: slice, homes: Ints) -> Floats:
+        would = ways.seconds[commuter.streets.homes[homes], None]
+        return -(((took[days] - would) / spread_s) ** 2).sum(axis=1) / 2
+
+    return part
+
+
+def exact_outside(commuter: Commuter, seen: Seen, known: Sequence[int]) -> Part:
+    """Return what it says to know everything outside the fence exactly."""
+    assert seen.gates is not None
+    gates = seen.gates
+
+    def part(_days: slice, homes: Ints) -> Floats:
+        possible = np.ones(len(homes), bool)
+        for way in known:
+            ways = commuter.ways[way]
+            true = gates(ways, np.array([commuter.home]))
+            possible &= gates(ways, commuter.streets.homes[homes]) == true
+        return np.where(possible, 0.0, -np.inf)
+
+    return part
+
+
+# Commuters ------------------------------------------------------------------------------------------------------------
+
+NIGHTS_ONLY, COMING, ONE, FIVE_COMING, FIVE = (
+    "nights only",
+    "1 place, coming",
+    "1 place, both ways",
+    "5 places, coming",
+    "5 places, both ways",
+)
+KNOWN: dict[str, Sequence[int]] = {
+    NIGHTS_ONLY: (),
+    COMING: (0,),
+    ONE: (0, 1),
+    FIVE_COMING: range(0, 2 * ORIGINS, 2),
+    FIVE: range(2 * ORIGINS),
+}
+"""Ways that an attacker knows."""
+FENCES = {
+    "hold + fence ρ = .5 km": Fenced(500, 250),
+    "hold + fence ρ = 1 km": Fenced(1000, 300),
+    "hold + fence ρ = 1.5 km": Fenced(1500, 300),
+}
+MECHANISMS: dict[str, tuple[Callable[[Commuter, Noise], Seen], Sequence[str]]] = {
+    "lattice alone": (lattice_alone, (NIGHTS_ONLY, ONE)),
+    "hourly anchors": (hourly_anchors, (NIGHTS_ONLY, COMING)),
+    "hold": (hold, (NIGHTS_ONLY, COMING, ONE, FIVE)),
+    "silent zone 500 m": (SilentZone(), (COMING, ONE, FIVE)),
+    "Android's coarse location": (CoarsePhone(), (NIGHTS_ONLY, COMING, ONE)),
+    **{name: (fence, tuple(KNOWN)) for name, fence in FENCES.items()},
+}
+COLORS = {
+    "lattice alone": "#9aa2ae",
+    "hourly anchors": "#7c6f64",
+    "hold": "#b45309",
+    "silent zone 500 m": "#be185d",
+    "Android's coarse location": "#4d7c0f",
+    "hold + fence ρ = .5 km": "#38bdf8",
+    "hold + fence ρ = 1 km": "#0284c7",
+    "hold + fence ρ = 1.5 km": "#1e3a8a",
+}
+LEFT_S = 60.0
+LIMITS = (1, 5, 10)
+
+Errors = dict[tuple[str, str], Floats]
+"""By mechanism and attacker: metres, of each home after each number of nights, shape (homes, nights)."""
+
+
+def attack(streets: Streets, noise: Noise, homes: int) -> Errors:
+    """Attack commuters; mechanisms without a fence take longer, and half of the homes."""
+    rng = np.random.default_rng(0)
+    found: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    for number in range(homes):
+        commuter = Commuter.drawn(streets, rng, origins=max(LIMITS), days=max(NIGHTS))
+        for name, (mechanism, attackers) in MECHANISMS.items():
+            if name not in FENCES and number % 2:
+                continue
+            seen = mechanism(commuter, noise)
+            parts = {attacker: seen.parts(KNOWN[attacker]) for attacker in attackers}
+            if seen.gates is not None:
+                left = leaving_times(commuter, LEFT_S, rng)
+                parts |= {f"{attacker}, left home ± 1 min": [*parts[attacker], left] for attacker in (ONE, FIVE)}
+                for places in LIMITS:
+                    parts[_limit(places)] = [exact_outside(commuter, seen, range(2 * places))]
+            for attacker, its_parts in parts.items():
+                found[name, attacker].append(errors_m(commuter, seen.homes, its_parts, NIGHTS))
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def _limit(places: int) -> str:
+    return f"{places} place{'s' * (places > 1)}, both ways, exactly"
+
+
+def mean_and_error(values: Floats) -> str:
+    """Return a mean and its standard error."""
+    return f"{values.mean():.0f} ± {values.std(ddof=1) / np.sqrt(len(values)):.0f}"
+
+
+def commuters(roads: str, *, quick: bool, picture: str | None) -> None:
+    """Print how far off homes of commuters are."""
+    graph = RoadGraph.load(roads)
+    noise = Noise.over(graph, EPSILON)
+    streets = Streets.of(graph, noise.metres(graph.lat, graph.lon))
+    errors = attack(streets, noise, 2 * HOMES // (5 if quick else 1))
+    columns = [NIGHTS.index(nights) for nights in TABLED]
+    show(
+        f"The attacker's error, m: {len(streets.homes):,} possible homes, ε = {EPSILON:g} a report",
+        ("mechanism", "what it knows", "homes", *(f"{nights} night{'s' * (nights > 1)}" for nights in TABLED)),
+        [
+            (*key, f"{len(values)}", *(mean_and_error(values[:, column]) for column in columns))
+            for key, values in errors.items()
+        ],
+    )
+    if picture is not None:
+        draw(errors, picture)
+
+
+def draw(errors: Errors, path: str) -> None:
+    """Draw the error against nights, a line for each mechanism."""
+    figure = new_figure(width_in=9.0, height_in=4.2)
+    axes = figure.subplots(1, 2, sharey=True)
+    titles = ("it sees the nights only", "it also knows one place: ways, times and speed, both directions")
+    for ax, title, wanted in zip(axes, titles, ((NIGHTS_ONLY,), (ONE, COMING)), strict=True):
+        ends = []
+        for name, color in COLORS.items():
+            attacker = next((attacker for attacker in wanted if (name, attacker) in errors), None)
+            if attacker is not None:
+                means = np.maximum(errors[name, attacker].mean(axis=0), FOUND_M)
+                ax.plot(NIGHTS, means, color=color, linewidth=2.4 if name in FENCES else 1.4, marker="o", markersize=3)
+                ends.append((float(means[-1]), name, color))
+        _label(ax, ends)
+        ax.set(xscale="log", yscale="log", xlabel="nights", ylim=(FOUND_M * 0.85, 2000), xlim=(0.92, 33))
+        ax.set_xticks(NIGHTS, [str(nights) for nights in NIGHTS])
+        ax.set_yticks([10, 30, 100, 300, 1000], ["10 or less", "30", "100", "300", "1,000"])
+        ax.minorticks_off()
+        ax.set_title(title, fontsize=9, loc="left")
+    axes[0].set_ylabel("attacker's error, m")
+    save_figure(figure, path)
+
+
+def _label(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Write names beside the ends of lines, far enough from each other."""
+    lowest = 0.0
+    for end, name, color in sorted(ends):
+        lowest = max(float(np.log(end)), lowest)
+        ax.annotate(
+            name, (1.02, np.exp(lowest)), xycoords=("axes fraction", "data"), color=color, fontsize=8, va="center"
+        )
+        lowest += 0.26
+
+
+# On the road and at rest ----------------------------------------------------------------------------------------------
+
+
+def road_and_rest(roads: str, walks: str, *, quick: bool) -> None:
+    """Print the error of a tracker on the road, and at rest after the drive, with hold."""
+    known = tracking.load(roads, walks, 200 if quick else None)
+    places = known.places
+    model = learn_motion(known.graph, places, walks=walks, part="train", split=tracking.SPLIT, order=2)
+    last = np.append(known.starts[1:], len(known.place)) - 1
+    visited = np.bincount(known.training["place"].to_numpy(), minlength=len(places))
+    ended = known.training.group_by("walk").agg(pl.col("place").sort_by("step").last())["place"].to_numpy()
+    ends_here = (np.bincount(ended, minlength=len(places)) + 0.5) / (visited + 5.0)
+    area = Area(places.lat.min(), places.lon.min(), places.lat.max(), places.lon.max())
+    rows = []
+    for epsilon in (2.0, 4.0):
+        lattice = Lattice.verified(spec_over(area, epsilon=epsilon))
+        cells = lattice.draw_many(places.lat[known.place], places.lon[known.place])
+        beliefs = BeliefFilter(model, LatticeSight(lattice, model, interval_s=known.interval_s))
+        estimator, errors = Estimator(model), np.empty((2, len(cells)))
+
+        def seen(
+            positions: Positions, belief: Singles, beliefs: BeliefFilter = beliefs, errors: Floats = errors,
+            estimator: Estimator = estimator,
+        ) -> None:  # fmt: skip
+            truth = known.place[positions]
+            by_place = beliefs.places(belief)
+            for number, weighed in enumerate((by_place, by_place * ends_here[:, None].astype(np.float32))):
+                guess = estimator.estimates(weighed / weighed.sum(axis=0))
+                errors[number, positions] = haversine_m(guess.lat, guess.lon, model.lat[truth], model.lon[truth])
+
+        follow(beliefs, Sequences(np.arange(len(cells)), cells, known.starts), seen)
+        on_road, before, rest, knows_ends = errors[0], errors[0, last - 1], errors[0, last], errors[1, last]
+        rows.append(
+            (
+                f"{epsilon:g}",
+                f"{len(cells):,}",
+                mean_and_error(on_road),
+                mean_and_error(before),
+                f"{len(last):,}",
+                mean_and_error(rest),
+                f"{rest.mean() / on_road.mean() - 1:+.1%}",
+                mean_and_error(knows_ends),
+            )
+        )
+    show(
+        "Tracked with hold, m: on the road, and at rest after the drive",
+        (
+            "ε",
+            "reports",
+            "on the road",
+            "30 s before the rest",
+            "rests",
+            "at rest",
+            "against road",
+            "knows trips' ends",
+        ),
+        rows,
+    )
 
 
 # Cabs -----------------------------------------------------------------------------------------------------------------
@@ -722,17 +959,22 @@ class Visit:
     direction: Points
     """Towards the fence's inside, of length 1, or 0 if it is not known."""
     far: Points
+    at_home: bool
+    """Whether the visit went to the home, which an attacker may be told."""
 
 
 def visits(cab: Cab, center: Points, reach_m: float) -> list[Visit]:
     """Return the visits that are long enough for a rest."""
     inside = away_m(cab.points, center) <= reach_m
     outside = np.flatnonzero(~inside)
+    at_home = np.cumsum(away_m(cab.points, cab.home) <= 2 * STAY_M)
     ends = np.flatnonzero((np.diff(outside) > 1) & (np.diff(cab.seconds[outside]) >= REST_S))
-    return [
-        Visit(*(np.stack(side) for side in zip(*(_side(cab, center, outside, at, way) for at, way in sides), strict=True)))
-        for sides in (((end, -1), (end + 1, 1)) for end in ends)
-    ]
+    found = []
+    for end in ends.tolist():
+        coming, going = _side(cab, center, outside, end, -1), _side(cab, center, outside, end + 1, 1)
+        near, direction, far = (np.stack(both) for both in zip(coming, going, strict=True))
+        found.append(Visit(near, direction, far, bool(at_home[outside[end + 1]] > at_home[outside[end]])))
+    return found
 
 
 def _side(cab: Cab, center: Points, outside: Ints, at: int, way: int) -> tuple[Points, Points, Points]:
@@ -744,7 +986,7 @@ def _side(cab: Cab, center: Points, outside: Ints, at: int, way: int) -> tuple[P
     return cab.points[here] - center, direction / max(float(np.hypot(*direction)), 1.0), far
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Chase:
     """All that an attacker has of one cab and one centre."""
 
@@ -763,11 +1005,18 @@ class Chase:
 
     @property
     def features(self) -> Points:
-        """Means over visits: near points and directions, coming and going, shape (4, 2)."""
+        """Means over visits: near points and directions, coming and going, shape (4, 2), metres and kilometres."""
         if not self.visits:
             return np.zeros((4, 2))
         near = np.mean([visit.near for visit in self.visits], axis=0)
         return np.concatenate([near, 1000 * np.mean([visit.direction for visit in self.visits], axis=0)])
+
+    def told(self) -> Chase:
+        """Return it with the visits that went to the home alone."""
+        chosen = np.array([visit.at_home for visit in self.visits], bool)
+        sides = np.repeat(chosen, 2)
+        kept = [visit for visit in self.visits if visit.at_home]
+        return replace(self, visits=kept, detours=self.detours[sides], gates=self.gates[sides])
 
 
 def chases(graph: RoadGraph, cabs: Sequence[Cab], *, radius_m: float, margin_m: float, draws: int) -> Iterator[Chase]:
@@ -800,3 +1049,86 @@ def chases(graph: RoadGraph, cabs: Sequence[Cab], *, radius_m: float, margin_m: 
                 number, cab.home - center, seen, grid,
                 np.reshape(detours, shape), np.reshape(gates, shape), np.asarray(density, np.float64),
             )  # fmt: skip
+
+
+def linear_guesses(found: Sequence[Chase]) -> Points:
+    """Return guesses by a linear rule of the mean points and directions, learned from the other cabs."""
+    cab, homes = np.array([chase.cab for chase in found]), np.array([chase.home for chase in found])
+    features = np.array([chase.features for chase in found]).transpose(0, 2, 1)
+    guesses = np.empty_like(homes)
+    for one in np.unique(cab):
+        known, truth = features[cab != one].reshape(-1, 4), homes[cab != one].reshape(-1)
+        squares = known.T @ known
+        weights = np.linalg.solve(squares + 1e-3 * np.trace(squares) * np.eye(4), known.T @ truth)
+        guesses[cab == one] = features[cab == one] @ weights
+    return guesses
+
+
+def road_guess(chase: Chase, *, gate_m: float, detour_s: float, density: float) -> Points:
+    """Return the guess by roads: the likelier a home, the better the fastest ways to it fit what was seen.
+
+    Visits of a cab resemble each other, so that n of them count as √n.
+    """
+    logs = density * np.log(chase.density + 1)
+    each = 1 / np.sqrt(max(len(chase.visits), 1))
+    logs = logs - each * (np.minimum(chase.gates, 1500.0) / gate_m).sum(axis=0)
+    detours = np.minimum(np.nan_to_num(chase.detours, posinf=600.0), 600.0)
+    return best_point(chase.grid, logs - each * (detours / detour_s).sum(axis=0))
+
+
+def real_cabs(roads: str, tar: str, *, quick: bool) -> None:
+    """Print how far off homes of real cabs are."""
+    graph = RoadGraph.load(roads)
+    cabs = list(resting_cabs(graph, tar))[:: 3 if quick else 1]
+    found = list(chases(graph, cabs, radius_m=1000.0, margin_m=300.0, draws=1 if quick else CENTERS))
+    told = [chase.told() for chase in found]
+    cab = np.array([chase.cab for chase in found])
+    homes = np.array([chase.home for chase in found])
+
+    def off(guesses: Sequence[Points] | Points) -> str:
+        errors = away_m(np.array(guesses), homes)
+        return mean_and_error(np.bincount(cab, errors) / np.bincount(cab))
+
+    rows = [("the fence's centre", off(np.zeros_like(homes)), "")]
+    rows.append(("linear, learned from the other cabs", off(linear_guesses(found)), off(linear_guesses(told))))
+    for name, gate_m, detour_s in (
+        ("roads: where fastest ways cross the fence", 300.0, np.inf),
+        ("roads: detours", np.inf, 300.0),
+        ("roads: both", 300.0, 300.0),
+        ("roads: both, narrower", 150.0, 100.0),
+    ):
+        for more, density in (("", 0.0), (", density of junctions", 1.0)):
+            options = {"gate_m": gate_m, "detour_s": detour_s, "density": density}
+            both = [[road_guess(chase, **options) for chase in some] for some in (found, told)]
+            rows.append((name + more, off(both[0]), off(both[1])))
+    long = [len(chase.visits) for chase in found]
+    show(
+        f"San Francisco, m: {len(cabs)} cabs, {len(found)} fences of ρ = 1 km, {np.median(long):.0f} long visits (median)",
+        ("attacker", "all long visits", "told which went home"),
+        rows,
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the tables."""
+    options = {name: arguments[arguments.index(name) + 1] for name in ("--picture",) if name in arguments}
+    cabs = arguments[arguments.index("--cabs") + 1 :][:2] if "--cabs" in arguments else []
+    taken = {*options.values(), *cabs}
+    paths = [argument for argument in arguments if not argument.startswith("--") and argument not in taken]
+    if not 1 <= len(paths) <= 2 or len(cabs) == 1:
+        print("Usage: python -m benchmarks.home ROADS [WALKS] [--cabs ROADS TAR] [--picture FILE] [--quick]")
+        return
+    quick, started = "--quick" in arguments, time.perf_counter()
+    print(f"python -m benchmarks.home {' '.join(arguments)}")
+    print(f"geoblanket {geoblanket.__version__}; {machine()}")
+    commuters(paths[0], quick=quick, picture=options.get("--picture"))
+    if len(paths) > 1:
+        road_and_rest(*paths, quick=quick)
+    if cabs:
+        real_cabs(*cabs, quick=quick)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.perf_counter() - started:.0f} s, peak memory {peak_mb:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
