@@ -166,9 +166,10 @@ class Ways:
     def __init__(self, streets: Streets, place: int, *, arriving: bool) -> None:
         graph = streets.seconds if arriving else streets.seconds.T.tocsr()
         self.arriving = arriving
-        self.seconds, before = dijkstra(graph, indices=place, return_predecessors=True)
+        seconds, before = dijkstra(graph, indices=[place], return_predecessors=True)
+        self.seconds: Floats = seconds[0]
         """From the place, or to it."""
-        self.before = np.where(before < 0, place, before).astype(np.int32)
+        self.before = np.where(before[0] < 0, place, before[0]).astype(np.int32)
         """The next point towards the place."""
         self._points = streets.points
         farther = [self.before]
@@ -190,8 +191,9 @@ class Ways:
         before = self.before[point]
         since, piece = self.seconds[before], self.seconds[point] - self.seconds[before]
         share = np.clip((wanted - since) / np.where(piece > 0, piece, 1.0), 0.0, 1.0)[..., None]
-        share[(piece <= 0)] = 1.0
-        return self._points[before] * (1 - share) + self._points[point] * share
+        share[piece <= 0] = 1.0
+        positions: Points = self._points[before] * (1 - share) + self._points[point] * share
+        return positions
 
     def gates(self, ends: Ints, center: Points, radius_m: float) -> Ints:
         """Return the point of each way that is the first inside a disc, for ends that lie inside."""
@@ -218,10 +220,12 @@ class Commuter:
     """Seconds from the known place to the first report, of each of the ways and days, shape (ways, days)."""
 
     @classmethod
-    def drawn(cls, streets: Streets, rng: np.random.Generator, *, origins: int, days: int) -> Commuter:
-        """Draw a home and its places."""
+    def drawn(
+        cls, streets: Streets, rng: np.random.Generator, *, origins: int, days: int, from_m: float = ORIGIN_FROM_M
+    ) -> Commuter:
+        """Draw a home, and places at some distance from it."""
         home = int(rng.choice(streets.homes, p=streets.prior))
-        far = np.flatnonzero(away_m(streets.points[: streets.junctions], streets.points[home]) >= ORIGIN_FROM_M)
+        far = np.flatnonzero(away_m(streets.points[: streets.junctions], streets.points[home]) >= from_m)
         ways = [
             Ways(streets, int(origin), arriving=arriving)
             for origin in rng.choice(far, origins, replace=False)
@@ -258,7 +262,8 @@ class Noise:
     def metres(self, lat: Floats, lon: Floats) -> Points:
         """Return coordinates in metres of the frame."""
         plane = self.lattice.spec.plane
-        return np.stack(plane.units(lat, lon), axis=-1) * (plane.unit_mm / 1000)
+        metres: Points = np.stack(plane.units(lat, lon), axis=-1) * np.float64(plane.unit_mm / 1000)
+        return metres
 
     def degrees(self, points: Points) -> tuple[Floats, Floats]:
         """Return latitudes and longitudes of points of the frame."""
@@ -333,7 +338,7 @@ def fence_center(point: Points, radius_m: float) -> Points:
     while True:
         east, north = (secrets.randbelow(2 * radius + 1) - radius for _ in range(2))
         if east**2 + north**2 <= radius**2:
-            return (whole + np.array([east, north])).astype(np.float64)
+            return np.asarray(whole + np.array([east, north]), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,9 +420,10 @@ def lattice_alone(commuter: Commuter, noise: Noise) -> Seen:
     def nights(days: slice, homes: Ints) -> Floats:
         places, counts = np.unique(reports[days].reshape(-1, 2), axis=0, return_counts=True)
         points = streets.points[streets.homes[homes]]
-        return np.sum(
-            [count * noise.log_likelihood(place, points) for place, count in zip(places, counts, strict=True)], axis=0
-        )
+        logs = np.zeros(len(points))
+        for place, count in zip(places, counts, strict=True):
+            logs += count * noise.log_likelihood(place, points)
+        return logs
 
     ways = _all_ways(commuter, noise, _as_is, _at_home, every)
     return Seen(np.flatnonzero(near), lambda known: [nights, *(ways[way] for way in known)])
@@ -434,7 +440,7 @@ def hold(commuter: Commuter, noise: Noise) -> Seen:
 
     def nights(days: slice, homes: Ints) -> Floats:
         points = streets.points[streets.homes[homes]]
-        return noise.log_likelihood(reports[days], points[:, None]).sum(axis=1)
+        return np.asarray(noise.log_likelihood(reports[days], points[:, None]).sum(axis=1))
 
     # The ways that arrive have the night's report.
     return Seen(np.arange(len(streets.homes)), lambda known: [ways[way] for way in known] or [nights])
@@ -594,7 +600,7 @@ def hourly_anchors(commuter: Commuter, noise: Noise, epsilon_0: float = 4.0, at_
 
     def total(logs: Floats) -> Floats:
         most = logs.max(axis=-1, keepdims=True)
-        return np.log(np.exp(logs - most).sum(axis=-1)) + most[..., 0]
+        return np.asarray(np.log(np.exp(logs - most).sum(axis=-1)) + most[..., 0])
 
     stays = noise.draw(np.broadcast_to((commuter.at + shifts(days * hours))[:, None], (days * hours, 60, 2)))
     pictured = around(np.median(stays, axis=1), 60)
@@ -648,7 +654,7 @@ def best_point(points: Points, logs: Floats) -> Points:
     # Where one point has half of the probability, it is the answer.
     likeliest = points[weights.argmax()]
     cost = [weights @ away_m(points, point) for point in (guess, likeliest)]
-    return guess if cost[0] <= cost[1] else likeliest
+    return np.asarray(guess if cost[0] <= cost[1] else likeliest)
 
 
 def posteriors(
@@ -683,7 +689,7 @@ def leaving_times(commuter: Commuter, spread_s: float, rng: np.random.Generator)
 
     def part(days: slice, homes: Ints) -> Floats:
         would = ways.seconds[commuter.streets.homes[homes], None]
-        return -(((took[days] - would) / spread_s) ** 2).sum(axis=1) / 2
+        return np.asarray(-(((took[days] - would) / spread_s) ** 2).sum(axis=1) / 2)
 
     return part
 
@@ -804,7 +810,7 @@ def draw(errors: Errors, path: str) -> None:
     """Draw the error against nights, a line for each mechanism."""
     figure = new_figure(width_in=9.0, height_in=4.2)
     axes = figure.subplots(1, 2, sharey=True)
-    titles = ("it sees the nights only", "it also knows one place: ways, times and speed, both directions")
+    titles = ("The attacker sees the nights only", "… and knows one place: ways, times and speed")
     for ax, title, wanted in zip(axes, titles, ((NIGHTS_ONLY,), (ONE, COMING)), strict=True):
         ends = []
         for name, color in COLORS.items():
@@ -818,6 +824,8 @@ def draw(errors: Errors, path: str) -> None:
         ax.set_xticks(NIGHTS, [str(nights) for nights in NIGHTS])
         ax.set_yticks([10, 30, 100, 300, 1000], ["10 or less", "30", "100", "300", "1,000"])
         ax.minorticks_off()
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="#e3e5e8", linewidth=0.8)
         ax.set_title(title, fontsize=9, loc="left")
     axes[0].set_ylabel("attacker's error, m")
     save_figure(figure, path)
@@ -1033,7 +1041,7 @@ def chases(graph: RoadGraph, cabs: Sequence[Cab], *, radius_m: float, margin_m: 
         for _ in range(draws):
             center = fence_center(cab.home, radius_m)
             seen = visits(cab, center, reach)
-            ends = tree.query(grid + center)[1]
+            ends = np.asarray(tree.query(grid + center)[1])
             detours, gates = [], []
             for visit in seen:
                 for side in (0, 1):
@@ -1103,7 +1111,7 @@ def real_cabs(roads: str, tar: str, *, quick: bool) -> None:
             rows.append((name + more, off(both[0]), off(both[1])))
     long = [len(chase.visits) for chase in found]
     show(
-        f"San Francisco, m: {len(cabs)} cabs, {len(found)} fences of ρ = 1 km, {np.median(long):.0f} long visits (median)",
+        f"San Francisco, m: {len(cabs)} cabs, {len(found)} fences, ρ = 1 km, {np.median(long):.0f} long visits each",
         ("attacker", "all long visits", "told which went home"),
         rows,
     )
