@@ -21,7 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import polars as pl
@@ -447,11 +447,18 @@ class Fenced:
         def seen_from(positions: Points, _points: Ints) -> Points:
             return np.where((away_m(positions, center) <= reach)[..., None], center, positions)
 
-        def gates(ways: Ways, points: Ints) -> Ints:
-            return ways.gates(points, center, reach)
-
         # Within half a metre: the centre was drawn around whole metres.
         near = away_m(streets.points[streets.homes], center) <= self.radius_m + 0.75
+
+        @cache
+        def all_gates(ways: Ways) -> Ints:
+            gates = np.full(len(streets.points), -1)
+            gates[streets.homes[near]] = ways.gates(streets.homes[near], center, reach)
+            return gates
+
+        def gates(ways: Ways, points: Ints) -> Ints:
+            return all_gates(ways)[points]
+
         ways = _all_ways(commuter, noise, seen_from, gates, fresh)
         return Seen(np.flatnonzero(near), lambda known: [ways[way] for way in known], gates)
 

@@ -4,9 +4,9 @@ Run `python -m benchmarks.home_cabs ROADS TAR` with San Francisco's road graph a
 one for each cab (CRAWDAD epfl/mobility); `--quick` takes a third of the cabs and a quarter of the fences.
 
 A cab's home is where it rests for 3 hours or more, on 3 days or more. Places where more than 5 cabs rest are depots,
-and left out. The attacker knows the fence and sees the true positions outside, without any noise. It looks at the visits
-of 3 hours or more: where the cab came from, and where it went. In the last column it is also told which of them went to
-the home. Means are over fences, then over cabs; standard errors are over cabs.
+and left out. The attacker knows the fence and sees the true positions outside, without any noise. It looks at the
+visits of 3 hours or more: where the cab came from, and where it went. In the last column it is also told which of them
+went to the home. Means are over fences, then over cabs; standard errors are over cabs.
 """
 
 from __future__ import annotations
