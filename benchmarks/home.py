@@ -20,7 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -53,7 +53,9 @@ from geoblanket.tracking.sight import LatticeSight
 EPSILON = 4.0
 HOLD_M = 50.0
 NIGHTS = (1, 2, 4, 7, 14, 30)
-HOMES = 40
+HOMES = 160
+OTHERS = 4
+"""One home in so many is also attacked without a fence: that takes longer, and less is left to average."""
 ORIGINS = 5
 INTERVAL_S = 30.0
 STREET_STEP_M = 25.0
@@ -184,13 +186,12 @@ class Ways:
     def gates(self, ends: Ints, center: Points, radius_m: float) -> Ints:
         """Return the point of each way that is the first inside a disc, for ends that lie inside."""
         inside = away_m(self._points, center) <= radius_m
-        gate = ends.copy()
+        gate = np.where(inside[self.before], self.before, np.arange(len(inside)))
         while True:
-            before = self.before[gate]
-            further = inside[before] & (before != gate)
-            if not further.any():
-                return gate
-            gate = np.where(further, before, gate)
+            further = gate[gate]
+            if np.array_equal(further, gate):
+                return np.asarray(gate[ends])
+            gate = further
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,28 +440,35 @@ class Fenced:
     radius_m: float
     margin_m: float
 
+    @property
+    def reach_m(self) -> float:
+        """Radius of the disc that becomes its centre."""
+        return self.radius_m + self.margin_m
+
     def __call__(self, commuter: Commuter, noise: Noise) -> Seen:
         """Draw a centre, and all reports."""
-        streets, center = commuter.streets, fence_center(commuter.at, self.radius_m)
-        reach = self.radius_m + self.margin_m
+        center = fence_center(commuter.at, self.radius_m)
 
         def seen_from(positions: Points, _points: Ints) -> Points:
-            return np.where((away_m(positions, center) <= reach)[..., None], center, positions)
+            return np.where((away_m(positions, center) <= self.reach_m)[..., None], center, positions)
 
+        seen = self.around(commuter, center)
+        assert seen.gates is not None
+        ways = _all_ways(commuter, noise, seen_from, seen.gates, fresh)
+        return replace(seen, parts=lambda known: [ways[way] for way in known])
+
+    def around(self, commuter: Commuter, center: Points) -> Seen:
+        """Return what is seen of a fence without any report."""
+        streets = commuter.streets
         # Within half a metre: the centre was drawn around whole metres.
-        near = away_m(streets.points[streets.homes], center) <= self.radius_m + 0.75
+        near = np.flatnonzero(away_m(streets.points[streets.homes], center) <= self.radius_m + 0.75)
+        whole = np.arange(len(streets.points))
 
         @cache
         def all_gates(ways: Ways) -> Ints:
-            gates = np.full(len(streets.points), -1)
-            gates[streets.homes[near]] = ways.gates(streets.homes[near], center, reach)
-            return gates
+            return ways.gates(whole, center, self.reach_m)
 
-        def gates(ways: Ways, points: Ints) -> Ints:
-            return all_gates(ways)[points]
-
-        ways = _all_ways(commuter, noise, seen_from, gates, fresh)
-        return Seen(np.flatnonzero(near), lambda known: [ways[way] for way in known], gates)
+        return Seen(near, lambda _known: [], lambda ways, points: all_gates(ways)[points])
 
 
 @dataclass(frozen=True)
@@ -744,35 +752,47 @@ COLORS = {
     "hold + fence ρ = 1.5 km": "#1e3a8a",
 }
 LEFT_S = 60.0
-LIMITS = (1, 5, 10)
+TEN, MOST_ORIGINS = "10 places, both ways", 10
+CENTERS = 5
+"""Fences drawn around each home where everything outside is known: how far off a guess is depends on the centre."""
 
 Errors = dict[tuple[str, str], Floats]
 """By mechanism and attacker: metres, of each home after each number of nights, shape (homes, nights)."""
 
 
 def attack(streets: Streets, noise: Noise, homes: int) -> Errors:
-    """Attack commuters; mechanisms without a fence take longer, and half of the homes."""
+    """Attack commuters."""
     rng = np.random.default_rng(0)
     found: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for number in range(homes):
-        commuter = Commuter.drawn(streets, rng, origins=max(LIMITS), days=max(NIGHTS))
+        commuter = Commuter.drawn(streets, rng, origins=ORIGINS, days=max(NIGHTS))
         for name, (mechanism, attackers) in MECHANISMS.items():
-            if name not in FENCES and number % 2:
+            if name not in FENCES and number % OTHERS:
                 continue
             seen = mechanism(commuter, noise)
             parts = {attacker: seen.parts(KNOWN[attacker]) for attacker in attackers}
             if seen.gates is not None:
                 left = leaving_times(commuter, LEFT_S, rng)
                 parts |= {f"{attacker}, left home ± 1 min": [*parts[attacker], left] for attacker in (ONE, FIVE)}
-                for places in LIMITS:
-                    parts[_limit(places)] = [exact_outside(commuter, seen, range(2 * places))]
             for attacker, its_parts in parts.items():
                 found[name, attacker].append(errors_m(commuter, seen.homes, its_parts, NIGHTS))
     return {key: np.array(values) for key, values in found.items()}
 
 
-def _limit(places: int) -> str:
-    return f"{places} place{'s' * (places > 1)}, both ways, exactly"
+def limits(streets: Streets, homes: int) -> dict[tuple[str, str], Floats]:
+    """Return the errors where everything outside is known exactly, the mean over several fences of each home."""
+    rng = np.random.default_rng(1)
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for _ in range(homes):
+        commuter = Commuter.drawn(streets, rng, origins=MOST_ORIGINS, days=1)
+        for name, fence in FENCES.items():
+            fences = [fence.around(commuter, fence_center(commuter.at, fence.radius_m)) for _ in range(CENTERS)]
+            for attacker, known in {**KNOWN, TEN: range(2 * MOST_ORIGINS)}.items():
+                errors = [
+                    errors_m(commuter, seen.homes, [exact_outside(commuter, seen, known)], (1,))[0] for seen in fences
+                ]
+                found[name, attacker].append(float(np.mean(errors)))
+    return {key: np.array(values) for key, values in found.items()}
 
 
 def mean_and_error(values: Floats) -> str:
@@ -785,7 +805,7 @@ def commuters(roads: str, *, quick: bool, picture: str | None) -> None:
     graph = RoadGraph.load(roads)
     noise = Noise.over(graph, EPSILON)
     streets = Streets.of(graph, noise.metres(graph.lat, graph.lon))
-    errors = attack(streets, noise, 2 * HOMES // (5 if quick else 1))
+    errors = attack(streets, noise, HOMES // (5 if quick else 1))
     columns = [NIGHTS.index(nights) for nights in TABLED]
     show(
         f"The attacker's error, m: {len(streets.homes):,} possible homes, ε = {EPSILON:g} a report",
@@ -794,6 +814,12 @@ def commuters(roads: str, *, quick: bool, picture: str | None) -> None:
             (*key, f"{len(values)}", *(mean_and_error(values[:, column]) for column in columns))
             for key, values in errors.items()
         ],
+    )
+    exact = limits(streets, HOMES // (5 if quick else 1))
+    show(
+        f"The attacker's error, m, everything outside known exactly: {CENTERS} fences around each home",
+        ("mechanism", "what it knows", "homes", "any number of nights"),
+        [(*key, f"{len(values)}", mean_and_error(values)) for key, values in exact.items()],
     )
     if picture is not None:
         draw(errors, picture)
@@ -821,7 +847,7 @@ def draw(errors: Errors, path: str) -> None:
         ax.grid(axis="y", color="#e3e5e8", linewidth=0.8)
         ax.set_title(title, fontsize=9, loc="left")
     axes[0].set_ylabel("attacker's error, m")
-    save_figure(figure, path)
+    save_figure(figure, path, dpi=120)
 
 
 def _label(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
