@@ -67,7 +67,7 @@ def surprise(streets: Streets, noise: Noise, mechanism: Mechanism, known: list[i
 
 @pytest.mark.parametrize(("mechanism", "known"), [(lattice_alone, []), (hold, [0, 1])])
 def test_a_home_that_nothing_hides_is_found_exactly(mechanism: Mechanism, known: list[int]) -> None:
-    faint = Noise.over(TOWN, 40.0)
+    faint = Noise.over(TOWN, 20.0)
     streets = Streets.of(TOWN, faint.metres(TOWN.lat, TOWN.lon), step_m=50.0)
     for commuter in commuters(streets, 5, days=7):
         seen = mechanism(commuter, faint)
