@@ -22,9 +22,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Hide a home, or any other place, for good.", no_args_is_help=True)
 
 LedgerOption = Annotated[Path, typer.Option(metavar="FILE", help="The ledger of the device.", show_default=False)]
-VehicleOption = Annotated[
-    str, typer.Option(help="The vehicle, in a ledger of several.", show_default="the only one")
-]  # fmt: skip
+VehicleOption = Annotated[str, typer.Option(help="The vehicle, in a ledger of several.", show_default="the only one")]
 
 
 @app.command()
@@ -68,19 +66,7 @@ def list_fences(
     with _opened(ledger, key, counter) as opened:
         fences = opened.fences_of(vehicle)
     if json:
-        print_json(
-            [
-                {
-                    "number": number,
-                    "name": fence.name,
-                    "lat": fence.lat_e7 / 1e7,
-                    "lon": fence.lon_e7 / 1e7,
-                    "radius_m": fence.radius_m,
-                    "in_use": fence.active,
-                }
-                for number, fence in enumerate(fences, 1)
-            ]
-        )
+        print_json({"fences": [_facts(number, fence) for number, fence in enumerate(fences, 1)]})
         return
     rows = [
         (
@@ -174,10 +160,21 @@ def _opened(path: Path, key: Path | None, counter: Path | None) -> Iterator[Ledg
         ledger.close()
 
 
+def _facts(number: int, fence: Fence) -> dict[str, object]:
+    return {
+        "number": number,
+        "name": fence.name,
+        "lat": fence.lat_e7 / 1e7,
+        "lon": fence.lon_e7 / 1e7,
+        "radius_m": fence.radius_m,
+        "in_use": fence.active,
+    }
+
+
 def _promise(fence: Fence) -> str:
+    from geoblanket.mechanism.meaning import fenced_in_words
+
     return (
-        f"Fence '{fence.name}': from now on every position within {fence.radius_m:,} m of its centre counts as the "
-        "centre. Reports from inside tell nothing more about where the place is, however many there are. Of two places "
-        f"100 m apart, the choice of the centre tells with a chance of {100 * fence.delta(0.1):.1f} %, once. The ways "
-        "in and out still tell something: a larger fence tells less."
+        f"Fence '{fence.name}': every position within {fence.radius_m:,} m of its centre counts as the centre from now "
+        f"on. {fenced_in_words(fence.reach_m / 1000, fence.delta(0.1))}"
     )
