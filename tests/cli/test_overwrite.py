@@ -132,7 +132,7 @@ def test_every_command_that_writes_is_checked() -> None:
 
 def test_a_lattice_that_replaces_another_has_the_next_version(folder: Path) -> None:
     path = save_located(folder / "city.bundle", version=3)
-    given = ("lattice", "--epsilon", 20, *AREA.split(), "--no-anchor", "--out", path)
+    given = ("lattice", "--epsilon", 20, *AREA.split(), "--out", path)
     assert "must be greater than 3" in str(run(*given, "--overwrite", "--bundle-version", 3)[3])
     code, _, talk, _ = run(*given, "--overwrite")
     assert code == 0, talk

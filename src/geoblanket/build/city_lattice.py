@@ -84,7 +84,7 @@ def make_lattice(
     >>> bundle
     <Bundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
     >>> print(bundle.in_one_sentence)
-    In one sentence: each report is at most e^(8·d) times, and a stay costs one report, as probable ...
+    In one sentence: each report is at most e^(8·d) times as probable from ...; a stay costs one report; ...
     """
     check_output(out)
     check_epsilon(epsilon)
