@@ -79,8 +79,9 @@ def held() -> Lattice:
     return Lattice.verified(spec_over(Area.around(45.0, 7.0, 3.0), epsilon=8.0), 50_000)
 
 
-def test_homes_are_found_as_near_as_the_formula_says(held: Lattice) -> None:
+def test_homes_are_found_as_near_as_the_formula_says(held: Lattice, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the most probable centre of a week's and of a month's draws, as the product itself draws them."""
+    monkeypatch.setenv(_testing.MARKER, _testing.MARKER_VALUE)
     plane, rng = held.spec.plane, np.random.default_rng(5)
     middle, found_m = plane.side // 2, lattice_at_rest(held, 120.0).found_m
     for name, nights, homes in (("night", 1, 400), ("week", 7, 150), ("month", 30, 100)):

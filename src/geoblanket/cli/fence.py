@@ -132,11 +132,15 @@ def import_fences(
     say(f"{len(fences)} fence(s) read. The ledger has {len(merged)}.")
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _asked_place() -> tuple[float, float]:
     """Return latitude and longitude from a prompt, or from standard input; they never are arguments of a process."""
     from geoblanket.errors import ParameterError
 
-    if sys.stdin.isatty():
+    if _is_terminal():
         text = typer.prompt("Latitude and longitude of the place, degrees (not kept)", err=True)
     else:
         text = sys.stdin.readline(200)
