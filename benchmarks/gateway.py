@@ -68,9 +68,8 @@ def broker(folder: Path, more: str = "") -> Iterator[int]:
 @contextmanager
 def gateway(folder: Path, incoming: int, outgoing: int) -> Iterator[int]:
     """Run a gateway between two brokers; give its process number."""
-    from geoblanket.mechanism.lattice.anchor import make_anchor
-
     from geoblanket.mechanism.bundle.storage import save_lattice
+    from geoblanket.mechanism.lattice.anchor import make_anchor
     from geoblanket.mechanism.lattice.making import Area, spec_over
 
     spec = spec_over(Area(*ROME), epsilon=2.0)

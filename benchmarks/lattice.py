@@ -27,9 +27,8 @@ INSIDE = (41.9, 12.5)
 
 def made(path: str) -> tuple[int, float]:
     """Make and verify the lattice; return the size of its file, and which share of ε its cells take."""
-    from geoblanket.mechanism.lattice.anchor import make_anchor
-
     from geoblanket.mechanism.bundle.storage import save_lattice
+    from geoblanket.mechanism.lattice.anchor import make_anchor
     from geoblanket.mechanism.lattice.kernel import slope
     from geoblanket.mechanism.lattice.making import Area, spec_over
 

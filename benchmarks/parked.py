@@ -28,7 +28,6 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from geoblanket.mechanism.lattice.anchor import make_anchor
 from scipy.stats import norm
 
 from benchmarks._measure import machine, show
@@ -37,6 +36,7 @@ from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket.mechanism.baselines.peaks import peaks
 from geoblanket.mechanism.baselines.samplers import CoarseLocation, FloatLaplace, Reporter, Sampler, TableSampler
+from geoblanket.mechanism.lattice.anchor import make_anchor
 from geoblanket.mechanism.lattice.kernel import slope
 from geoblanket.mechanism.lattice.lattice import NO_SHIFT, Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over

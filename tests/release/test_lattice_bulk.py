@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from typer.testing import CliRunner
 
 from geoblanket._progress import silent
@@ -18,6 +17,7 @@ from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release import lattice_bulk, perturb_traces, perturb_walks
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA, _Run, _Vehicle, perturb_points, perturb_walk_points
 from geoblanket.traces.table import TRACES_SCHEMA

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
 
 from geoblanket.errors import LedgerError, RandomnessError
 from geoblanket.mechanism import Bundle
+from geoblanket.mechanism.lattice.anchor import AnchorSpec
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release.stream import answers
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
@@ -102,10 +103,12 @@ def export(
     vehicle: VehicleOption = "",
     key: KeyOption = None,
     counter: CounterOption = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write the fences to a file: a copy to keep, and what another device of the same person needs."""
     from geoblanket._files import atomic_output
 
+    options.check_outputs(out, overwrite=overwrite)
     with _opened(ledger, key, counter) as opened:
         fences = opened.fences_of(vehicle)
     with atomic_output(out, private=True) as file:
