@@ -31,7 +31,7 @@ NEEDS_CITY = {
     "scan_findings", "scan_traces", "scan_walks", "track_table", "train",
 }  # fmt: skip
 ROOT = Path(__file__).parents[1]
-KINDS = ["zones", "lattice", "anchored lattice"]
+KINDS = ["zones", "lattice", "lattice with hold"]
 BEYOND_NUMPY = modules_beyond(["numpy"])
 BEYOND_LIGHT = modules_beyond(PROJECT["dependencies"])
 
@@ -61,7 +61,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("light") / "city.bundle"
     if request.param == "zones":
         return save_certain(path, epsilon=2.0)
-    return save_small(path, anchor_epsilon=3.0 if request.param.startswith("anchored") else None)
+    return save_small(path, hold_m=50 if request.param.endswith("hold") else 0)
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def test_bundles_with_zones_show_them_and_one_of_them(tmp_path: Path, ax: Axes) 
 
 
 def test_a_tracker_shows_where_a_vehicle_is(graph: RoadGraph, places: Places, tmp_path: Path, ax: Axes) -> None:
-    bundle = make_lattice(graph, tmp_path / "a.bundle", epsilon=20, cell_m=20, anchor=False)
+    bundle = make_lattice(graph, tmp_path / "a.bundle", epsilon=20, cell_m=20)
     model = MotionModel.by_distance(places.coordinates_e7, interval_s=30)
     tracker = Tracker(bundle, model)
     assert bundle.lattice is not None

@@ -43,6 +43,8 @@ def test_public_surface_is_locked() -> None:
         "Device",
         "Discovery",
         "DiscoveryOptions",
+        "Fence",
+        "Fences",
         "Fleet",
         "GeoblanketError",
         "GuaranteeViolation",

@@ -62,7 +62,7 @@ def made_by_hand() -> list[Any]:
         Effort(max_tasks=10, workers=None),
         Evaluation(pl.DataFrame({"value": [1.0]}), (), (Violation("bound", "Porto", "a long story " * 20),)),
         FunctionLoss(lambda true, _: np.ones((len(true), 1)), place_count=3, unit="km"),
-        LatticeSummary(10, 9, 0, 0, 2, 30.0, 2.0, 3600, 8.0, 3, 240.0, 5, 10.0, 24.0),
+        LatticeSummary(10, 9, 0, 0, 2, 30.0, 2.0, 8, 240.0, 5, 10.0),
         LossTable(table),
         NearestVehicle(graph, places, tasks, np.full(3, 1 / 3), vehicles=5),
         Outcome.NO_PROGRESS,

@@ -37,11 +37,11 @@ COMMANDS = {
         show own.bundle --picture bundle.png
         perturb own.bundle --walks own.walks --roads own.roads --out released.parquet
         model --roads own.roads --walks own.walks --out own.model
-        lattice --roads own.roads --epsilon 4 --no-anchor --out own.lattice
+        lattice --roads own.roads --epsilon 4 --out own.lattice
         perturb own.lattice --traces own.traces --out trips.parquet
         track own.lattice trips.parquet --model own.model --truth own.traces --out tracked.parquet
         sample --model own.model --roads own.roads --out drawn.parquet --trips 200
-        plan --roads own.roads --night 20 --hour 300
+        plan --roads own.roads --hour 300
         roads export own.roads --to roads.parquet
     """,
     "private": "learn --walks walks.parquet --roads city.roads --epsilon-train 2 --out private.model",
@@ -135,11 +135,11 @@ def test_wheel_alone_is_enough_for_a_device(environment: Environment) -> None:
     assert str(environment.packages) in environment.python("import geoblanket; print(geoblanket.__file__)")
     listed = environment.run("--help")
     assert all(name in listed for name in ("build", "evaluate", "serve", "learn", "perturb", "track"))
-    environment.run("lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--out", "anchored.bundle")
+    environment.run("lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--out", "held.bundle")
     environment.run(
-        "lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--no-anchor", "--out", "plain.bundle"
+        "lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--hold-m", "0", "--out", "plain.bundle"
     )
-    for name in ("anchored", "plain", "zones"):
+    for name in ("held", "plain", "zones"):
         environment.run("verify", f"{name}.bundle")
         environment.run("show", f"{name}.bundle")
         environment.run("ledger", "create", f"{name}.ledger", "--budget", "480", "--window", "3600")

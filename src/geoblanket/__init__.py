@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import perturb_traces, perturb_walks
     from geoblanket.release.device import Device, Report
+    from geoblanket.release.fence import Fence, Fences
     from geoblanket.release.fleet import Fleet
     from geoblanket.release.ledger import Ledger
     from geoblanket.roads.distances import road_distances
@@ -81,6 +82,8 @@ __all__ = [
     "Device",
     "Discovery",
     "DiscoveryOptions",
+    "Fence",
+    "Fences",
     "Fleet",
     "GeoblanketError",
     "GuaranteeViolation",
@@ -154,6 +157,8 @@ _HOME = {
     "Device": "geoblanket.release.device",
     "Discovery": "geoblanket.blanket.discovery",
     "DiscoveryOptions": "geoblanket.blanket.options",
+    "Fence": "geoblanket.release.fence",
+    "Fences": "geoblanket.release.fence",
     "Fleet": "geoblanket.release.fleet",
     "Ledger": "geoblanket.release.ledger",
     "MapMatcher": "geoblanket.mobility.map_matcher",

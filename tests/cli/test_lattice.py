@@ -20,6 +20,10 @@ def run(*arguments: object) -> tuple[int, str, str, BaseException | None]:
     return result.exit_code, result.stdout, result.stderr, result.exception
 
 
+def talk_of(bundle: Path) -> str:
+    return run("verify", bundle)[1]
+
+
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lattice") / "city.bundle"
@@ -27,7 +31,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lattice", "--center", "41.15,-8.61", "--radius-km", 3, "--epsilon", 20, "--out", path, "--cell-m", 20
     )
     assert code == 0, talk
-    assert "A night of 8 hours at one place costs at most 180 per km" in talk
+    assert "A stay costs one report, however long: a recipient of all reports is about 100 m off (20 per km)." in talk
+    assert "after a month 16 m (600 per km). A fence of 1 km keeps a home about 670 m off" in talk
     assert "7.4 times for 100 m" in talk
     return path
 
@@ -35,8 +40,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_area_is_within_the_frame(bundle: Path) -> None:
     lattice = load_bundle(bundle).lattice
     assert lattice is not None
-    assert lattice.anchor is not None
-    assert (lattice.anchor.epsilon, lattice.anchor.period_s) == (20, 3600)
+    assert lattice.hold_m == 50
     for lat, lon in ((41.15 - 0.026, -8.61), (41.15 + 0.026, -8.61), (41.15, -8.645), (41.15, -8.575)):
         assert lattice.spec.plane.holds(lat, lon)
 
@@ -54,7 +58,8 @@ def test_verify_show_and_report_take_it(bundle: Path, tmp_path: Path) -> None:
     code, text, _, _ = run("show", bundle, "--json")
     facts = json.loads(text)
     assert facts["lattice"]["epsilon_per_km"] == 20
-    assert facts["lattice"]["anchor"] == {"epsilon_per_km": 20, "period_s": 3600}
+    assert facts["lattice"]["hold_m"] == 50
+    assert "a stay costs one report; disclosed: when a report was made, and when the vehicle rests" in talk_of(bundle)
     assert facts["lattice"]["area"]["south"] < 41.15 < facts["lattice"]["area"]["north"]
     grid_graph(5, 5).save(tmp_path / "elsewhere.roads")
     code, _, _, error = run("report", bundle, "--out", tmp_path / "report", "--roads", tmp_path / "elsewhere.roads")
@@ -63,7 +68,7 @@ def test_verify_show_and_report_take_it(bundle: Path, tmp_path: Path) -> None:
     assert "elsewhere.roads reaches beyond the frame, which lies from 41.1" in str(error)
     code, _, talk, _ = run("report", bundle, "--out", tmp_path / "report")
     assert code == 0, talk
-    assert "A night of 8 hours" in (tmp_path / "report" / "report.html").read_text("utf-8")
+    assert "A stay costs one report, however long" in (tmp_path / "report" / "report.html").read_text("utf-8")
 
 
 def test_a_policy_is_heard(bundle: Path, tmp_path: Path) -> None:
@@ -77,13 +82,13 @@ def test_a_policy_is_heard(bundle: Path, tmp_path: Path) -> None:
 def test_an_area_of_roads_and_json(tmp_path: Path) -> None:
     grid_graph(5, 5).save(tmp_path / "city.roads")
     code, text, _, _ = run(
-        "lattice", "--roads", tmp_path / "city.roads", "--epsilon", 20, "--cell-m", 20, "--no-anchor", "--json",
+        "lattice", "--roads", tmp_path / "city.roads", "--epsilon", 20, "--cell-m", 20, "--hold-m", 0, "--json",
         "--out", tmp_path / "a.bundle",
     )  # fmt: skip
     assert code == 0
     facts = json.loads(text)
-    assert (facts["anchor"], facts["roads"]) == (None, "city.roads")
-    assert any("every report counts" in sentence for sentence in facts["meaning"])
+    assert (facts["hold_m"], facts["roads"]) == (0, "city.roads")
+    assert any("Every report at rest is a new draw" in sentence for sentence in facts["meaning"])
     code, _, talk, _ = run(
         "report", tmp_path / "a.bundle", "--out", tmp_path / "report", "--roads", tmp_path / "city.roads"
     )
@@ -97,7 +102,7 @@ def test_a_summary_says_where_the_frame_is(bundle: Path, tmp_path: Path) -> None
     """Somebody who exchanged latitude and longitude sees it."""
     code, text, talk, _ = run(
         "lattice", "--center", "-8.61,41.15", "--radius-km", 3, "--epsilon", 20, "--out", tmp_path / "a.bundle",
-        "--cell-m", 20, "--no-anchor",
+        "--cell-m", 20,
     )  # fmt: skip
     assert code == 0, talk
     where = "8.642° S 41.118° E to 8.578° S 41.182° E"
@@ -112,7 +117,7 @@ def test_a_summary_says_where_the_frame_is(bundle: Path, tmp_path: Path) -> None
 
 
 def test_a_lattice_that_devices_refuse_says_which_policy_they_need(tmp_path: Path) -> None:
-    options = ("lattice", "--epsilon", 0.1, "--center", "41,-8", "--no-anchor", "--out", tmp_path / "a.bundle")
+    options = ("lattice", "--epsilon", 0.1, "--center", "41,-8", "--out", tmp_path / "a.bundle")
     code, _, talk, _ = run(*options)
     assert code == 0, talk
     assert "Devices refuse this bundle by default." in talk
@@ -164,14 +169,14 @@ def test_perturb_warns_of_locations_far_away(bundle: Path, tmp_path: Path) -> No
     (("--epsilon", "nan", "--center", "41,-8"), "ε must be"),
     (("--epsilon", 0.001, "--center", "41,-8"), "ε must be"),
     (("--epsilon", 30, "--center", "41,-8"), "from 0.01 to 20 per km. Got 30 instead. Devices refuse"),
-    (("--epsilon", 4, "--anchor-epsilon", 30, "--center", "41,-8", "--radius-km", 2), "The anchor's ε₀ must be from"),
+    (("--epsilon", 4, "--hold-m", 501, "--center", "41,-8", "--radius-km", 2), "hold_m must be 0 to 500 m"),
     (("--epsilon", 2, "--area", "30,1,60,80"), "wide where"),
     (("--epsilon", 2, "--center", "41,-8", "--cell-m", 5000), "fewer than 100"),
     (("--epsilon", 2, "--center", "41,-8", "--radius-km", 100, "--cell-m", 3000), "too coarse"),
     (("--epsilon", 2, "--center", "41,-8", "--radius-km", 0), "radius"),
     (("--epsilon", 2, "--center", "89.5,-8"), "pole"),
-    (("--epsilon", 2, "--center", "41,-8", "--no-anchor", "--anchor-epsilon", 1), "contradict"),
-    (("--epsilon", 4, "--center", "41,-8", "--radius-km", 2, "--anchor-period", 0), "31 days"),
+    (("--epsilon", 4, "--center", "41,-8", "--radius-km", 2, "--hold-m", "nan"), "hold_m must be"),
+    (("--epsilon", 4, "--center", "41,-8", "--radius-km", 2, "--hold-m", 0.4), "at least the 1 m"),
 ])  # fmt: skip
 def test_bad_input_is_refused_in_words(tmp_path: Path, options: tuple[object, ...], words: str) -> None:
     code, _, _, error = run("lattice", *options, "--out", tmp_path / "a.bundle")

@@ -277,7 +277,7 @@ def test_without_opendp_the_extra_is_named(folder: Path, monkeypatch: pytest.Mon
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lattice, reports of three vehicles that go round in the middle of it, a map and a model of that place."""
     made = tmp_path_factory.mktemp("released")
-    save_city(made / "city.bundle", anchor=False)
+    save_city(made / "city.bundle")
     bundle, start = load_bundle(made / "city.bundle"), near_model()
     places = [[(16 + 7 * (step % 3) + vehicle) for step in range(30)] for vehicle in range(3)]
     rows = [
@@ -353,7 +353,7 @@ def test_rounds_are_those_of_the_library() -> None:
 def test_step_is_the_interval_of_the_reports(reports: Path) -> None:
     spec = load_bundle("city.bundle").lattice
     assert spec is not None
-    save_lattice(Path("minutes.bundle"), spec.spec, None, version=1, interval_s=60)
+    save_lattice(Path("minutes.bundle"), spec.spec, version=1, interval_s=60)
     bundle = load_bundle("minutes.bundle")
     save_cells(
         reports / "r", bundle, [("v", SLOT + t, 4000) for t in range(5)], {"bundle": bundle.sha256, "interval_s": 60.0}

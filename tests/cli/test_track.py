@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
 from geoblanket.mechanism import load_bundle
+from geoblanket.release.fence import Fence, Fences
 from tests.cli.test_lattice import run
 from tests.service.city_lattices import save_city
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
@@ -22,8 +23,8 @@ from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_ce
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("track")
-    save_city(folder / "city.bundle", anchor=False)
-    save_city(folder / "other.bundle", epsilon=3.0, anchor=False)
+    save_city(folder / "city.bundle")
+    save_city(folder / "other.bundle", epsilon=3.0)
     bundle = load_bundle(folder / "city.bundle")
     near_model().save(folder / "city.model")
     near_model(at=(48.1, 11.6)).save(folder / "other.model")
@@ -44,6 +45,20 @@ def test_a_table(folder: Path, tmp_path: Path) -> None:
     assert code == 0, talk
     assert "60 s" in text
     assert "from distances between places alone" in talk
+
+
+def test_a_recipient_may_know_the_fences(folder: Path, tmp_path: Path) -> None:
+    """All reports are of one place. If a fence holds it, the vehicle may be anywhere inside: the circle grows."""
+    model = near_model()
+    lat, lon = (model.places_e7[24] / 1e7).tolist()
+    (tmp_path / "fences.json").write_text(Fences([Fence.draw(lat, lon, radius_km=3)]).as_json())
+    given = (folder / "city.bundle", folder / "released.parquet", "--model", folder / "city.model", "--json")
+    radius_m = []
+    for number, options in enumerate(((), ("--fences", tmp_path / "fences.json"))):
+        code, text, talk, error = run("track", *given, "--out", tmp_path / f"{number}.parquet", *options)
+        assert code == 0, (talk, error)
+        radius_m.append(json.loads(text)["median_radius_m"])
+    assert radius_m[1] > 1.5 * radius_m[0], radius_m
 
 
 @pytest.mark.parametrize(("options", "words"), [

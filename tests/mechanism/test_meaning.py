@@ -8,13 +8,23 @@ import re
 
 import numpy as np
 import pytest
-from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism import _testing
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
-from geoblanket.mechanism.meaning import DISTANCES_KM, AtRest, laplace_errors, lattice_in_words, odds, odds_in_words
-from geoblanket.planning.schedules import Schedule
+from geoblanket.mechanism.meaning import (
+    DISTANCES_KM,
+    AtRest,
+    fenced_in_words,
+    fenced_m,
+    laplace_errors,
+    lattice_at_rest,
+    lattice_in_words,
+    odds,
+    odds_in_words,
+)
+from geoblanket.release.fence import point_in_disc
 
 
 def test_odds_at_distances() -> None:
@@ -39,23 +49,10 @@ def test_a_small_epsilon_is_not_once_as_probable(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])
 def test_errors_of_planar_laplace(epsilon: float) -> None:
     errors = laplace_errors(epsilon)
-    assert errors.mean_km == pytest.approx(2 / epsilon, rel=0.01)
+    assert errors.mean_km == pytest.approx(2 / epsilon, rel=1e-6)
     # (1 + r)·e^(−r) = 1/2 and 1/20.
-    assert errors.median_km == pytest.approx(1.67835 / epsilon, rel=0.02)
-    assert errors.most_km == pytest.approx(4.74386 / epsilon, rel=0.02)
-
-
-@pytest.mark.parametrize(("epsilon", "anchor"), [(2.0, 2.0), (8.0, 4.0)])
-def test_errors_with_an_anchor(epsilon: float, anchor: float) -> None:
-    rng = np.random.default_rng(11)
-    noise = sum(
-        rng.gamma(2, 1 / each, 200_000) * np.exp(2j * np.pi * rng.random(200_000)) for each in (epsilon, anchor)
-    )
-    drawn = np.abs(noise)
-    errors = laplace_errors(epsilon, anchor)
-    assert errors.mean_km == pytest.approx(drawn.mean(), rel=0.01)
-    assert errors.median_km == pytest.approx(float(np.median(drawn)), rel=0.02)
-    assert errors.most_km == pytest.approx(float(np.quantile(drawn, 0.95)), rel=0.02)
+    assert errors.median_km == pytest.approx(1.67835 / epsilon, rel=1e-5)
+    assert errors.most_km == pytest.approx(4.74386 / epsilon, rel=1e-5)
 
 
 def test_an_epsilon_of_nothing_is_refused() -> None:
@@ -63,57 +60,62 @@ def test_an_epsilon_of_nothing_is_refused() -> None:
         laplace_errors(0)
 
 
-def test_a_night_can_begin_within_a_period() -> None:
+def test_a_stay_costs_one_report_if_it_is_held() -> None:
+    assert AtRest(4.0, 30.0, 50.0).night_cost == 4
+    assert AtRest(0.7, 30.0, 50.0).night_cost == 0.7
     assert AtRest(4.0, 30.0).night_cost == 3840
-    assert AtRest(4.0, 30.0, 4.0).night_cost == 36
-    assert AtRest(4.0, 30.0, 4.0, 86_400).night_cost == 8
-    # Rare reports tell less than the anchors allow.
-    assert AtRest(1.0, 3600.0, 4.0).night_cost == 8
+    assert AtRest(0.7, 4800.0).night_cost == 4.2  # in whole millionths, as ledgers count
 
 
-def test_nights_add_up() -> None:
-    # Without an anchor, √(π/n)/ε; with one an hour, each night has nine shifts.
+def test_returns_add_up() -> None:
+    # One draw is 2/ε off, n of them √(π/n)/ε: with hold one for each night, without it all of its reports.
+    assert [*AtRest(4.0, 30.0, 50.0).found_m.values()] == pytest.approx([500, 500, 167, 81], rel=0.01)
     assert [*AtRest(4.0, 30.0).found_m.values()] == pytest.approx([40, 14, 5.4, 2.6], rel=0.03)
-    assert [*AtRest(4.0, 30.0, 4.0).found_m.values()] == pytest.approx([500, 148, 55.8, 27], rel=0.01)
-    # With one a day, nights share days: two, eight and 31 of them.
-    assert AtRest(4.0, 30.0, 4.0, 86_400).found_m["month"] == pytest.approx(250 * math.sqrt(math.pi / 31))
 
 
 @pytest.fixture(scope="module")
-def anchored() -> Lattice:
-    """A small frame with ε = 8 and ε₀ = 4 per km for an hour."""
-    spec = spec_over(Area.around(45.0, 7.0, 3.0), epsilon=8.0)
-    return Lattice.verified(spec, make_anchor(spec.plane, epsilon_micro=4_000_000, period_s=3600))
+def held() -> Lattice:
+    """A small frame with ε = 8 per km."""
+    return Lattice.verified(spec_over(Area.around(45.0, 7.0, 3.0), epsilon=8.0), 50_000)
 
 
-def test_parked_cars_are_found_as_near_as_the_formula_says(anchored: Lattice) -> None:
-    """By the most probable centre of a night's and of a week's shifted points, as the product itself draws them."""
-    plane, anchor = anchored.spec.plane, anchored.anchor
-    assert anchor is not None
-    below, middle = random.Random(5).randrange, plane.side // 2  # noqa: S311
-    found_m = AtRest(8.0, 120.0, 4.0).found_m
-    for name, periods, homes in (("night", 9, 80), ("week", 63, 40)):
-        shifts = np.array([anchor.draw(plane.side, below) for _ in range(homes * periods)])
-        east, north = np.repeat(shifts, 30, axis=0).T
-        cells = anchored.draw_many_at(np.full(len(east), middle), np.full(len(east), middle), shift=(east, north))
-        row, column = np.divmod(cells, anchored.spec.cells_across)
-        m = (np.stack([column, row], axis=-1) + 0.5) * anchored.cell_m - middle * plane.unit_mm / 1000
-        of_periods = np.median(m.reshape(homes, periods, 30, 2), axis=2)
-        guess = np.median(of_periods, axis=1, keepdims=True)
+def test_homes_are_found_as_near_as_the_formula_says(held: Lattice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the most probable centre of a week's and of a month's draws, as the product itself draws them."""
+    monkeypatch.setenv(_testing.MARKER, _testing.MARKER_VALUE)
+    plane, rng = held.spec.plane, np.random.default_rng(5)
+    middle, found_m = plane.side // 2, lattice_at_rest(held, 120.0).found_m
+    for name, nights, homes in (("night", 1, 400), ("week", 7, 150), ("month", 30, 100)):
+        here = np.full(homes * nights, middle)
+        with _testing.predictable_words(rng.integers(0, 2**62, homes * nights)):
+            cells = held.draw_many_at(here, here)
+        row, column = np.divmod(cells, held.spec.cells_across)
+        m = (np.stack([column, row], axis=-1) + 0.5) * held.cell_m - middle * plane.unit_mm / 1000
+        draws = m.reshape(homes, nights, 2)
+        guess = np.median(draws, axis=1, keepdims=True)
         for _ in range(60):
-            weight = 1 / np.maximum(np.linalg.norm(of_periods - guess, axis=-1, keepdims=True), 1e-6)
-            guess = (weight * of_periods).sum(1, keepdims=True) / weight.sum(1, keepdims=True)
-        assert np.linalg.norm(guess[:, 0], axis=-1).mean() == pytest.approx(found_m[name], rel=0.25)
+            weight = 1 / np.maximum(np.linalg.norm(draws - guess, axis=-1, keepdims=True), 1e-6)
+            guess = (weight * draws).sum(1, keepdims=True) / weight.sum(1, keepdims=True)
+        assert np.linalg.norm(guess[:, 0], axis=-1).mean() == pytest.approx(found_m[name], rel=0.2)
 
 
-def test_everybody_says_the_same_of_a_night(anchored: Lattice) -> None:
+def test_a_fenced_place_is_two_thirds_of_the_radius_away() -> None:
+    words = random.Random(6)  # noqa: S311
+    away = [math.hypot(*point_in_disc(500, words.randrange)) for _ in range(4000)]
+    assert np.mean(away) == pytest.approx(fenced_m(0.5), rel=0.02)
+    assert "about 670 m off, after any number of nights (δ = 6.6 % for two places 100 m" in fenced_in_words(1, 0.066)
+
+
+def test_everybody_says_the_same_of_a_stay(held: Lattice) -> None:
     """A lattice's words, a plan's and the page's: one sentence, from one place."""
-    words = AtRest(8.0, 60.0, 4.0).in_words()
+    words = AtRest(8.0, 60.0, 50.0).in_words()
     assert words == (
-        "A night of 8 hours at one place costs at most 36 per km, however many reports are made. A recipient of all "
-        "reports is about 500 m off after an hour there and 150 m after a night. After a week of nights it is 56 m, "
-        "after a month 27 m. Somebody who knows where other reports of a period were made learns more."
+        "A stay costs one report, however long: a recipient of all reports is about 250 m off (8 per km). Each return "
+        "is a new draw. After a week of nights the recipient is 84 m off (56 per km), after a month 40 m (240 per km). "
+        "A fence of 1 km keeps a home about 670 m off, after any number of nights."
     )
-    assert lattice_in_words(anchored, 60.0)[-1] == words == Schedule(8.0, 60.0, 4.0).at_rest.in_words()
-    assert "3,840 per km: without an anchor every report counts" in AtRest(8.0, 60.0).in_words()
-    assert "about 440 m off after an hour" in AtRest(8.0, 60.0, 4.0).in_words(hour_m=444.0)
+    assert lattice_in_words(held, 60.0)[-1] == words
+    assert "about 440 m off (8 per km)" in AtRest(8.0, 60.0, 50.0).in_words(hour_m=444.0)
+    assert AtRest(8.0, 60.0).in_words().startswith("Every report at rest is a new draw: ")
+    assert (
+        "about 29 m off after an hour at one place and 10 m after a night (3,840 per km)." in AtRest(8.0, 60).in_words()
+    )

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from geoblanket._geodesy import haversine_m
 from geoblanket._tables import scan_table, write_table
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, PolicyError, RandomnessError
@@ -14,6 +15,7 @@ from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mobility import walk_batches
 from geoblanket.release.bulk import RELEASED_SCHEMA, perturb_traces, perturb_walks
+from geoblanket.release.fence import Fence, Fences
 from geoblanket.traces.table import TRACES_SCHEMA
 from tests.release.worlds import CLOCK, GRAPH, PLACES, STEP_DEG, report, save_certain, save_walks
 from tests.roads.graphs import grid_graph
@@ -77,6 +79,46 @@ def test_what_is_public_stays_and_what_is_measured_on_the_true_way_goes(
     public = ["walk", "vehicle", "trip", "step", "time"]
     assert after.columns == [*public, "place", "lat", "lon", "geometry"]
     assert after.select(public).equals(before.select(public))
+
+
+def test_walks_that_differ_inside_a_fence_only_are_reported_alike(tmp_path: Path, roads: Path, bundle: Bundle) -> None:
+    """These mechanisms draw with certainty, so that any difference in places or histories would show."""
+    fence = Fence.draw(float(PLACES.lat[8]), float(PLACES.lon[8]), radius_km=1)
+    inside = [place for place in range(24) if fence.holds(float(PLACES.lat[place]), float(PLACES.lon[place]))]
+    away_m = haversine_m(PLACES.lat, PLACES.lon, fence.lat_e7 / 1e7, fence.lon_e7 / 1e7)
+    assert 8 in inside
+    way = [0, 1, 2, 8, 3, 4]
+    expected = [int(away_m.argmin()) if place in inside else place for place in way]
+    for number, home in enumerate(inside):
+        walks = save_walks(tmp_path / "w.parquet", [[home if place == 8 else place for place in way]])
+        out = tmp_path / f"{number}.parquet"
+        perturb_walks(walks, roads, out, bundle=bundle, fences=Fences([fence]))
+        assert pl.read_parquet(out)["place"].to_list() == expected_reports([expected])
+
+
+def test_traces_are_fenced_before_they_are_matched(
+    tmp_path: Path, roads: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence = Fence.draw(float(PLACES.lat[8]), float(PLACES.lon[8]), radius_km=1)
+    matched = []
+
+    def match(traces: Path, *_: object, **__: object) -> None:
+        matched.append(scan_table(traces, kind="traces", schema=TRACES_SCHEMA)[0].collect())
+        raise InputError("enough", path=traces)
+
+    monkeypatch.setattr("geoblanket.release.bulk.match_traces", match)
+    time = pl.datetime_range(pl.datetime(2024, 7, 1), pl.datetime(2024, 7, 1, 0, 0, 30), "30s", eager=True)
+    lat, lon = ([float(degrees[8]), float(degrees[23])] for degrees in (PLACES.lat, PLACES.lon))
+    traces = pl.DataFrame({"vehicle": ["a"] * 2, "trip": [0] * 2, "time": time, "lat": lat, "lon": lon})
+    table = traces.with_columns(pl.col("time").dt.replace_time_zone("UTC")).cast(pl.Schema(TRACES_SCHEMA))
+    write_table(table, tmp_path / "t.parquet", kind="traces", about={})
+    with pytest.raises(InputError, match="enough"):
+        perturb_traces(
+            tmp_path / "t.parquet", roads, tmp_path / "out.parquet", bundle=bundle, workers=1, fences=Fences([fence])
+        )
+    (seen,) = matched
+    assert seen["lat"].to_list() == pytest.approx([fence.lat_e7 / 1e7, lat[1]], abs=1e-7)
+    assert seen["lon"].to_list() == pytest.approx([fence.lon_e7 / 1e7, lon[1]], abs=1e-7)
 
 
 def test_the_cost_is_that_of_all_reports(tmp_path: Path, roads: Path, bundle: Bundle) -> None:

@@ -58,7 +58,8 @@ def make_lattice(
         Seconds from one report to the next.
     hold_m
         Within this distance of where the last report was drawn, that report is repeated at no cost, metres: a stay
-        costs one report. At most 2/ε km; 0: never, and a parked vehicle is found.
+        costs one report. At least what coordinates are rounded to, at most 2/ε km; 0: never, and a parked vehicle is
+        found.
     cell_m
         Metres from edge to edge of a cell; None: about 200/ε.
     version
@@ -83,7 +84,7 @@ def make_lattice(
     >>> bundle
     <Bundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
     >>> print(bundle.in_one_sentence)
-    In one sentence: each report is at most e^(8·d) times, and a stay costs one report, as probable ...
+    In one sentence: each report is at most e^(8·d) times as probable from ...; a stay costs one report; ...
     """
     check_output(out)
     check_epsilon(epsilon)
@@ -95,6 +96,11 @@ def make_lattice(
     hold_mm = round(1000 * hold_m)
     version = next_version(out, version)
     spec = spec_over(_area(area, radius_km), epsilon=epsilon, cell_m=cell_m, progress=progress)
+    if 0 < hold_mm < spec.plane.unit_mm:
+        raise ParameterError(
+            f"hold_m must be 0, or at least the {spec.plane.unit_mm / 1000:g} m to which this lattice rounds "
+            f"coordinates. Got {hold_m:g} m instead."
+        )
     lattice = save_lattice(out, spec, hold_mm=hold_mm, version=version, interval_s=interval_s)
     written = BundleFile.read(out, trust=ANY_FILE)
     return Bundle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,13 @@ from geoblanket._files import check_output
 from geoblanket.cli._output import say
 from geoblanket.errors import OutputError
 
+if TYPE_CHECKING:
+    from geoblanket.release.fence import Fences
+
 __all__ = [
-    "Alpha", "Cluster", "LargestBlanket", "LargestSample", "MaybeFile", "MaybeRoads", "MaybeWalks", "Overwrite",
-    "Picture", "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup", "Spacing", "Test", "TimeZone",
-    "Walks", "Workers", "check_folder", "check_outputs", "offer_resume", "require",
+    "Alpha", "Cluster", "FencesFile", "LargestBlanket", "LargestSample", "MaybeFile", "MaybeRoads", "MaybeWalks",
+    "Overwrite", "Picture", "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup", "Spacing", "Test",
+    "TimeZone", "Walks", "Workers", "check_folder", "check_outputs", "offer_resume", "read_fences", "require",
 ]  # fmt: skip
 
 _ROADS = typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)
@@ -41,6 +44,12 @@ Workers = Annotated[
 ]
 Cluster = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: the address of its scheduler.")
+]
+FencesFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Fences, from `geoblanket fence export`: positions inside one count as its centre."
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run with the same inputs and options.")]
 
@@ -68,6 +77,13 @@ def require(**options: Path | None) -> tuple[Path, ...]:
     if missing:
         raise typer.BadParameter(f"{', '.join(missing)} must be given.")
     return tuple(value for value in options.values() if value is not None)
+
+
+def read_fences(file: Path | None) -> Fences:
+    """Return the fences in a file; none without one."""
+    from geoblanket.release.fence import NO_FENCES, read_fences
+
+    return NO_FENCES if file is None else read_fences(file)
 
 
 def check_outputs(*files: Path | None, picture: Path | None = None, overwrite: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,10 +20,18 @@ from geoblanket._files import make_folder
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import print_table, say
 
-__all__ = ["demo"]
+if TYPE_CHECKING:
+    from geoblanket.mechanism.lattice.lattice import Lattice
+    from geoblanket.roads.graph import RoadGraph
+
+__all__ = ["demo", "found_homes_m"]
 
 _OUTPUTS = ("--out", "--picture", "--report")
 _RESUMABLE = ("blanket discover", "build", "evaluate")
+_LATTICE = "lattice-4.bundle"
+_NIGHTS = (1, 7, 30)
+_HOMES = 200
+_FENCE_KM = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,7 @@ def demo(
         say(typer.style(f"\n{number}. {step.title}", bold=True))
         say(typer.style(f"   $ {step.typed()}\n", fg="cyan"))
         _run(context, step)
+    _show_homes(out)
     from geoblanket.city.agreement import share_of_true_places
 
     share = share_of_true_places(out / "walks.parquet", roads=out / "city.roads", city=out / "city")
@@ -103,6 +112,63 @@ def demo(
     say("\nTo choose what suits you, and to see on a map what it does:\n")
     command = "geoblanket" if shutil.which("geoblanket") else sys.argv[0]  # that of an environment not activated
     say(typer.style(f"   $ {command} serve {shlex.quote(str(out))}/bundles/*.bundle {given}\n", fg="cyan"))
+
+
+def _show_homes(out: Path) -> None:
+    """Show how near the reports of nights lead to a home, without and with a fence."""
+    from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.roads.graph import RoadGraph
+
+    lattice, roads = load_bundle(out / "bundles" / _LATTICE).lattice, RoadGraph.load(out / "city.roads")
+    if lattice is None:
+        raise typer.Exit(1)
+    header = ("the attacker sees the reports of", *(f"{n} {'night' if n == 1 else 'nights'}" for n in _NIGHTS))
+    rows = [
+        (name, *(f"{metres:,.0f} m off" for metres in found_homes_m(lattice, roads, fence_km=fence_km)))
+        for name, fence_km in (("a home without a fence", None), (f"with a fence of {_FENCE_KM:g} km", _FENCE_KM))
+    ]
+    say("")
+    print_table(f"Home: how near reports lead to {_HOMES} parked cars, on average", rows, header=header)
+    say("At rest a report is repeated, so that a night is one draw. For a home of yours: `geoblanket fence add`.")
+
+
+def found_homes_m(lattice: Lattice, roads: RoadGraph, *, fence_km: float | None) -> list[float]:
+    """Return how far off the most probable point is from homes after 1, 7 and 30 nights, on average, metres.
+
+    Parameters
+    ----------
+    lattice
+        What draws a report for each night.
+    roads
+        Homes are nodes of these.
+    fence_km
+        The radius of each home's fence, kilometres; None: without fences.
+    """
+    import numpy as np
+
+    from geoblanket._geodesy import haversine_m
+    from geoblanket.release.fence import Fence
+
+    homes = np.linspace(0, len(roads.lat) - 1, _HOMES).astype(int)
+    lat, lon = roads.lat[homes], roads.lon[homes]
+    told_lat, told_lon = lat, lon
+    if fence_km is not None:
+        fences = [Fence.draw(*home, radius_km=fence_km) for home in zip(lat.tolist(), lon.tolist(), strict=True)]
+        told_lat, told_lon = np.array([(fence.lat_e7 / 1e7, fence.lon_e7 / 1e7) for fence in fences]).T
+    cells = lattice.draw_many(np.repeat(told_lat, max(_NIGHTS)), np.repeat(told_lon, max(_NIGHTS)))
+    row, column = (part.reshape(_HOMES, -1) for part in np.divmod(cells, lattice.spec.cells_across))
+    units = (np.stack([column, row], axis=-1) + 0.5) * lattice.spec.cell_units
+    errors = []
+    for nights in _NIGHTS:
+        # The most probable point of planar Laplace noise is the geometric median (Weiszfeld's iteration).
+        draws = units[:, :nights]
+        guess = np.median(draws, axis=1, keepdims=True)
+        for _ in range(60):
+            weight = 1 / np.maximum(np.linalg.norm(draws - guess, axis=-1, keepdims=True), 1e-6)
+            guess = (weight * draws).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
+        x, y = guess[:, 0].T
+        errors.append(float(np.mean(haversine_m(lat, lon, *lattice.spec.plane.degrees(x, y)))))
+    return errors
 
 
 def _run(context: typer.Context, step: _Step) -> None:
@@ -147,30 +213,26 @@ def _of_the_city(out: Path) -> list[_Step]:
 
 
 def _of_lattices(out: Path) -> list[_Step]:
+    lattice = out / "bundles" / _LATTICE
     return [
         _Step("The first story, a trip across the city. From the map alone, in seconds: a lattice that discloses no "
               "zone.",
-              ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--no-anchor",
-               "--out", out / "trips.bundle"]),
+              ["lattice", "--roads", out / "city.roads", "--epsilon", "4", "--out", lattice]),
         _Step("Its promise, between any two coordinates, verified again without trusting anything in it.",
-              ["verify", out / "trips.bundle"]),
+              ["verify", lattice]),
         _Step("The taxis' trips, reported by it: no traces were learned from, and none are matched to roads.",
-              ["perturb", out / "trips.bundle", "--traces", out / "traces.parquet", "--out", out / "trips.parquet"]),
+              ["perturb", lattice, "--traces", out / "traces.parquet", "--out", out / "trips.parquet"]),
         _Step("How vehicles move, from the map alone: nobody drove these trips.",
               ["model", "--roads", out / "city.roads", "--out", out / "roads.model"]),
         _Step("Whoever receives the reports follows each taxi, at no cost in privacy. How far off is that?",
-              ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "roads.model",
+              ["track", lattice, out / "trips.parquet", "--model", out / "roads.model",
                "--truth", out / "traces.parquet", "--out", out / "tracked-by-map.parquet"]),
-        _Step("Vehicles also park. With an anchor, a secret shift that stays for an hour, all reports of an hour at "
-              "one place cost 4 per km together.",
-              ["lattice", "--roads", out / "city.roads", "--epsilon", "4",
-               "--out", out / "bundles" / "lattice-4.bundle"]),
         _Step("The same with more and with less privacy, to look at them side by side.",
               ["lattice", "--roads", out / "city.roads", "--epsilon", "{epsilon}",
                "--out", out / "bundles" / "lattice-{epsilon}.bundle"],
               each={"epsilon": ("0.5", "1", "2", "8")}),
         _Step("Which ε, and how often? Schedules, judged by how far off somebody is who follows all reports.",
-              ["plan", "--roads", out / "city.roads", "--night", "36", "--hour", "240", "--trips", "60", "--json"],
+              ["plan", "--roads", out / "city.roads", "--hour", "240", "--trips", "60", "--json"],
               to=out / "plan.json"),
     ]  # fmt: skip
 
@@ -218,6 +280,6 @@ def _of_zones(out: Path) -> list[_Step]:
               ["model", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
                "--findings", out / "findings.parquet", "--out", out / "city.model"]),
         _Step("Nearer than with the map alone.",
-              ["track", out / "trips.bundle", out / "trips.parquet", "--model", out / "city.model",
+              ["track", out / "bundles" / _LATTICE, out / "trips.parquet", "--model", out / "city.model",
                "--truth", out / "traces.parquet", "--out", out / "tracked.parquet"]),
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, say
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
@@ -22,9 +23,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Hide a home, or any other place, for good.", no_args_is_help=True)
 
 LedgerOption = Annotated[Path, typer.Option(metavar="FILE", help="The ledger of the device.", show_default=False)]
-VehicleOption = Annotated[
-    str, typer.Option(help="The vehicle, in a ledger of several.", show_default="the only one")
-]  # fmt: skip
+VehicleOption = Annotated[str, typer.Option(help="The vehicle, in a ledger of several.", show_default="the only one")]
 
 
 @app.command()
@@ -68,19 +67,7 @@ def list_fences(
     with _opened(ledger, key, counter) as opened:
         fences = opened.fences_of(vehicle)
     if json:
-        print_json(
-            [
-                {
-                    "number": number,
-                    "name": fence.name,
-                    "lat": fence.lat_e7 / 1e7,
-                    "lon": fence.lon_e7 / 1e7,
-                    "radius_m": fence.radius_m,
-                    "in_use": fence.active,
-                }
-                for number, fence in enumerate(fences, 1)
-            ]
-        )
+        print_json({"fences": [_facts(number, fence) for number, fence in enumerate(fences, 1)]})
         return
     rows = [
         (
@@ -116,10 +103,12 @@ def export(
     vehicle: VehicleOption = "",
     key: KeyOption = None,
     counter: CounterOption = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write the fences to a file: a copy to keep, and what another device of the same person needs."""
     from geoblanket._files import atomic_output
 
+    options.check_outputs(out, overwrite=overwrite)
     with _opened(ledger, key, counter) as opened:
         fences = opened.fences_of(vehicle)
     with atomic_output(out, private=True) as file:
@@ -146,11 +135,15 @@ def import_fences(
     say(f"{len(fences)} fence(s) read. The ledger has {len(merged)}.")
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _asked_place() -> tuple[float, float]:
     """Return latitude and longitude from a prompt, or from standard input; they never are arguments of a process."""
     from geoblanket.errors import ParameterError
 
-    if sys.stdin.isatty():
+    if _is_terminal():
         text = typer.prompt("Latitude and longitude of the place, degrees (not kept)", err=True)
     else:
         text = sys.stdin.readline(200)
@@ -174,10 +167,21 @@ def _opened(path: Path, key: Path | None, counter: Path | None) -> Iterator[Ledg
         ledger.close()
 
 
+def _facts(number: int, fence: Fence) -> dict[str, object]:
+    return {
+        "number": number,
+        "name": fence.name,
+        "lat": fence.lat_e7 / 1e7,
+        "lon": fence.lon_e7 / 1e7,
+        "radius_m": fence.radius_m,
+        "in_use": fence.active,
+    }
+
+
 def _promise(fence: Fence) -> str:
+    from geoblanket.mechanism.meaning import fenced_in_words
+
     return (
-        f"Fence '{fence.name}': from now on every position within {fence.radius_m:,} m of its centre counts as the "
-        "centre. Reports from inside tell nothing more about where the place is, however many there are. Of two places "
-        f"100 m apart, the choice of the centre tells with a chance of {100 * fence.delta(0.1):.1f} %, once. The ways "
-        "in and out still tell something: a larger fence tells less."
+        f"Fence '{fence.name}': every position within {fence.radius_m:,} m of its centre counts as the centre from now "
+        f"on. {fenced_in_words(fence.reach_m / 1000, fence.delta(0.1))}"
     )

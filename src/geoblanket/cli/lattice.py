@@ -29,13 +29,10 @@ def lattice(
     center: Annotated[str | None, typer.Option(metavar="LAT,LON", help="Or around this point, degrees.")] = None,
     radius_km: Annotated[float, typer.Option(help="With --center: how far, kilometres.")] = 15.0,
     interval: Annotated[float, typer.Option(help="Seconds from one report to the next.")] = 30.0,
-    anchor_epsilon: Annotated[
-        float | None, typer.Option(help="ε₀ of the anchor for a period, per kilometre.", show_default="the report's ε")
-    ] = None,
-    anchor_period: Annotated[int, typer.Option(help="Seconds that an anchor stays.")] = 3600,
-    anchor: Annotated[
-        bool, typer.Option("--anchor/--no-anchor", help="Whether all reports of a period share a secret shift.")
-    ] = True,
+    hold_m: Annotated[
+        float,
+        typer.Option(help="Metres from the last draw within which its report is repeated at no cost; 0: never."),
+    ] = 50.0,
     cell_m: Annotated[
         float | None, typer.Option("--cell-m", help="Metres from edge to edge of a cell.", show_default="200/ε")
     ] = None,
@@ -56,10 +53,7 @@ def lattice(
     No traces, no solver, no zones: a report discloses nothing besides its time.
     """
     from geoblanket.build.city_lattice import make_lattice
-    from geoblanket.errors import ParameterError
 
-    if not anchor and anchor_epsilon is not None:
-        raise ParameterError("--no-anchor and --anchor-epsilon contradict each other.")
     options.check_outputs(out, overwrite=overwrite)
     where = _area(roads, area, center)
     with progress_bars() as progress:
@@ -69,9 +63,7 @@ def lattice(
             epsilon=epsilon,
             radius_km=radius_km,
             interval_s=interval,
-            anchor=anchor,
-            anchor_epsilon=anchor_epsilon,
-            anchor_period_s=anchor_period,
+            hold_m=hold_m,
             cell_m=cell_m,
             version=version,
             progress=progress,
@@ -97,7 +89,7 @@ def _warn_of_refusal(lattice: Lattice) -> None:
     from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY
 
     try:
-        DEFAULT_POLICY.check((), np.empty((0, 2), np.int32), None, lattice=lattice.spec, anchor=lattice.anchor)
+        DEFAULT_POLICY.check((), np.empty((0, 2), np.int32), None, lattice=lattice.spec)
     except PolicyError as error:
         say(f"Devices refuse this bundle by default. {error}")
 
@@ -130,8 +122,7 @@ def lattice_facts(lattice: Lattice, interval_s: float, file: Path, *, roads: Pat
     """Return what is told of a lattice, as JSON values; with `roads`, the name of the file that it was made for."""
     from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
 
-    anchor = lattice.anchor
-    errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
+    errors = laplace_errors(lattice.epsilon)
     return {
         "epsilon_per_km": lattice.epsilon,
         "epsilon_effective_per_km": lattice.certificate.epsilon_effective,
@@ -139,7 +130,7 @@ def lattice_facts(lattice: Lattice, interval_s: float, file: Path, *, roads: Pat
         "cell_m": lattice.cell_m,
         "frame_km": lattice.spec.plane.side * lattice.spec.plane.unit_mm / 10**6,
         "rounding_m": lattice.certificate.rounding_mm / 1000,
-        "anchor": None if anchor is None else {"epsilon_per_km": anchor.epsilon, "period_s": anchor.period_s},
+        "hold_m": lattice.hold_m,
         "interval_s": interval_s,
         "area": dict(zip(("south", "west", "north", "east"), lattice.spec.plane.corners, strict=True)),
         "where": lattice.spec.plane.where,
@@ -153,8 +144,8 @@ def lattice_facts(lattice: Lattice, interval_s: float, file: Path, *, roads: Pat
 
 def lattice_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the facts as lines of a table."""
-    anchor, error = facts["anchor"], facts["error_km"]
-    stays = "none" if anchor is None else f"ε₀ = {anchor['epsilon_per_km']:g} per km for {anchor['period_s']:,} s"
+    error = facts["error_km"]
+    rest = f"the last one, within {facts['hold_m']:g} m of its draw" if facts["hold_m"] else "a new one each time"
     return [
         *([] if facts["roads"] is None else [("made for the roads in", facts["roads"])]),
         ("frame, with its margin", f"{facts['frame_km']:.1f} km × {facts['frame_km']:.1f} km"),
@@ -164,7 +155,7 @@ def lattice_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("cells", f"{facts['cells']:,} of {facts['cell_m']:g} m"),
         ("ε of a report", f"{facts['epsilon_per_km']:g} per km"),
         ("ε needed, verified exactly", f"{facts['epsilon_effective_per_km']:.6g} per km"),
-        ("anchor", stays),
+        ("report at rest", rest),
         ("a report is off by, median and 95 %", f"{error['median']:.2f} km, {error['95 %']:.2f} km"),
         ("size of the bundle", f"{facts['bytes']:,} bytes"),
     ]

@@ -12,7 +12,7 @@ from typer.core import TyperGroup, TyperOption
 
 from geoblanket import __version__
 from geoblanket._extras import explain_missing
-from geoblanket.cli import blanket, evaluate, ledger, roads, traces
+from geoblanket.cli import blanket, evaluate, fence, ledger, roads, traces
 from geoblanket.cli.build import ConfiguredCommand, build
 from geoblanket.cli.bundle import show
 from geoblanket.cli.city import city
@@ -47,7 +47,7 @@ _CONTENTS = {
         "blanket": "Find how much of the past the next place depends on.",
         "build": "Build the mechanisms of all zones, from roads and walks.",
         "lattice": "Make a mechanism for a whole city, from a map alone.",
-        "plan": "Choose how to report: which anchor, which ε, how often.",
+        "plan": "Choose how to report: which ε, how often.",
     },
     "Check a mechanism": {
         "verify": "Verify a bundle or model in exact arithmetic: OK or NOT OK.",
@@ -56,6 +56,7 @@ _CONTENTS = {
     },
     "On the device": {
         "perturb": "Perturb locations as they come, or walks and traces in bulk.",
+        "fence": "Hide a home, or any other place, for good.",
         "ledger": "Make, show and verify the durable budget of a device.",
     },
     "The receiving side": {
@@ -79,7 +80,7 @@ _COMPLETION = frozenset({"install_completion", "show_completion"})
 
 _EXTRAS = {"serve": "service", "gateway": "gateway", "learn": "private"}
 """Commands with an extra of their own; others need what the missing module belongs to."""
-_LIGHT = {"doctor", "lattice", "verify", "show", "perturb", "ledger", "track"}
+_LIGHT = {"doctor", "lattice", "verify", "show", "perturb", "fence", "ledger", "track"}
 """Commands that work without any extra, but for some of their options."""
 
 
@@ -120,6 +121,7 @@ _GROUPS = {
     "traces": traces.app,
     "roads": roads.app,
     "blanket": blanket.app,
+    "fence": fence.app,
     "ledger": ledger.app,
     "evaluate": evaluate.app,
 }

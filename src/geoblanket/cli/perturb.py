@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.storage import Bundle
     from geoblanket.release.bulk import PerturbSummary
     from geoblanket.release.device import Device
+    from geoblanket.release.fence import Fences
     from geoblanket.release.lattice_bulk import LatticeSummary
 
 __all__ = ["perturb"]
@@ -56,16 +57,22 @@ def perturb(
     budget: Annotated[
         float | None, typer.Option(help="With --stream and no ledger: a budget for this run, ε per km.")
     ] = None,
-    anchor_budget: Annotated[
-        float | None, typer.Option(help="With --budget: the same for anchors.", show_default="as --budget")
-    ] = None,
-    window: Annotated[float, typer.Option(help="With --budget: in any so many seconds.")] = 3600.0,
+    window: Annotated[float, typer.Option(help="With --budget: length of its window, seconds.")] = 3600.0,
     replay: Annotated[
         bool,
         typer.Option(
             "--replay",
             help="With --stream: for simulations and tests. Old times are accepted, and the budget is counted in the "
             "times of the lines only, however quickly they come.",
+        ),
+    ] = False,
+    fences: options.FencesFile = None,
+    hold_in_memory: Annotated[
+        bool,
+        typer.Option(
+            "--hold-in-memory",
+            help="With --stream: keep the point of the last draw in memory only. After a restart a report is drawn "
+            "again, at its cost.",
         ),
     ] = False,
     key: KeyOption = None,
@@ -86,11 +93,13 @@ def perturb(
         with Device.open(
             file,
             ledger=ledger,
-            budget=None if budget is None or ledger is not None else Budget(budget, window, anchor_budget),
+            budget=None if budget is None or ledger is not None else Budget(budget, window),
             device_key=device_key(key),
             counter=counter,
             policy=read_policy(policy),
             replay=replay,
+            fences=options.read_fences(fences),
+            hold_in_memory=hold_in_memory,
         ) as device:
             _answer_lines(device)
         return
@@ -99,9 +108,9 @@ def perturb(
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     options.check_outputs(out, overwrite=overwrite)
-    bundle, least = load_bundle(file), read_policy(policy)
+    bundle, least, hidden = load_bundle(file), read_policy(policy), options.read_fences(fences)
     if bundle.lattice is not None:
-        by_lattice = _by_lattice(bundle, walks, traces, roads, out, policy=least)
+        by_lattice = _by_lattice(bundle, walks, traces, roads, out, fences=hidden, policy=least)
         _warn_of_points_outside(by_lattice, bundle.lattice.spec.plane.where)
         _tell_lattice(by_lattice, out, json=json)
         return
@@ -111,7 +120,7 @@ def perturb(
 
     with progress_bars() as progress:
         if walks is not None:
-            summary = perturb_walks(walks, roads, out, bundle=bundle, policy=least, progress=progress)
+            summary = perturb_walks(walks, roads, out, bundle=bundle, fences=hidden, policy=least, progress=progress)
         elif traces is not None:
             summary = perturb_traces(
                 traces,
@@ -121,6 +130,7 @@ def perturb(
                 spacing_m=spacing,
                 method=method.value,
                 workers=workers,
+                fences=hidden,
                 policy=least,
                 progress=progress,
             )
@@ -128,16 +138,25 @@ def perturb(
 
 
 def _by_lattice(
-    bundle: Bundle, walks: Path | None, traces: Path | None, roads: Path | None, out: Path, *, policy: Policy
+    bundle: Bundle,
+    walks: Path | None,
+    traces: Path | None,
+    roads: Path | None,
+    out: Path,
+    *,
+    fences: Fences,
+    policy: Policy,
 ) -> LatticeSummary:
     from geoblanket.errors import ParameterError
     from geoblanket.release.lattice_bulk import perturb_points, perturb_walk_points
 
     with progress_bars() as progress:
         if traces is not None:
-            return perturb_points(traces, out, bundle=bundle, policy=policy, progress=progress)
+            return perturb_points(traces, out, bundle=bundle, fences=fences, policy=policy, progress=progress)
         if walks is not None and roads is not None:
-            return perturb_walk_points(walks, roads, out, bundle=bundle, policy=policy, progress=progress)
+            return perturb_walk_points(
+                walks, roads, out, bundle=bundle, fences=fences, policy=policy, progress=progress
+            )
     raise ParameterError("Walks need --roads, which say where their places are. Traces need none.")
 
 
@@ -181,19 +200,12 @@ def _tell_lattice(summary: LatticeSummary, out: Path, *, json: bool) -> None:
     else:
         _print_lattice_summary(summary)
     say(f"Reports written to {out}.")
-    rest = "There is no anchor: a vehicle at rest pays as on the road. "
-    at_rest = ""
-    if summary.anchor_period_s is not None:
-        rest = (
-            f"A period of {summary.anchor_period_s:,} s at one place costs {summary.epsilon_per_period:g} per km, "
-            "however many reports. "
-        )
-        at_rest = f" ({summary.anchor_epsilon_spent:,g} per km if it stayed at one place in each period)"
+    held = summary.reports - summary.draws
+    rest = f"{held:,} of {summary.reports:,} reports were made at rest and repeat an earlier one, at no cost. "
     say(
-        f"Every report spent budget: one costs {summary.epsilon_per_report:g} per km, and an hour on the road, one "
-        f"every {summary.interval_s:g} s, adds up to {summary.epsilon_per_hour:,g} per km. {rest}"
-        f"The vehicle with the most reports ({summary.most_reports:,}) spent at most {summary.epsilon_spent:,g} per "
-        f"km{at_rest}. {_AGAIN}"
+        f"Every draw spent budget: one costs {summary.epsilon_per_report:g} per km, and an hour on the road, one "
+        f"every {summary.interval_s:g} s, adds up to {summary.epsilon_per_hour:,g} per km. {rest if held else ''}"
+        f"The vehicle with the most draws ({summary.most_draws:,}) spent {summary.epsilon_spent:,g} per km. {_AGAIN}"
     )
 
 
@@ -242,15 +254,11 @@ def _print_lattice_summary(summary: LatticeSummary) -> None:
     rows = [
         ("points", f"{summary.points:,}"),
         ("reports, one for each vehicle and slot", f"{summary.reports:,}"),
+        ("  drawn; the others were held at rest", f"{summary.draws:,}"),
         ("  from outside the frame, taken as its nearest point", f"{summary.points_outside:,}"),
         ("vehicles", f"{summary.vehicles:,}"),
         ("at most one report every", f"{summary.interval_s:g} s"),
-        ("one report costs", f"{summary.epsilon_per_report:g} per km"),
+        ("one draw costs", f"{summary.epsilon_per_report:g} per km"),
+        ("an hour on the road costs, at most", f"{summary.epsilon_per_hour:,g} per km"),
     ]
-    if summary.anchor_period_s is not None:
-        rows += [
-            (f"a period of {summary.anchor_period_s:,} s at one place costs", f"{summary.epsilon_per_period:g} per km"),
-            ("periods of vehicles", f"{summary.periods:,}"),
-        ]
-    rows.append(("an hour on the road costs, at most", f"{summary.epsilon_per_hour:,g} per km"))
     print_table("Reports", rows)

@@ -42,7 +42,7 @@ def track(
         bool,
         typer.Option("--smooth", help="With a table: also use the reports that came later, for trips that are over."),
     ] = False,
-    ahead: Annotated[float, typer.Option(help="Estimate so many seconds after each report.")] = 0.0,
+    ahead: Annotated[float, typer.Option(help="Estimate the position this many seconds after each report.")] = 0.0,
     stream: Annotated[
         bool, typer.Option("--stream", help="Instead of a table: reports as JSON lines on stdin, estimates on stdout.")
     ] = False,
@@ -53,12 +53,7 @@ def track(
         int,
         typer.Option(min=1, help="With --stream: MiB for beliefs; vehicles silent for longest are forgotten first."),
     ] = 1024,
-    full_memory: Annotated[
-        bool,
-        typer.Option(
-            "--full-memory", help="With an anchor: a model of order 2 or 3 as such, at some ten times the time."
-        ),
-    ] = False,
+    fences: options.FencesFile = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -82,7 +77,7 @@ def track(
     if not stream and out is None:
         raise ParameterError("A table needs --out.")
     options.check_outputs(out, overwrite=overwrite)
-    bundle, learned = load_bundle(file), _model(model)
+    bundle, learned, hidden = load_bundle(file), _model(model), options.read_fences(fences)
     if released is not None and out is not None:
         from geoblanket.tracking.table import track_table
 
@@ -94,7 +89,7 @@ def track(
                 model=learned,
                 smoothed=smooth,
                 ahead_s=ahead,
-                full_memory=full_memory,
+                fences=hidden,
                 progress=progress,
             )
         accuracy = None
@@ -106,9 +101,7 @@ def track(
         return
     from geoblanket.tracking.tracker import Tracker
 
-    _stream(
-        Tracker(bundle, learned, late_slots=late, memory_bytes=memory * _MIB, full_memory=full_memory), ahead_s=ahead
-    )
+    _stream(Tracker(bundle, learned, fences=hidden, late_slots=late, memory_bytes=memory * _MIB), ahead_s=ahead)
 
 
 def _model(file: Path | None) -> MotionModel | None:

@@ -60,7 +60,7 @@ def verify(
         bundle = load_bundle(file, trust=trust)
         lattice = bundle.lattice
         if lattice is not None:
-            least.check((), bundle.places_e7, bundle.clock, lattice=lattice.spec, anchor=lattice.anchor)
+            least.check((), bundle.places_e7, bundle.clock, lattice=lattice.spec)
         elif bundle.located:
             least.check(bundle, bundle.places_e7, bundle.clock)
     notes = list(bundle.caveats)

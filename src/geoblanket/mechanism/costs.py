@@ -21,7 +21,6 @@ __all__ = [
     "Costs",
     "Counted",
     "check_epsilon",
-    "periods_touched",
     "times_counted",
     "weight_in_micro",
 ]
@@ -101,7 +100,7 @@ class Costs(NamedTuple):
 
 
 def check_epsilon(epsilon: float, *, name: str = "ε") -> float:
-    """Return the ε of a report or an anchor, per kilometre; raise ParameterError where nothing is made for it."""
+    """Return the ε of a report, per kilometre; raise ParameterError where nothing is made for it."""
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise ParameterError(
             f"{name} must be from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g} per km. Got {epsilon:g} instead. Devices "
@@ -113,11 +112,6 @@ def check_epsilon(epsilon: float, *, name: str = "ε") -> float:
 def times_counted(history_weights: Sequence[float]) -> float:
     """Return 1 + Σw: how often a location counts, in its own report and as the past of later ones."""
     return 1 + sum(history_weights)
-
-
-def periods_touched(seconds: float, period_s: float) -> int:
-    """Return how many periods of the clock a stretch of time touches at most: eight hours touch nine hours."""
-    return math.ceil(seconds / period_s) + 1
 
 
 def weight_in_micro(weight: float) -> int:

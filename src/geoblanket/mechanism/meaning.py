@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.costs import HOUR_S, NIGHT_S, periods_touched
+from geoblanket.mechanism.costs import HOUR_S, NIGHT_S
 from geoblanket.mechanism.lattice.lattice import Lattice
 
 __all__ = [
     "DISTANCES_KM",
     "AtRest",
     "Errors",
+    "fenced_in_words",
+    "fenced_m",
     "found_km",
     "laplace_errors",
     "lattice_at_rest",
@@ -29,9 +26,6 @@ __all__ = [
 ]
 
 DISTANCES_KM = (0.1, 0.5, 1.0)
-_POINTS = 2048
-_SPAN = 24.0
-_DAY_S = 24 * HOUR_S
 _NIGHTS = {"night": 1, "week": 7, "month": 30}
 _NEARLY_1 = 1.2
 """Below it two digits of the whole would say 1: what is above 1 is what counts."""
@@ -61,32 +55,12 @@ class Errors:
     """95 % of reports are nearer."""
 
 
-@lru_cache(maxsize=64)
-def laplace_errors(epsilon: float, anchor_epsilon: float | None = None) -> Errors:
-    """Return how far reports with planar Laplace noise lie from the truth.
-
-    Parameters
-    ----------
-    epsilon
-        ε of a report, per kilometre.
-    anchor_epsilon
-        ε₀ of an anchor that is added, per kilometre; None: there is none.
-    """
-    if not epsilon > 0 or (anchor_epsilon is not None and not anchor_epsilon > 0):
+def laplace_errors(epsilon: float) -> Errors:
+    """Return how far reports with planar Laplace noise of ε per kilometre lie from the truth."""
+    if not epsilon > 0:
         raise ParameterError("ε must be above 0 per km.")
-    least = epsilon if anchor_epsilon is None else min(epsilon, anchor_epsilon)
-    # On a plane of points, by the discrete Fourier transform: the sum of two noises has the product of theirs.
-    axis = (np.arange(_POINTS) - _POINTS // 2) * (_SPAN / least / _POINTS * 2)
-    distance = np.hypot(axis, axis[:, None])
-    density = _transformed(np.exp(-epsilon * distance))
-    if anchor_epsilon is not None:
-        density = density * _transformed(np.exp(-anchor_epsilon * distance))
-    mass = np.fft.fftshift(np.fft.irfft2(density, s=distance.shape)).ravel()
-    order = np.argsort(distance.ravel(), kind="stable")
-    below = np.cumsum(mass[order]) / mass.sum()
-    sorted_km = distance.ravel()[order]
-    median, most = (float(sorted_km[np.searchsorted(below, share)]) for share in (0.5, 0.95))
-    return Errors(float(mass @ distance.ravel() / mass.sum()), median, most)
+    # The distance r has the density ε²·r·e^(−ε·r), so that (1 + ε·r)·e^(−ε·r) of the reports are further away.
+    return Errors(mean_km=2 / epsilon, median_km=1.678347 / epsilon, most_km=4.743865 / epsilon)
 
 
 def found_km(epsilon: float, draws: float) -> float:
@@ -107,6 +81,37 @@ def found_km(epsilon: float, draws: float) -> float:
     return math.sqrt(math.pi / draws) / epsilon
 
 
+def fenced_m(radius_km: float) -> float:
+    """Return how far off the best guess of a fenced place is, on average, after any number of reports, metres.
+
+    The reports tell the centre of the fence. The place lies anywhere within the radius of it: two thirds of the radius
+    away on average. Knowledge of homes and of the ways in and out helps beyond that.
+
+    Parameters
+    ----------
+    radius_km
+        ρ: how far the centre may lie from the place, kilometres.
+    """
+    return 1000 * radius_km * 2 / 3
+
+
+def fenced_in_words(radius_km: float, delta: float) -> str:
+    """Return what a fence promises, and what it does not, for people.
+
+    Parameters
+    ----------
+    radius_km
+        ρ: how far the centre may lie from the place, kilometres.
+    delta
+        δ of two places 100 m apart.
+    """
+    return (
+        "Reports from inside tell nothing more about the place, however many there are. A recipient stays about "
+        f"{_two_digits(fenced_m(radius_km))} off, after any number of nights (δ = {100 * delta:.1f} % for two places "
+        "100 m apart, once). The ways in and out still tell something: a larger fence tells less."
+    )
+
+
 @dataclass(frozen=True)
 class AtRest:
     """What reports tell of a vehicle at rest: the one place where nights are counted, and put into words."""
@@ -115,44 +120,29 @@ class AtRest:
     """ε of a report, per kilometre."""
     interval_s: float
     """From one report to the next, seconds."""
-    anchor_epsilon: float | None = None
-    """ε₀ of a period, per kilometre; None: no anchor."""
-    anchor_period_s: float = HOUR_S
-    """How long an anchor stays, seconds."""
+    hold_m: float = 0.0
+    """Within this distance of the last draw its report is repeated at no cost, metres; 0: every report is drawn."""
 
     @property
     def night_cost(self) -> float:
-        """What a night costs at most, per kilometre, in whole millionths, as ledgers count.
-
-        A night can begin within a period, so that one of eight hours touches nine periods of an hour.
-        """
-        reports = math.ceil(NIGHT_S / self.interval_s) * self.epsilon
-        if self.anchor_epsilon is not None:
-            reports = min(reports, periods_touched(NIGHT_S, self.anchor_period_s) * self.anchor_epsilon)
-        return round(reports, 6)
+        """What a night at one place costs, per kilometre: one report if it is held, in whole millionths as ledgers."""
+        return round(self._draws(NIGHT_S) * self.epsilon, 6)
 
     @property
     def found_m(self) -> dict[str, float]:
         """How far off the best guess is on average after an hour, a night, a week and a month of nights, metres.
 
-        An anchor's reports tell its shifted point at best: each period counts as one report with its ε₀. Knowledge of
-        streets or habits brings the guess nearer.
+        Each night is a return, and so a draw of its own. Knowledge of streets or habits brings the guess nearer.
         """
-        return {"hour": 1000 * self._found_km(0)} | {name: 1000 * self._found_km(n) for name, n in _NIGHTS.items()}
+        draws = {"hour": self._draws(HOUR_S)} | {name: n * self._draws(NIGHT_S) for name, n in _NIGHTS.items()}
+        return {name: 1000 * found_km(self.epsilon, count) for name, count in draws.items()}
 
-    def _found_km(self, nights: int) -> float:
-        """Return the mean error after a number of nights, or after a whole hour of the clock (0), kilometres."""
-        if self.anchor_epsilon is None:
-            return found_km(self.epsilon, (nights * NIGHT_S or HOUR_S) / self.interval_s)
-        if nights == 0:
-            return found_km(self.anchor_epsilon, HOUR_S / self.anchor_period_s)
-        # Nights apart, or all of the time from the first to the last where periods are so long that nights share them.
-        apart = nights * periods_touched(NIGHT_S, self.anchor_period_s)
-        together = periods_touched((nights - 1) * _DAY_S + NIGHT_S, self.anchor_period_s)
-        return found_km(self.anchor_epsilon, min(apart, together))
+    def _draws(self, seconds: float) -> int:
+        """Return how many reports are drawn in a stay."""
+        return 1 if self.hold_m else math.ceil(seconds / self.interval_s)
 
     def in_words(self, *, hour_m: float | None = None) -> str:
-        """Return what a night costs, and how near reports lead after an hour and after nights, for people.
+        """Return how near reports lead after a stay and after nights, and what they cost, for people.
 
         Parameters
         ----------
@@ -160,26 +150,25 @@ class AtRest:
             The error after an hour, metres, where it was estimated with knowledge of the city; None: by the formula.
         """
         found = {name: _two_digits(metres) for name, metres in self.found_m.items()}
+        cost = {name: f"{round(n * self.night_cost, 6):,g} per km" for name, n in _NIGHTS.items()}
         hour = found["hour"] if hour_m is None else _two_digits(hour_m)
-        cost, caveat = (
-            f"at most {self.night_cost:,g} per km, however many reports are made",
-            (" Somebody who knows where other reports of a period were made learns more."),
+        stay = (
+            f"A stay costs one report, however long: a recipient of all reports is about {hour} off ({cost['night']}). "
+            "Each return is a new draw."
+            if self.hold_m
+            else f"Every report at rest is a new draw: a recipient of all reports is about {hour} off after an hour at "
+            f"one place and {found['night']} after a night ({cost['night']})."
         )
-        if self.anchor_epsilon is None:
-            cost, caveat = f"{self.night_cost:,g} per km: without an anchor every report counts", ""
         return (
-            f"A night of 8 hours at one place costs {cost}. A recipient of all reports is about {hour} off after an "
-            f"hour there and {found['night']} after a night. After a week of nights it is {found['week']}, after a "
-            f"month {found['month']}.{caveat}"
+            f"{stay} After a week of nights the recipient is {found['week']} off ({cost['week']}), after a month "
+            f"{found['month']} ({cost['month']}). A fence of 1 km keeps a home about {_two_digits(fenced_m(1))} off, "
+            "after any number of nights."
         )
 
 
 def lattice_at_rest(lattice: Lattice, interval_s: float) -> AtRest:
     """Return what a lattice tells of a vehicle at rest that reports at this interval, seconds."""
-    anchor = lattice.anchor
-    if anchor is None:
-        return AtRest(lattice.epsilon, interval_s)
-    return AtRest(lattice.epsilon, interval_s, anchor.epsilon, anchor.period_s)
+    return AtRest(lattice.epsilon, interval_s, lattice.hold_m)
 
 
 def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
@@ -192,8 +181,7 @@ def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
     interval_s
         Seconds from one report to the next.
     """
-    anchor = lattice.anchor
-    errors = laplace_errors(lattice.epsilon, None if anchor is None else anchor.epsilon)
+    errors = laplace_errors(lattice.epsilon)
     return [
         odds_in_words(lattice.epsilon),
         f"Half of the reports are within {_distance(errors.median_km)} of the truth, 95 % within "
@@ -202,10 +190,6 @@ def lattice_in_words(lattice: Lattice, interval_s: float) -> list[str]:
         f"{lattice.epsilon * HOUR_S / interval_s:g} per km at most.",
         lattice_at_rest(lattice, interval_s).in_words(),
     ]
-
-
-def _transformed(values: Floats) -> npt.NDArray[np.complex128]:
-    return np.fft.rfft2(np.fft.ifftshift(values / values.sum()))
 
 
 def times_in_words(value: float) -> str:

@@ -22,7 +22,7 @@ from geoblanket._files import check_output, temporary_folder
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._repr import counted, short_repr
-from geoblanket._tables import lazy_batches, reading_parquet, write_table
+from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -31,10 +31,12 @@ from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.release._opening import check_policy
+from geoblanket.release.fence import NO_FENCES, Fences
+from geoblanket.release.place_raster import PlaceRaster
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.traces.table import write_traces
+from geoblanket.traces.table import TRACES_SCHEMA, check_points, scan_traces, write_traces
 
 __all__ = ["RELEASED_SCHEMA", "PerturbSummary", "perturb_traces", "perturb_walks"]
 
@@ -53,6 +55,7 @@ as in the walks and not protected. Speeds are left out: they are measured on the
 `lon` as `geometry` (GeoParquet), which is not read again."""
 
 _SECONDS_PER_HOUR = 3600.0
+_ROWS_AT_A_TIME = 500_000
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def perturb_walks(
     out: str | Path,
     *,
     bundle: Bundle,
+    fences: Fences = NO_FENCES,
     policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> PerturbSummary:
@@ -118,6 +122,8 @@ def perturb_walks(
         The table to write (`RELEASED_SCHEMA`).
     bundle
         With a clock and with places.
+    fences
+        Places inside one count as the place nearest to its centre, whichever vehicle is there.
     policy
         The least that the bundle must promise.
 
@@ -146,7 +152,7 @@ def perturb_walks(
         raise ParameterError(f"{walks} is both read and written. Choose another name for the result.")
     clock = _check_fit(bundle, walks, about, RoadGraph.load(roads))
     check_policy(policy, bundle, bundle)
-    run = _Run(bundle, clock, Path(walks), frame, progress)
+    run = _Run(bundle, Path(walks), frame, fences, progress)
     described = {
         "bundle": bundle.sha256,
         "domain": bundle.domain,
@@ -178,6 +184,7 @@ def perturb_traces(
     spacing_m: float = 0.0,
     method: Method = "hmm",
     workers: int | None = None,
+    fences: Fences = NO_FENCES,
     policy: Policy = DEFAULT_POLICY,
     progress: Progress = silent,
 ) -> PerturbSummary:
@@ -189,6 +196,8 @@ def perturb_traces(
         A table written by `geoblanket traces import`, or a data frame with its columns (`TRACES_SCHEMA`).
     spacing_m
         The spacing of the bundle's places, metres.
+    fences
+        Points inside one count as its centre, before they are matched, whichever vehicle is there.
 
     Examples
     --------
@@ -207,7 +216,7 @@ def perturb_traces(
     with temporary_folder(out) as folder:
         walks = folder / "walks.parquet"
         match_traces(
-            traces,
+            _fenced(traces, folder / "traces.parquet", fences),
             roads,
             walks,
             interval_s=clock.interval_s,
@@ -216,7 +225,23 @@ def perturb_traces(
             workers=workers,
             progress=progress,
         )
-        return perturb_walks(walks, roads, out, bundle=bundle, policy=policy, progress=progress)
+        return perturb_walks(walks, roads, out, bundle=bundle, fences=fences, policy=policy, progress=progress)
+
+
+def _fenced(traces: str | Path, out: Path, fences: Fences) -> str | Path:
+    """Write traces whose points inside a fence are its centre: the way that is matched must not tell more."""
+    if not fences:
+        return traces
+
+    def batches() -> Iterator[pl.DataFrame]:
+        for batch in table_batches(scan_traces(traces), path=traces, rows=_ROWS_AT_A_TIME):
+            check_points(batch, path=traces)
+            lat_e7, lon_e7 = (np.rint(batch[name].to_numpy() * 1e7).astype(np.int64) for name in ("lat", "lon"))
+            lat, lon = fences.apply_many_e7(lat_e7, lon_e7)
+            yield batch.with_columns(lat=pl.Series(lat / 1e7), lon=pl.Series(lon / 1e7))
+
+    write_table(lazy_batches(batches(), schema=TRACES_SCHEMA), out, kind="traces", about={"format": "frame"})
+    return out
 
 
 def _check_zones(bundle: Bundle) -> None:
@@ -249,14 +274,27 @@ def _check_fit(bundle: Bundle, walks: str | Path, about: dict[str, Any], graph: 
     return clock
 
 
+def _fenced_places(places_e7: Indices, fences: Fences) -> Indices:
+    """Return the place that each place counts as: itself, or the one nearest to the centre of its fence."""
+    result = np.arange(len(places_e7), dtype=np.int32)
+    lat, lon = places_e7.astype(np.int64).T
+    fenced_lat, fenced_lon = fences.apply_many_e7(lat, lon)
+    inside = np.flatnonzero((fenced_lat != lat) | (fenced_lon != lon))
+    if len(inside):
+        result[inside] = PlaceRaster(places_e7).of(fenced_lat[inside], fenced_lon[inside])
+    return result
+
+
 class _Run:
     """One pass over walks."""
 
-    def __init__(self, bundle: Bundle, clock: Clock, path: Path, frame: pl.LazyFrame, progress: Progress) -> None:
+    def __init__(self, bundle: Bundle, path: Path, frame: pl.LazyFrame, fences: Fences, progress: Progress) -> None:
         self.stopped = False
+        clock = bundle.needed_clock()
         self._bundle, self._clock, self._path, self._frame = bundle, clock, path, frame
         self._progress = progress
         self._rule = ReleaseRule(bundle)
+        self._fenced = _fenced_places(bundle.places_e7, fences)
         self._costs = bundle.costs
         self._names = (*(name for name, _ in clock.regimes), clock.start)
         self._of_hour = np.array([self._names.index(clock.regime(hour)) for hour in range(24)], np.uint8)
@@ -285,7 +323,7 @@ class _Run:
                 return
             if batch["time"].null_count():
                 raise InputError("some steps have no time", path=self._path, hint="Match the traces again")
-            places = np.concatenate([kept, batch["place"].to_numpy()])
+            places = np.concatenate([kept, self._fenced[batch["place"].to_numpy()]])
             step = batch["step"].to_numpy()
             reported = self._draw(self._histories(places, len(kept), step), step, batch["hour"].to_numpy())
             kept = places[max(0, len(places) - self._rule.past) :]

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._training import NOBODY
-from geoblanket.errors import GeoblanketError, InputError, LatticeViolation, ParameterError, PolicyError
+from geoblanket.errors import GeoblanketError, InputError, LatticeViolation, MechanismError, PolicyError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.file import MAGIC
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
@@ -23,12 +22,12 @@ from tests.mechanism.bundles import save_plain
 from tests.mechanism.lattice.frames import small_spec
 
 SPEC = small_spec()
-ANCHOR = make_anchor(SPEC.plane, epsilon_micro=2_000_000, period_s=3600)
+HOLD_MM = 50_000
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    save_lattice(tmp_path / "city.bundle", SPEC, ANCHOR, version=3, interval_s=30)
+    save_lattice(tmp_path / "city.bundle", SPEC, hold_mm=HOLD_MM, version=3, interval_s=30)
     return tmp_path / "city.bundle"
 
 
@@ -45,28 +44,28 @@ def test_what_is_written_is_read(path: Path) -> None:
     bundle = load_bundle(path)
     lattice = bundle.lattice
     assert lattice is not None
-    assert lattice.anchor == ANCHOR
+    assert lattice.hold_m == 50
     assert lattice.epsilon == 2
     assert lattice.cell_m == 100
     assert lattice.cells == 31**2
     np.testing.assert_array_equal(lattice.spec.multipliers, SPEC.multipliers)
     assert bundle.version == 3
     assert len(bundle) == 0
-    assert bundle.disclosed == "when a report was made"
+    assert bundle.disclosed == "when a report was made, and when the vehicle rests"
     assert bundle.costs == (2_000_000, 2_000_000)
     assert bundle.needed_clock().interval_s == 30
-    assert "Disclosed by every report: when a report was made. No zone is." in bundle.guarantee
+    assert f"Disclosed by every report: {bundle.disclosed}. No zone is." in bundle.guarantee
     assert bundle.training == NOBODY
     assert bundle.guarantee.endswith(
-        "In one sentence: each report is at most e^(2·d) times, and all reports of a whole period of 3,600 s at one "
-        "place together at most e^(2·d) times, as probable from one coordinate as from any other, d km apart with "
-        "14.2 m added for rounding; disclosed: when a report was made; nothing was learned from anyone."
+        "In one sentence: each report is at most e^(2·d) times as probable from one coordinate as from any other, d km "
+        "apart with 14.2 m added for rounding; a stay costs one report; disclosed: when a report was made, and when "
+        "the vehicle rests; nothing was learned from anyone."
     )
     assert path.stat().st_size < 2_000
 
 
 def test_the_same_lattice_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
-    save_lattice(tmp_path / "again.bundle", SPEC, ANCHOR, version=3, interval_s=30)
+    save_lattice(tmp_path / "again.bundle", SPEC, hold_mm=HOLD_MM, version=3, interval_s=30)
     assert (tmp_path / "again.bundle").read_bytes() == path.read_bytes()
 
 
@@ -95,20 +94,18 @@ LATTICE_EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
     "shift": lambda section: section.update(shift=section["shift"] + 1),
     "window": lambda section: section.update(half_window=3),
     "beyond the pole": lambda section: section.update(south_e7=899_000_000),
-    "format": lambda section: section.update(format=2),
+    "format": lambda section: section.update(format=3),
     "unknown": lambda section: section.update(more=1),
     "a float": lambda section: section.update(rate=float(section["rate"])),
-    "anchor's ε": lambda section: section["anchor"].update(epsilon_micro=1_900_000),
-    "anchor's rate": lambda section: section["anchor"].update(rate=section["anchor"]["rate"] * 2),
-    "anchor's floor": lambda section: section["anchor"].update(floor=1),
-    "anchor's period": lambda section: section["anchor"].update(period_s=1),
-    "anchor unknown": lambda section: section["anchor"].update(more=1),
+    "hold of nothing": lambda section: section.update(hold_mm=-1),
+    "hold beyond the error of a report": lambda section: section.update(hold_mm=1_000_001),
+    "no hold": lambda section: section.pop("hold_mm"),
 }
 
 
 @pytest.mark.parametrize("name", LATTICE_EDITS)
 def test_an_edited_lattice_is_refused(path: Path, name: str) -> None:
-    with pytest.raises((InputError, LatticeViolation)) as raised:
+    with pytest.raises((InputError, LatticeViolation, MechanismError)) as raised:
         load_bundle(edited(path, lambda fields, _: _domain_made_right(fields, LATTICE_EDITS[name])))
     assert str(path) in str(raised.value)
 
@@ -167,19 +164,21 @@ def test_other_parts_are_refused(path: Path, change: Callable[[dict[str, Any]], 
 def test_trust_and_policy_hold_for_lattices(path: Path) -> None:
     with pytest.raises(InputError, match="older"):
         load_bundle(path, trust=Trust(minimum_version=4))
-    check = {"lattice": SPEC, "anchor": ANCHOR}
-    DEFAULT_POLICY.check((), np.empty((0, 2), np.int32), None, **check)  # type: ignore[arg-type]
+    DEFAULT_POLICY.check((), np.empty((0, 2), np.int32), None, lattice=SPEC)
     for policy, words in (
-        (Policy(largest_epsilon=1.0), "anchor's ε₀ is 2"),
+        (Policy(largest_epsilon=1.0), "its ε is 2 per km, more than 1"),
         (Policy(largest_cost=1.0), "costs 2 per km"),
         (Policy(smallest_extent_m=5_000), "3100 m wide"),
         (Policy(largest_rounding_m=7), r"rounds a coordinate by up to 7\.08 m, more than 7 m \(largest_rounding_m\)"),
     ):
         with pytest.raises(PolicyError, match=words):
-            policy.check((), np.empty((0, 2), np.int32), None, **check)  # type: ignore[arg-type]
+            policy.check((), np.empty((0, 2), np.int32), None, lattice=SPEC)
 
 
-def test_an_anchor_shorter_than_the_interval_is_refused(tmp_path: Path) -> None:
-    anchor = make_anchor(SPEC.plane, epsilon_micro=10**6, period_s=20)
-    with pytest.raises(ParameterError, match="one interval"):
-        save_lattice(tmp_path / "a.bundle", SPEC, anchor, version=1, interval_s=30)
+def test_a_lattice_with_an_anchor_is_refused_and_says_what_to_run(path: Path) -> None:
+    def of_before(fields: dict[str, Any], _: object) -> None:
+        del fields["lattice"]["hold_mm"]
+        fields["lattice"].update(format=1, anchor={"epsilon_micro": 2_000_000, "period_s": 3600, "rate": 1, "floor": 1})
+
+    with pytest.raises(InputError, match=r"of version 0\.2, whose anchors .* with `geoblanket lattice`"):
+        load_bundle(edited(path, of_before))

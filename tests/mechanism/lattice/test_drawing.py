@@ -11,7 +11,6 @@ from geoblanket._arrays import Ints
 from geoblanket.mechanism import _testing
 from geoblanket.mechanism.lattice.drawing import Drawing
 from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.lattice.spec import LatticeSpec
 from tests.mechanism.lattice.frames import small_spec
 
 
@@ -94,13 +93,3 @@ def test_one_draw_is_the_same_as_many() -> None:
     with _testing.predictable_words(some_words(8, 50)):
         many = lattice.draw_many(np.full(50, lat), np.full(50, lon)).tolist()
     assert single == many
-
-
-def test_a_shift_moves_the_point() -> None:
-    lattice = Lattice.verified(small_spec(12))
-    lat, lon = lattice.center(0)
-    n = lattice.spec.cell_units
-    shifted = lattice.weights(lat, lon, shift=(2 * n, 3 * n))
-    assert int(shifted.argmax()) == 3 * 12 + 2
-    spec: LatticeSpec = lattice.spec
-    assert spec.cell_count == 144

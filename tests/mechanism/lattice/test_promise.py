@@ -35,7 +35,7 @@ def fine_sample(spec: LatticeSpec) -> tuple[Ints, Ints]:
 
 def weights_of(spec: LatticeSpec) -> tuple[Ints, Floats, Floats]:
     x, y = fine_sample(spec)
-    lattice = Lattice._of(spec, None, LATTICE.certificate, LATTICE._drawing)
+    lattice = Lattice._of(spec, 0, LATTICE.certificate, LATTICE._drawing)
     lat, lon = spec.plane.degrees(x, y)
     return np.stack([lattice.weights_at(int(one), int(other)) for one, other in zip(x, y, strict=True)]), lat, lon
 
@@ -204,10 +204,10 @@ def test_a_copy_that_was_pickled_is_verified_again() -> None:
     make, numbers = LATTICE.__reduce__()
     assert make == Lattice.verified
     np.testing.assert_array_equal(copy.copy(LATTICE).weights_at(1, 2), LATTICE.weights_at(1, 2))
-    edited = Lattice._of(replace(SPEC, rate=SPEC.rate * 2), None, LATTICE.certificate, LATTICE._drawing)
+    edited = Lattice._of(replace(SPEC, rate=SPEC.rate * 2), 0, LATTICE.certificate, LATTICE._drawing)
     with pytest.raises(MechanismError):
         copy.copy(edited)  # by way of the same `__reduce__`
-    assert numbers == (LATTICE.spec, None)
+    assert numbers == (LATTICE.spec, 0)
 
 
 def test_guarantee_says_what_holds() -> None:

@@ -293,10 +293,10 @@ class Bundle(ReadBundle):
                 f"the same zone and regime, d{within} km apart"
             )
         add_m = 2 * self.lattice.certificate.rounding_mm / 1000
-        stays = ", and a stay costs one report," if self.lattice.hold_mm else ""
+        stays = "; a stay costs one report" if self.lattice.hold_mm else ""
         return (
-            f"each report is at most e^({self.lattice.epsilon:.9g}·d) times{stays} as probable from one coordinate as "
-            f"from any other, d km apart with {add_m:.3g} m added for rounding"
+            f"each report is at most e^({self.lattice.epsilon:.9g}·d) times as probable from one coordinate as from "
+            f"any other, d km apart with {add_m:.3g} m added for rounding{stays}"
         )
 
     @cached_property
