@@ -277,7 +277,7 @@ def test_without_opendp_the_extra_is_named(folder: Path, monkeypatch: pytest.Mon
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lattice, reports of three vehicles that go round in the middle of it, a map and a model of that place."""
     made = tmp_path_factory.mktemp("released")
-    save_city(made / "city.bundle", anchor=False)
+    save_city(made / "city.bundle")
     bundle, start = load_bundle(made / "city.bundle"), near_model()
     places = [[(16 + 7 * (step % 3) + vehicle) for step in range(30)] for vehicle in range(3)]
     rows = [

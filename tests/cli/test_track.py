@@ -22,8 +22,8 @@ from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_ce
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("track")
-    save_city(folder / "city.bundle", anchor=False)
-    save_city(folder / "other.bundle", epsilon=3.0, anchor=False)
+    save_city(folder / "city.bundle")
+    save_city(folder / "other.bundle", epsilon=3.0)
     bundle = load_bundle(folder / "city.bundle")
     near_model().save(folder / "city.model")
     near_model(at=(48.1, 11.6)).save(folder / "other.model")

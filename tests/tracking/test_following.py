@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._arrays import Floats, Positions
 from geoblanket.errors import ParameterError
 from geoblanket.tracking import belief, following
-from geoblanket.tracking.belief import BeliefFilter, Shifts
+from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from tests.tracking.chains import TableSight, beliefs_by_all_paths, second_order
@@ -26,7 +26,7 @@ def collected(sequences: Sequences, *, smoothed: bool = False, beliefs: BeliefFi
     found = np.full((len(sequences.slot), len(beliefs.model)), np.nan)
 
     def seen(positions: Positions, values: Singles) -> None:
-        found[positions] = values.sum(axis=1).T
+        found[positions] = values.T
 
     (smooth if smoothed else follow)(beliefs, sequences, seen)
     return found
@@ -111,7 +111,7 @@ def test_a_report_that_no_place_explains_is_left_out() -> None:
     counted: list[Singles] = []
     beliefs = BeliefFilter(MODEL, TableSight(table))
     sequences = sequences_of([([1, 2, 3], [0, 3, 1])])
-    impossible = follow(beliefs, sequences, lambda _, values: counted.append(values[:, 0, 0].copy()))
+    impossible = follow(beliefs, sequences, lambda _, values: counted.append(values[:, 0].copy()))
     assert impossible == 1
     exact, _ = beliefs_by_all_paths(MODEL, table, [1, 2, 3], [0, NO_REPORT, 1])
     np.testing.assert_allclose(counted, exact, atol=1e-4)
@@ -147,12 +147,12 @@ def moves_by_all_paths(
 
 
 def moves_of(sequences: Sequences, beliefs: BeliefFilter) -> Floats:
-    """The same as `smooth` tells it, over all sequences; several shifts are added up."""
+    """The same as `smooth` tells it, over all sequences."""
     dense = beliefs.model.moves.toarray().astype(np.float64)
     found = np.zeros_like(dense)
 
     def moved(before: Singles, after: Singles) -> None:
-        np.add(found, np.einsum("isb,jsb->ij", before.astype(np.float64), after) * dense, out=found)
+        np.add(found, np.einsum("ib,jb->ij", before.astype(np.float64), after) * dense, out=found)
 
     smooth(beliefs, sequences, lambda *_: None, moved=moved)
     return found
@@ -182,45 +182,13 @@ def test_moves_are_told_once_whatever_the_windows_and_batches(monkeypatch: pytes
     np.testing.assert_allclose(moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE))), whole, rtol=1e-3)
 
 
-class ShiftedTableSight(TableSight):
-    """Two shifts, which change what is reported."""
-
-    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
-        by_place = [self.table[:3, (output + int(east)) % self.outputs] for east, _ in shifts_m]
-        return np.stack(by_place, axis=1).astype(np.float32)
-
-
-def test_with_an_anchor_moves_keep_the_shift(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a chain over pairs of state and shift. Where a period ends, the step is not told."""
-    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
-    shares = np.array([0.7, 0.3], np.float32)
-    for period_slots, outputs in ((100, [0, 2, 1, 3]), (2, [0, 2, 1, 3])):
-        shifts = Shifts(np.array([[0.0, 0.0], [1.0, 0.0]]), shares, period_slots * 30_000)
-        sight = ShiftedTableSight(TABLE)
-        sequences = sequences_of([(range(4), outputs)])
-        found = moves_of(sequences, BeliefFilter(MODEL, sight, shifts))
-        exact, total = np.zeros_like(found), 0.0
-        dense = MODEL.moves.toarray().astype(np.float64)
-        for path in product(range(len(MODEL)), repeat=4):
-            of_path = float(MODEL.start[path[0]]) * np.prod([dense[step] for step in pairwise(path)])
-            for drawn in product((0, 1), repeat=-(-4 // period_slots)):
-                chance = of_path * np.prod(shares[list(drawn)])
-                for slot, state in enumerate(path):
-                    chance *= TABLE[MODEL.present[state], (outputs[slot] + drawn[slot // period_slots]) % 4]
-                total += chance
-                for slot, step in enumerate(pairwise(path)):
-                    if slot // period_slots == (slot + 1) // period_slots:
-                        exact[step] += chance
-        np.testing.assert_allclose(found, exact / total, atol=2e-5)
-
-
 def test_only_first_slots_are_told() -> None:
     sequences = sequences_of([([1, 2, 3], [0, 1, 2]), ([7, 8], [3, 3])])
     whole = collected(sequences, smoothed=True)
     told: dict[int, Floats] = {}
 
     def seen(positions: Positions, values: Singles) -> None:
-        told.update(zip(positions.tolist(), values.sum(axis=1).T, strict=True))
+        told.update(zip(positions.tolist(), values.T, strict=True))
 
     smooth(BeliefFilter(MODEL, TableSight(TABLE)), sequences, seen, only_first=True)
     assert sorted(told) == [0, 3]

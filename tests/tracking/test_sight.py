@@ -24,7 +24,7 @@ def reports(outputs: list[int], *, follows: bool = False) -> Reports:
 
 def test_a_lattice_is_seen_as_it_draws(tmp_path: Path) -> None:
     """Every place and every cell, the sink too, against the weights that are drawn from."""
-    bundle = load_bundle(save_small(tmp_path / "x.bundle", anchor_epsilon=None))
+    bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     assert bundle.lattice is not None
     model = replace(plain_model(bundle), spread_m=0.0)
     sight = LatticeSight(bundle.lattice, model, interval_s=30.0)
@@ -63,7 +63,7 @@ def test_states_that_are_too_short_take_their_likeliest_past(tmp_path: Path) -> 
 
 
 def test_planar_laplace_noise(tmp_path: Path) -> None:
-    bundle = load_bundle(save_small(tmp_path / "x.bundle", anchor_epsilon=None))
+    bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     model = replace(plain_model(bundle), spread_m=0.0)
     sight = LaplaceSight(model.lat[:2], model.lon[:2], model, epsilon=3.0, interval_s=30.0)
     seen = sight.likelihood(reports([0, 1]))
@@ -78,18 +78,3 @@ def test_other_places_are_refused(tmp_path: Path) -> None:
     other = MotionModel.by_distance(PLACES.coordinates_e7[:-1], interval_s=30.0)
     with pytest.raises(MismatchError, match="different places"):
         ZoneSight(bundle, other)
-
-
-@pytest.mark.parametrize("shift_units", [(0, 0), (900, -700), (-2500, 3300), (12_345, 67_890)])
-def test_a_shift_may_go_round_the_frame(tmp_path: Path, shift_units: tuple[int, int]) -> None:
-    """A shift of a small frame's lattice may be longer than the frame, several times."""
-    bundle = load_bundle(save_small(tmp_path / "x.bundle"))
-    assert bundle.lattice is not None
-    model = replace(plain_model(bundle), spread_m=0.0)
-    sight = LatticeSight(bundle.lattice, model, interval_s=30.0)
-    seen = sight.of_shifts(np.arange(bundle.lattice.cells), np.array([shift_units]) * sight.unit_m)[:, 0]
-    exact = np.array(
-        [bundle.lattice.weights(lat, lon, shift=shift_units) for lat, lon in zip(model.lat, model.lon, strict=True)]
-    )
-    # The height of a cell's weight depends a little on where in its cell the shifted point lies.
-    np.testing.assert_allclose(seen / seen.sum(axis=0), exact / exact.sum(axis=0), rtol=0.03)
