@@ -360,3 +360,25 @@ def test_what_does_not_fit_is_refused(lattice: Bundle, holding: Bundle, tmp_path
     for interval_s in (15.0, 60.0):
         with pytest.raises(MismatchError, match="step of the motion model takes"):
             learn_from_released(reports, lattice, near_model(interval_s=interval_s))
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7])
+def test_hold_does_not_change_how_often_vehicles_seem_to_stay(holding: Bundle, tmp_path: Path, share: float) -> None:
+    """From the truth, learning stays near it, whatever share of the stays at a place repeats the last report."""
+    plain, rng = near_model(across=5), np.random.default_rng(1)
+    state = np.repeat(np.arange(len(plain)), np.diff(plain.offsets))
+    stays = state == plain.targets
+    weight: Floats = plain.chances * np.where(stays, 2.0, 1.0)
+    truth = replace(plain, chances=normalised(weight, state, len(plain)).astype(np.float32))
+    rows: list[tuple[str | None, int, int | None]] = []
+    stayed: list[bool] = []
+    for walk in drawn_fleet(truth, vehicles=120, trips=120, steps=30, seed=2):
+        cells = cells_near(holding, truth, walk.places)
+        for step, (before, after) in enumerate(pairwise(walk.places), start=1):
+            stayed.append(before == after)
+            if before == after and rng.random() < share:
+                cells[step] = cells[step - 1]
+        rows += [(walk.vehicle, SLOT + step, cell) for step, cell in enumerate(cells) if step % 7]
+    learned = learn_from_released(save_cells(tmp_path / "r", holding, rows), holding, truth)
+    chance = float(learned.usual[state] @ (learned.chances * stays) / learned.usual.sum())
+    assert chance == pytest.approx(np.mean(stayed), abs=0.04)

@@ -90,6 +90,19 @@ def test_a_vehicle_at_rest_is_found_and_later_reports_help(city: Bundle, tmp_pat
     assert later.mean() > filtered.mean()  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_a_vehicle_at_rest_that_repeats_its_report_is_not_found(
+    holding: Bundle, tmp_path: Path, *, smoothed: bool
+) -> None:
+    model = near_model()
+    cells = [3920, 4010, *[4100] * 60]
+    path = save_cells(tmp_path / "released.parquet", holding, [("a", SLOT + t, cell) for t, cell in enumerate(cells)])
+    track_table(path, tmp_path / "tracked.parquet", bundle=holding, model=model, smoothed=smoothed)
+    tracked = pl.read_parquet(tmp_path / "tracked.parquet", columns=["lat", "lon", "radius_m"])
+    assert tracked[2:].n_unique() == 1
+    assert tracked[:3].n_unique() == 3
+
+
 def test_of_two_reports_in_a_slot_the_first_counts(city: Bundle, tmp_path: Path) -> None:
     cells = cells_near(city, near_model(), [24, 24, 24])
     other = cells_near(city, near_model(), [0])[0]

@@ -9,7 +9,8 @@ model is made; and so on. Where reports tell little, the model stays near the on
 Hold: a report that is repeated shows that the vehicle stayed, and counts as a move to the same place. A report that
 differs shows that it moved, if perhaps not to another place. So before such a report a stay is less probable than the
 model says, by the share of all stays that were held; that share is learned with the rest. Without this, stays would
-count twice: once where they are held, and again among the reports that differ.
+count twice: once where they are held, and again among the reports that differ. Where nearly all stays are held this
+takes more rounds; after eight the chance to stay is some 3 % too high.
 """
 
 from __future__ import annotations
