@@ -13,7 +13,7 @@ seed. Half of the trips of a vehicle start at one of five places of its own. `--
 one fleet; `--draws N` takes so many draws of the noise, by default 3, and `--judged N` draws so many trips that are
 judged, by default 1,000.
 
-Each trip of five steps or more is tracked alone, by reports of a lattice with ε = 2 without an anchor, the same for all
+Each trip of five steps or more is tracked alone, by reports of a lattice with ε = 2 without hold, the same for all
 models. Errors are straight lines from the estimate to the true place, in km, as the mean over draws and, in brackets,
 how far the draws lie apart: *tracked* after each report, *single* from one report alone.
 

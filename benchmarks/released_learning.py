@@ -5,7 +5,7 @@ error of a tracker after five rounds over 5,000 to 200,000 reports of drawn trip
 from roads alone stands beside one from a model that was learned privately from the walks (ε-train = 1, δ = 1e-6), and
 beside the true walks behind the same reports, which nobody would have. `--only 5000,sample` takes some of the rows.
 
-Reports are those of a lattice with ε = 2 without an anchor. Drawn trips are from the chain of order 3 of all walks, as
+Reports are those of a lattice with ε = 2 without hold. Drawn trips are from the chain of order 3 of all walks, as
 are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. All models have
 order 2. *Share* is the part that is gained of what the true walks gain over roads alone. Errors are in km, as in
 `benchmarks.private_learning`.
@@ -37,7 +37,7 @@ ROUNDS = 5
 def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path) -> tuple[str, ...]:
     """Return the figures of one fleet: reports, then errors and shares by start, true walks, and seconds a round."""
     graph, known = RoadGraph.load(roads), fleet.known
-    save_lattice(folder / "bundle", fleet.lattice.spec, None, version=1, interval_s=known.interval_s)
+    save_lattice(folder / "bundle", fleet.lattice.spec, version=1, interval_s=known.interval_s)
     bundle = load_bundle(folder / "bundle")
     reports = perturb_walk_points(fleet.walks, roads, folder / "reports.parquet", bundle=bundle).reports
     walked, _ = fleet.errors(learn_motion(graph, known.places, walks=fleet.walks, order=2))

@@ -6,7 +6,7 @@ file; `--trips N` tracks only so many trips; `--quick` leaves out ε = 8. Models
 out. `python -m benchmarks.tracking ROADS [WALKS] --speed ORDER` measures streaming instead.
 
 A fifth of the vehicles is held out; blankets are discovered and models learned from the others. Each trip of five steps
-or more is tracked alone, by reports of a lattice without an anchor, the same for all models. Errors are straight lines
+or more is tracked alone, by reports of a lattice without hold, the same for all models. Errors are straight lines
 from the estimate to the true place after each report, in km, followed by standard errors over vehicles; differences are
 paired by vehicle.
 """
@@ -233,7 +233,7 @@ def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int
     rng = np.random.default_rng(0)
     spec = spec_over(Area(places.lat.min(), places.lon.min(), places.lat.max(), places.lon.max()), epsilon=4.0)
     with tempfile.TemporaryDirectory() as folder:
-        save_lattice(Path(folder) / "bundle", spec, None, version=1, interval_s=model.interval_s)
+        save_lattice(Path(folder) / "bundle", spec, version=1, interval_s=model.interval_s)
         bundle = load_bundle(Path(folder) / "bundle")
     assert bundle.lattice is not None
     state, outputs = rng.choice(len(model), STREAMED, p=model.usual / model.usual.sum(dtype=np.float64)), []

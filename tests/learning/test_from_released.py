@@ -281,12 +281,12 @@ def test_trips_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]], interv
 @pytest.fixture(scope="module")
 def lattice(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """Reports that are some 250 m off."""
-    return load_bundle(save_city(tmp_path_factory.mktemp("lattice") / "b", anchor=False, epsilon=8.0))
+    return load_bundle(save_city(tmp_path_factory.mktemp("lattice") / "b", epsilon=8.0))
 
 
 @pytest.fixture(scope="module")
-def anchored(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return load_bundle(save_city(tmp_path_factory.mktemp("anchored") / "b", epsilon=8.0))
+def holding(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return load_bundle(save_city(tmp_path_factory.mktemp("holding") / "b", epsilon=8.0, hold_m=50.0))
 
 
 def around(model: MotionModel) -> MotionModel:
@@ -323,23 +323,6 @@ def test_more_reports_tell_more(lattice: Bundle, tmp_path: Path) -> None:
     assert errors[-1] < 0.25 * errors[0]
 
 
-def test_with_an_anchor_it_learns_with_shifts_unknown(anchored: Bundle, tmp_path: Path) -> None:
-    """All reports of a vehicle are shifted alike: the moves can be told even so."""
-    start = near_model(across=5)
-    truth = around(start)
-    spec = anchored.lattice
-    assert spec is not None
-    rng, rows = np.random.default_rng(5), []
-    for walk in drawn_fleet(truth, vehicles=40, trips=40, steps=20, seed=6):
-        shift_m = rng.normal(size=2) * 150
-        x, y = spec.spec.plane.units(*truth.to_degrees(truth.xy_m[list(walk.places)] + shift_m))
-        rows += [(walk.vehicle, SLOT + step, int(cell)) for step, cell in enumerate(spec.draw_many_at(x, y))]
-    reports = save_cells(tmp_path / "r", anchored, rows)
-    learned = learn_from_released(reports, anchored, start, rounds=3)
-    assert off(learned, truth) < 0.6 * off(start, truth)
-    assert learned.learned["from"] == "released"
-
-
 @pytest.mark.usefixtures("no_jumps")
 def test_reports_of_zones_with_a_past_tell_moves(tmp_path: Path) -> None:
     """At ε = 20 a report follows from regime, place and place before: only who has all three right learns the moves."""
@@ -367,13 +350,35 @@ def triples(places: list[int]) -> list[tuple[int, int, int]]:
     return list(zip(places, places[1:], places[2:], strict=False))
 
 
-def test_what_does_not_fit_is_refused(lattice: Bundle, anchored: Bundle, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(lattice: Bundle, holding: Bundle, tmp_path: Path) -> None:
     start = near_model()
     reports = save_reports(tmp_path / "r", lattice, start, vehicles=2)
     with pytest.raises(ParameterError, match="1 round or more"):
         learn_from_released(reports, lattice, start, rounds=0)
     with pytest.raises(MismatchError, match="made by another bundle"):
-        learn_from_released(reports, anchored, start)
+        learn_from_released(reports, holding, start)
     for interval_s in (15.0, 60.0):
         with pytest.raises(MismatchError, match="step of the motion model takes"):
             learn_from_released(reports, lattice, near_model(interval_s=interval_s))
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7])
+def test_hold_does_not_change_how_often_vehicles_seem_to_stay(holding: Bundle, tmp_path: Path, share: float) -> None:
+    """From the truth, learning stays near it, whatever share of the stays at a place repeats the last report."""
+    plain, rng = near_model(across=5), np.random.default_rng(1)
+    state = np.repeat(np.arange(len(plain)), np.diff(plain.offsets))
+    stays = state == plain.targets
+    weight: Floats = plain.chances * np.where(stays, 2.0, 1.0)
+    truth = replace(plain, chances=normalised(weight, state, len(plain)).astype(np.float32))
+    rows: list[tuple[str | None, int, int | None]] = []
+    stayed: list[bool] = []
+    for walk in drawn_fleet(truth, vehicles=120, trips=120, steps=30, seed=2):
+        cells = cells_near(holding, truth, walk.places)
+        for step, (before, after) in enumerate(pairwise(walk.places), start=1):
+            stayed.append(before == after)
+            if before == after and rng.random() < share:
+                cells[step] = cells[step - 1]
+        rows += [(walk.vehicle, SLOT + step, cell) for step, cell in enumerate(cells) if step % 7]
+    learned = learn_from_released(save_cells(tmp_path / "r", holding, rows), holding, truth)
+    chance = float(learned.usual[state] @ (learned.chances * stays) / learned.usual.sum())
+    assert chance == pytest.approx(np.mean(stayed), abs=0.04)

@@ -15,7 +15,7 @@ from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_ce
 
 
 def test_the_number_of_processes_makes_no_difference(tmp_path: Path) -> None:
-    city = load_bundle(save_city(tmp_path / "city.bundle", anchor=False))
+    city = load_bundle(save_city(tmp_path / "city.bundle"))
     model, rng = near_model(), np.random.default_rng(0)
     reports: list[tuple[str | None, int, int | None]] = []
     for vehicle in range(20):

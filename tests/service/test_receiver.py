@@ -16,6 +16,7 @@ import pytest
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.release.fence import Fences
 from geoblanket.service.limits import Limits
 from geoblanket.service.receiver import Receiver
 from geoblanket.service.store import BundleStore
@@ -32,7 +33,7 @@ NOW = int(time.time()) // 30 - 1000
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_city(tmp_path_factory.mktemp("city") / "city.bundle", anchor=False)
+    return save_city(tmp_path_factory.mktemp("city") / "city.bundle")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,16 @@ def refused(answer: httpx.Response) -> tuple[int, str]:
     assert set(answer.json()) == {"error", "message"}
     assert answer.headers["cache-control"] == "no-store"
     return answer.status_code, answer.json()["error"]
+
+
+def test_the_receiver_may_know_fences(path: Path, bundle: Bundle) -> None:
+    fences, _ = Fences().with_place(41.15, -8.6, radius_km=1)
+    fenced, other = Tracker(bundle, near_model(), fences=fences), Tracker(bundle, near_model())
+    with live(BundleStore([path]), tracking=Receiver(bundle, near_model(), fences=fences)) as service:
+        found = post(service, vehicle="a", slot=NOW, cell=4140).json()
+    expected, plain = fenced.see("a", NOW, 4140), other.see("a", NOW, 4140)
+    assert (found["lat"], found["lon"]) == pytest.approx((expected.lat, expected.lon), abs=1e-6)
+    assert found["radius_m"] == round(expected.radius_m, 1) > plain.radius_m
 
 
 def test_estimates_are_the_tracker_s(service: Live, bundle: Bundle) -> None:

@@ -9,10 +9,11 @@ from tests.service.city_lattices import save_city
 
 @pytest.fixture(scope="session")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A lattice without an anchor, ε = 4 per km."""
-    return load_bundle(save_city(tmp_path_factory.mktemp("city") / "city.bundle", anchor=False))
+    """A lattice without hold, ε = 4 per km."""
+    return load_bundle(save_city(tmp_path_factory.mktemp("city") / "city.bundle"))
 
 
 @pytest.fixture(scope="session")
-def anchored(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return load_bundle(save_city(tmp_path_factory.mktemp("anchored") / "city.bundle"))
+def holding(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """The same, with a vehicle at rest that repeats its last report."""
+    return load_bundle(save_city(tmp_path_factory.mktemp("holding") / "city.bundle", hold_m=50.0))

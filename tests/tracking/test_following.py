@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._arrays import Floats, Positions
 from geoblanket.errors import ParameterError
 from geoblanket.tracking import belief, following
-from geoblanket.tracking.belief import BeliefFilter, Shifts
+from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from tests.tracking.chains import TableSight, beliefs_by_all_paths, second_order
+from tests.tracking.chains import TableSight, beliefs_by_all_paths, make_model, second_order
 
 MODEL = second_order()
 TABLE = np.random.default_rng(3).dirichlet(np.ones(4), size=len(MODEL))
@@ -26,7 +26,7 @@ def collected(sequences: Sequences, *, smoothed: bool = False, beliefs: BeliefFi
     found = np.full((len(sequences.slot), len(beliefs.model)), np.nan)
 
     def seen(positions: Positions, values: Singles) -> None:
-        found[positions] = values.sum(axis=1).T
+        found[positions] = values.T
 
     (smooth if smoothed else follow)(beliefs, sequences, seen)
     return found
@@ -111,7 +111,7 @@ def test_a_report_that_no_place_explains_is_left_out() -> None:
     counted: list[Singles] = []
     beliefs = BeliefFilter(MODEL, TableSight(table))
     sequences = sequences_of([([1, 2, 3], [0, 3, 1])])
-    impossible = follow(beliefs, sequences, lambda _, values: counted.append(values[:, 0, 0].copy()))
+    impossible = follow(beliefs, sequences, lambda _, values: counted.append(values[:, 0].copy()))
     assert impossible == 1
     exact, _ = beliefs_by_all_paths(MODEL, table, [1, 2, 3], [0, NO_REPORT, 1])
     np.testing.assert_allclose(counted, exact, atol=1e-4)
@@ -147,12 +147,12 @@ def moves_by_all_paths(
 
 
 def moves_of(sequences: Sequences, beliefs: BeliefFilter) -> Floats:
-    """The same as `smooth` tells it, over all sequences; several shifts are added up."""
+    """The same as `smooth` tells it, over all sequences."""
     dense = beliefs.model.moves.toarray().astype(np.float64)
     found = np.zeros_like(dense)
 
     def moved(before: Singles, after: Singles) -> None:
-        np.add(found, np.einsum("isb,jsb->ij", before.astype(np.float64), after) * dense, out=found)
+        np.add(found, np.einsum("ib,jb->ij", before.astype(np.float64), after) * dense, out=found)
 
     smooth(beliefs, sequences, lambda *_: None, moved=moved)
     return found
@@ -182,45 +182,13 @@ def test_moves_are_told_once_whatever_the_windows_and_batches(monkeypatch: pytes
     np.testing.assert_allclose(moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE))), whole, rtol=1e-3)
 
 
-class ShiftedTableSight(TableSight):
-    """Two shifts, which change what is reported."""
-
-    def of_shifts(self, output: Ints, shifts_m: Floats) -> Singles:
-        by_place = [self.table[:3, (output + int(east)) % self.outputs] for east, _ in shifts_m]
-        return np.stack(by_place, axis=1).astype(np.float32)
-
-
-def test_with_an_anchor_moves_keep_the_shift(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a chain over pairs of state and shift. Where a period ends, the step is not told."""
-    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
-    shares = np.array([0.7, 0.3], np.float32)
-    for period_slots, outputs in ((100, [0, 2, 1, 3]), (2, [0, 2, 1, 3])):
-        shifts = Shifts(np.array([[0.0, 0.0], [1.0, 0.0]]), shares, period_slots * 30_000)
-        sight = ShiftedTableSight(TABLE)
-        sequences = sequences_of([(range(4), outputs)])
-        found = moves_of(sequences, BeliefFilter(MODEL, sight, shifts))
-        exact, total = np.zeros_like(found), 0.0
-        dense = MODEL.moves.toarray().astype(np.float64)
-        for path in product(range(len(MODEL)), repeat=4):
-            of_path = float(MODEL.start[path[0]]) * np.prod([dense[step] for step in pairwise(path)])
-            for drawn in product((0, 1), repeat=-(-4 // period_slots)):
-                chance = of_path * np.prod(shares[list(drawn)])
-                for slot, state in enumerate(path):
-                    chance *= TABLE[MODEL.present[state], (outputs[slot] + drawn[slot // period_slots]) % 4]
-                total += chance
-                for slot, step in enumerate(pairwise(path)):
-                    if slot // period_slots == (slot + 1) // period_slots:
-                        exact[step] += chance
-        np.testing.assert_allclose(found, exact / total, atol=2e-5)
-
-
 def test_only_first_slots_are_told() -> None:
     sequences = sequences_of([([1, 2, 3], [0, 1, 2]), ([7, 8], [3, 3])])
     whole = collected(sequences, smoothed=True)
     told: dict[int, Floats] = {}
 
     def seen(positions: Positions, values: Singles) -> None:
-        told.update(zip(positions.tolist(), values.sum(axis=1).T, strict=True))
+        told.update(zip(positions.tolist(), values.T, strict=True))
 
     smooth(BeliefFilter(MODEL, TableSight(TABLE)), sequences, seen, only_first=True)
     assert sorted(told) == [0, 3]
@@ -243,3 +211,140 @@ def test_chosen_sequences_keep_what_they_know() -> None:
     assert chosen.follows.tolist() == [5, 0, 1, 2]
     assert chosen.time_ms is not None
     assert chosen.time_ms.tolist() == [50, 0, 10, 20]
+
+
+HOLDING = BeliefFilter(MODEL, TableSight(TABLE), holds=True)
+SOME_SLOTS = st.lists(st.tuples(st.integers(1, 2), st.integers(-1, 1)), min_size=1, max_size=5)
+
+
+def without_rests(slots: Sequence[int], outputs: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Slots as if time stood still during rests, and the outputs, none where they are held."""
+    moved, drawn, last = [slots[0]], [outputs[0]], 0 if outputs[0] >= 0 else -1
+    for number in range(1, len(slots)):
+        held = last >= 0 and outputs[number] == outputs[last]
+        since = max(last, 0)
+        moved.append(moved[since] + (0 if held else slots[number] - slots[since]))
+        drawn.append(NO_REPORT if held else outputs[number])
+        last = number if outputs[number] >= 0 else last
+    return moved, drawn
+
+
+@settings(max_examples=60)
+@given(SOME_SLOTS)
+def test_a_held_report_leaves_the_belief_as_it_was(drawn: list[tuple[int, int]]) -> None:
+    """Each belief beside that of all paths, for which no time passes during a rest. Two outputs: rests are many."""
+    slots = np.cumsum([100, *[gap for gap, _ in drawn[1:]]]).tolist()
+    outputs = [output for _, output in drawn]
+    moved, told = without_rests(slots, outputs)
+    found = collected(sequences_of([(slots, outputs)]), beliefs=HOLDING)
+    for number in range(len(slots)):
+        known = {moved[at]: told[at] for at in range(number) if told[at] >= 0}
+        if told[number] >= 0 or moved[number] not in known:
+            known[moved[number]] = told[number]
+        known = {slot: output for slot, output in known.items() if slot <= moved[number]}
+        exact, _ = beliefs_by_all_paths(MODEL, TABLE, sorted(known), [known[slot] for slot in sorted(known)])
+        if told[0] < 0 and slots[0] not in known:  # time runs from the first slot, with a report or without
+            known[slots[0]] = NO_REPORT
+            exact, _ = beliefs_by_all_paths(MODEL, TABLE, sorted(known), [known[slot] for slot in sorted(known)])
+        np.testing.assert_allclose(found[number], exact[-1], atol=2e-4)
+
+
+@pytest.mark.parametrize("outputs", [[0, 2, 2, 1], [0, 2, NO_REPORT, 2, 1], [2, 2, 2, 2, 0, 1]])
+def test_smoothed_beliefs_know_rests_too(outputs: list[int]) -> None:
+    """A slot without a report between two that are held is one of the rest."""
+    found = collected(sequences_of([(range(len(outputs)), outputs)]), smoothed=True, beliefs=HOLDING)
+    draws = [output for output, last in zip(outputs, [NO_REPORT, *outputs], strict=False) if output not in (last, -1)]
+    draws = [output for output, last in zip(draws, [NO_REPORT, *draws], strict=False) if output != last]
+    _, exact = beliefs_by_all_paths(MODEL, TABLE, range(len(draws)), draws)
+    number = -1
+    for position, output in enumerate(outputs):
+        number += output >= 0 and (number < 0 or output != draws[number])
+        np.testing.assert_allclose(found[position], exact[number], atol=2e-4)
+
+
+def test_a_rest_is_a_step_to_the_same_place_where_moves_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside all paths that stay in the slots that are held: state (0, 1) becomes (0, 0)."""
+    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
+    outputs, held = [0, 2, 2, 2, 1, 3, 3], [False, False, True, True, False, False, True]
+    dense = MODEL.moves.toarray().astype(np.float64)
+    moves, rests = np.zeros_like(dense), np.zeros(len(MODEL))
+
+    def moved(before: Singles, after: Singles) -> None:
+        np.add(moves, np.einsum("ib,jb->ij", before.astype(np.float64), after) * dense, out=moves)
+
+    def rested(before: Singles) -> None:
+        np.add(rests, before.sum(axis=1), out=rests)
+
+    sequences = sequences_of([(range(7), outputs), (range(3), [1, 0, 3])])
+    smooth(HOLDING, sequences, lambda *_: None, moved=moved, rested=rested)
+    after_rest = [0, 1, 4, 4, 4]
+    exact_moves, exact_rests, total = np.zeros_like(dense), np.zeros(len(MODEL)), 0.0
+    for free in product(range(len(MODEL)), repeat=4):
+        path, choices = list[int](), iter(free)
+        for stays in held:
+            path.append(after_rest[path[-1]] if stays else next(choices))
+        chance = float(MODEL.start[path[0]])
+        for number, state in enumerate(path):
+            if not held[number]:
+                chance *= TABLE[state, outputs[number]] * (dense[path[number - 1], state] if number else 1.0)
+        total += chance
+        for number, step in enumerate(pairwise(path)):
+            if held[number + 1]:
+                exact_rests[step[0]] += chance
+            else:
+                exact_moves[step] += chance
+    other, _ = moves_by_all_paths(MODEL, TABLE, range(3), [1, 0, 3])
+    np.testing.assert_allclose(moves, exact_moves / total + other, atol=2e-5)
+    np.testing.assert_allclose(rests, exact_rests / total, atol=2e-5)
+
+
+RING, SLOTS = 6, 4
+STAY, HELD = 0.54, 0.43
+"""Chance to stay at a place for a step, and share of these stays within 50 m: as taxis do, places 250 m apart."""
+
+
+def all_reports_of_a_ring(table: Floats) -> Floats:
+    """How probable all reports and the last place are together, by all paths round a ring; the last axis is the place.
+
+    A vehicle goes to the next place or the one before, or stays; if it stays, its report may be held.
+    """
+    joint = np.zeros((RING,) * (SLOTS + 1))
+    for first, steps in product(range(RING), product(("held", -1, 0, 1), repeat=SLOTS - 1)):
+        place, chance = first, 1 / RING
+        reports: Floats = table[first]
+        for step in steps:
+            if step == "held":
+                chance *= STAY * HELD
+                reports = reports[..., None] * np.eye(RING)
+            else:
+                chance *= (1 - STAY) / 2 if step else STAY * (1 - HELD)
+                place = (place + int(step)) % RING
+                reports = reports[..., None] * table[place]
+        joint[..., place] += chance * reports
+    return joint
+
+
+@pytest.mark.parametrize(("rate", "lost", "lost_by_repeating"), [(0.5, 0.049, 0.132), (1.0, 0.046, 0.075)])
+def test_how_much_the_rule_for_rests_loses(rate: float, lost: float, lost_by_repeating: float) -> None:
+    """Expected logarithms of the belief in the true place, beside the exact posterior that knows hold.
+
+    What is lost is a share of what the reports tell. `lost_by_repeating` is for who counts each repetition as evidence.
+    """
+    apart = np.abs(np.arange(RING)[:, None] - np.arange(RING))
+    table: Floats = np.exp(-rate * np.minimum(apart, RING - apart))
+    table /= table.sum(axis=1, keepdims=True)
+    joint = all_reports_of_a_ring(table).reshape(-1, RING)
+    assert joint.sum() == pytest.approx(1)
+    moves = {
+        (here, (here + step) % RING): STAY if step == 0 else (1 - STAY) / 2
+        for here in range(RING)
+        for step in (-1, 0, 1)
+    }
+    places_e7 = np.array([[411_000_000 + 20_000 * number, -86_000_000] for number in range(RING)], np.int32)
+    chain = make_model([(place,) for place in range(RING)], moves, [1 / RING] * RING, places_e7=places_e7)
+    sequences = sequences_of([(range(SLOTS), outputs) for outputs in product(range(RING), repeat=SLOTS)])
+    best = (joint * np.log(joint / joint.sum(axis=1, keepdims=True))).sum()
+    for holds, expected in ((True, lost), (False, lost_by_repeating)):
+        found = collected(sequences, beliefs=BeliefFilter(chain, TableSight(table), holds=holds))[SLOTS - 1 :: SLOTS]
+        score = (joint * np.log(found)).sum()
+        assert (best - score) / (best + np.log(RING)) == pytest.approx(expected, abs=0.002)

@@ -6,14 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoblanket._arrays import Floats
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism import load_bundle
+from geoblanket.release.fence import Fence, Fences
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.sight import LaplaceSight, LatticeSight, Reports, ZoneSight
-from geoblanket.tracking.tracker import plain_model
+from geoblanket.tracking.tracker import Tracker, plain_model
 from tests.release.lattices import save_small
 from tests.release.worlds import CLOCK, GRAPH, PLACES, report, save_certain
+from tests.tracking.worlds import chance, dense, pair_model
 
 SLOT = 57_326_400
 
@@ -24,7 +27,7 @@ def reports(outputs: list[int], *, follows: bool = False) -> Reports:
 
 def test_a_lattice_is_seen_as_it_draws(tmp_path: Path) -> None:
     """Every place and every cell, the sink too, against the weights that are drawn from."""
-    bundle = load_bundle(save_small(tmp_path / "x.bundle", anchor_epsilon=None))
+    bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     assert bundle.lattice is not None
     model = replace(plain_model(bundle), spread_m=0.0)
     sight = LatticeSight(bundle.lattice, model, interval_s=30.0)
@@ -63,7 +66,7 @@ def test_states_that_are_too_short_take_their_likeliest_past(tmp_path: Path) -> 
 
 
 def test_planar_laplace_noise(tmp_path: Path) -> None:
-    bundle = load_bundle(save_small(tmp_path / "x.bundle", anchor_epsilon=None))
+    bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     model = replace(plain_model(bundle), spread_m=0.0)
     sight = LaplaceSight(model.lat[:2], model.lon[:2], model, epsilon=3.0, interval_s=30.0)
     seen = sight.likelihood(reports([0, 1]))
@@ -80,16 +83,59 @@ def test_other_places_are_refused(tmp_path: Path) -> None:
         ZoneSight(bundle, other)
 
 
-@pytest.mark.parametrize("shift_units", [(0, 0), (900, -700), (-2500, 3300), (12_345, 67_890)])
-def test_a_shift_may_go_round_the_frame(tmp_path: Path, shift_units: tuple[int, int]) -> None:
-    """A shift of a small frame's lattice may be longer than the frame, several times."""
+def fences_around(lat: float, lon: float, *, radius_m: int) -> Fences:
+    """A fence with its centre at a point, and one that was taken away."""
+    lat_e7, lon_e7 = round(lat * 1e7), round(lon * 1e7)
+    south, west = lat_e7 - 5_000_000, lon_e7 - 5_000_000
+    return Fences([
+        Fence("gone", lat_e7 + 20_000, lon_e7, 5000, 5000, south, west, active=False),
+        Fence("home", lat_e7, lon_e7, 100, radius_m, south, west),
+    ])  # fmt: skip
+
+
+def test_beliefs_with_fences_are_those_of_the_lattice_s_weights(tmp_path: Path) -> None:
+    """A hidden Markov model by hand: a place inside a fence reports as its centre does."""
     bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     assert bundle.lattice is not None
-    model = replace(plain_model(bundle), spread_m=0.0)
-    sight = LatticeSight(bundle.lattice, model, interval_s=30.0)
-    seen = sight.of_shifts(np.arange(bundle.lattice.cells), np.array([shift_units]) * sight.unit_m)[:, 0]
-    exact = np.array(
-        [bundle.lattice.weights(lat, lon, shift=shift_units) for lat, lon in zip(model.lat, model.lon, strict=True)]
-    )
-    # The height of a cell's weight depends a little on where in its cell the shifted point lies.
-    np.testing.assert_allclose(seen / seen.sum(axis=0), exact / exact.sum(axis=0), rtol=0.03)
+    steps = np.arange(4) * 25_000
+    places_e7 = np.array([[411_010_000 + north, -85_960_000 + east] for north in steps for east in steps], np.int32)
+    model = MotionModel.by_distance(places_e7, interval_s=30.0)
+    fences = fences_around(41.1052, -8.5930, radius_m=320)
+    weights = np.array([
+        bundle.lattice.weights(*(value * 1e-7 for value in fences.apply_e7(*place))) for place in places_e7.tolist()
+    ]) / 2**62  # fmt: skip
+    inside = [fences.apply_e7(*place) != tuple(place) for place in places_e7.tolist()]
+    assert 3 <= sum(inside) <= 12
+    exact: Floats = model.start.astype(np.float64)
+    tracker, moves = Tracker(bundle, model, fences=fences), model.moves.toarray().astype(np.float64)
+    for slot, cell in enumerate([60, 61, 49, 60, 71, 38, 27]):
+        exact = (exact @ moves if slot else exact) * weights[:, cell]
+        exact /= exact.sum()
+        tracker.see("car", SLOT + slot, cell)
+        np.testing.assert_allclose(tracker.places("car")[:, 0], exact, atol=3e-4)
+    # Places inside are told apart by how vehicles move alone.
+    seen = LatticeSight(bundle.lattice, replace(model, spread_m=80.0), interval_s=30.0, fences=fences)
+    assert (np.ptp(seen.likelihood(reports([60, 3]))[inside], axis=0) == 0).all()
+
+
+def test_zones_with_fences_are_seen_as_from_the_place_nearest_to_the_centre(tmp_path: Path) -> None:
+    bundle = load_bundle(save_certain(tmp_path / "x.bundle", epsilon=0.6))
+    model = pair_model(3)
+    fences = fences_around(PLACES.lat[8] + 0.001, PLACES.lon[8], radius_m=1500)
+    seen_as = [
+        8 if fences.apply_e7(*place) != tuple(place) else number
+        for number, place in enumerate(PLACES.coordinates_e7.tolist())
+    ]
+    assert 4 <= seen_as.count(8) <= 9
+    exact, moves = model.start.astype(np.float64), dense(model)
+    tracker = Tracker(bundle, model, fences=fences)
+    for slot, output in enumerate([8, 7, 8, 13, 9]):
+        regime = "day" if slot else "start"
+        likely = [
+            chance(bundle, regime, seen_as[now], seen_as[before], output) for now, before in model.states.tolist()
+        ]
+        exact = (exact @ moves if slot else exact) * likely
+        exact /= exact.sum()
+        tracker.see("car", SLOT + slot, output)
+        by_place = np.bincount(model.present, exact, model.place_count)
+        np.testing.assert_allclose(tracker.places("car")[:, 0], by_place, atol=3e-4)

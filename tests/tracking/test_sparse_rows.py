@@ -62,9 +62,8 @@ def test_chain_without_memory_moves_as_dense_matrices_say(alone: bool) -> None:
     np.testing.assert_allclose(dense(plain), flow / flow.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("anchor_epsilon", [None, 3.0])
-def test_tracker_needs_no_scipy(tmp_path: Path, anchor_epsilon: float | None) -> None:
-    bundle = load_bundle(save_small(tmp_path / "b", anchor_epsilon=anchor_epsilon))
+def test_tracker_needs_no_scipy(tmp_path: Path) -> None:
+    bundle = load_bundle(save_small(tmp_path / "b"))
     cells = cells_near(bundle, near_model(at=(LAT, LON), across=3), [4, 4, 5, 1])
 
     def tracked(model: MotionModel) -> Floats:

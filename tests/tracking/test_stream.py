@@ -61,6 +61,15 @@ def test_the_answer_of_a_device_is_a_line(city: Bundle) -> None:
     assert first["lat"] == again["lat"]
 
 
+def test_a_rest_gets_the_same_answer(holding: Bundle) -> None:
+    lines = b"".join(line(slot=SLOT + slot, cell=cell) for slot, cell in enumerate([4000, 4100, *[4100] * 120]))
+    found = answered(Tracker(holding, near_model()), lines)
+    assert {(answer["lat"], answer["lon"], answer["radius_m"], answer["outcome"]) for answer in found[1:]} == {
+        (*(found[1][name] for name in ("lat", "lon", "radius_m")), "used")
+    }
+    assert found[0]["lat"] != found[1]["lat"]
+
+
 def test_times_stand_for_slots(city: Bundle) -> None:
     tracker = Tracker(city, near_model())
     (seconds,) = answered(tracker, line(vehicle="a", cell=5, time=SLOT * 30 + 29.5))

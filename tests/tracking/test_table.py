@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from geoblanket.release.bulk import perturb_walks
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
 from geoblanket.tracking import released as released_module
 from geoblanket.tracking import table as table_module
-from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedTable
 from geoblanket.tracking.table import TRACKED_CELLS_SCHEMA, TRACKED_SCHEMA, track_table
 from geoblanket.tracking.tracker import Tracker
@@ -65,32 +63,6 @@ def test_it_says_how_it_was_made(city: Bundle, tmp_path: Path) -> None:
         assert part in about
 
 
-def test_the_model_that_was_given_is_named_where_an_anchor_leaves_it_no_memory(
-    anchored: Bundle, tmp_path: Path
-) -> None:
-    plain = near_model()
-    pairs = plain.moves.as_scipy.tocoo()
-    states = np.column_stack([pairs.coords[1], pairs.coords[0]]).astype(np.int32)
-    number = {tuple(state): index for index, state in enumerate(states.tolist())}
-    later = [np.flatnonzero(plain.moves.as_scipy[[now]].toarray()[0]) for now in range(plain.place_count)]
-    lengths = [len(later[now]) for now, _ in states.tolist()]
-    model = MotionModel(
-        places_e7=plain.places_e7,
-        places_identity="",
-        interval_s=30.0,
-        states=states,
-        start=np.full(len(states), 1 / len(states), np.float32),
-        offsets=np.cumsum([0, *lengths]),
-        targets=np.array([number[int(after), now] for now, _ in states.tolist() for after in later[now]], np.int32),
-        chances=np.repeat(1 / np.array(lengths), lengths).astype(np.float32),
-    )
-    path = save_cells(tmp_path / "released.parquet", anchored, [("a", SLOT, 4000), ("a", SLOT + 1, 4001)])
-    for full_memory, order in ((False, 1), (True, 2)):
-        track_table(path, tmp_path / "tracked.parquet", bundle=anchored, model=model, full_memory=full_memory)
-        about = json.loads(pl.read_parquet_metadata(tmp_path / "tracked.parquet")["geoblanket"])
-        assert (about["model"], about["order"]) == (model.identity, order)
-
-
 def test_zones_keep_their_columns(tmp_path: Path) -> None:
     GRAPH.save(tmp_path / "town.roads")
     walks = save_walks(tmp_path / "walks.parquet", [[0, 1, 2, 8], [3, 9, 10], [14, 8, 7, 6, 0]])
@@ -118,6 +90,19 @@ def test_a_vehicle_at_rest_is_found_and_later_reports_help(city: Bundle, tmp_pat
     assert later.mean() > filtered.mean()  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_a_vehicle_at_rest_that_repeats_its_report_is_not_found(
+    holding: Bundle, tmp_path: Path, *, smoothed: bool
+) -> None:
+    model = near_model()
+    cells = [3920, 4010, *[4100] * 60]
+    path = save_cells(tmp_path / "released.parquet", holding, [("a", SLOT + t, cell) for t, cell in enumerate(cells)])
+    track_table(path, tmp_path / "tracked.parquet", bundle=holding, model=model, smoothed=smoothed)
+    tracked = pl.read_parquet(tmp_path / "tracked.parquet", columns=["lat", "lon", "radius_m"])
+    assert tracked[2:].n_unique() == 1
+    assert tracked[:3].n_unique() == 3
+
+
 def test_of_two_reports_in_a_slot_the_first_counts(city: Bundle, tmp_path: Path) -> None:
     cells = cells_near(city, near_model(), [24, 24, 24])
     other = cells_near(city, near_model(), [0])[0]
@@ -131,16 +116,6 @@ def test_of_two_reports_in_a_slot_the_first_counts(city: Bundle, tmp_path: Path)
     assert summary.repeated == 1
     assert tables[1][[0, 1, 3]].equals(tables[0])
     assert tables[1].row(2) == tables[1].row(1)
-
-
-def test_anchors_are_thought_of(anchored: Bundle, tmp_path: Path) -> None:
-    """All reports of an hour share a shift: the circle stays large, however many reports there are."""
-    model = near_model()
-    cells = cells_near(anchored, model, [24] * 40)
-    path = save_cells(tmp_path / "released.parquet", anchored, [("a", SLOT + t, cell) for t, cell in enumerate(cells)])
-    summary = track_table(path, tmp_path / "tracked.parquet", bundle=anchored, model=model)
-    assert pl.read_parquet(tmp_path / "tracked.parquet")["radius_m"][-1] > 300
-    assert summary.impossible == 0
 
 
 def test_parts_hold_whole_vehicles_and_do_not_change_the_result(
@@ -182,11 +157,11 @@ def test_what_cannot_be_is_refused(city: Bundle, tmp_path: Path, rows: list[Any]
     assert not (tmp_path / "tracked.parquet").exists()
 
 
-def test_what_does_not_belong_together_is_refused(city: Bundle, anchored: Bundle, tmp_path: Path) -> None:
+def test_what_does_not_belong_together_is_refused(city: Bundle, holding: Bundle, tmp_path: Path) -> None:
     path = save_cells(tmp_path / "released.parquet", city, many(city))
     out = tmp_path / "tracked.parquet"
     with pytest.raises(MismatchError, match="was made by another bundle"):
-        track_table(path, out, bundle=anchored, model=near_model())
+        track_table(path, out, bundle=holding, model=near_model())
     zones = load_bundle(save_certain(tmp_path / "town.bundle"))
     with pytest.raises(MismatchError, match="is a table of released cells, and the bundle has zones"):
         track_table(path, out, bundle=zones)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss import StraightLine
 from geoblanket.mechanism import Bundle, load_bundle
-from geoblanket.roads.places import choose_places
 from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.following import Sequences, follow
 from geoblanket.tracking.learning import learn_motion
@@ -17,7 +15,6 @@ from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Tracker, plain_model
 from tests.release.lattices import save_small
 from tests.release.worlds import GRAPH, PLACES, report, save_certain
-from tests.roads.graphs import grid_graph
 
 SLOT = 57_326_400  # the start of an hour
 CELLS = 121
@@ -25,12 +22,7 @@ CELLS = 121
 
 @pytest.fixture(scope="module")
 def lattice(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return load_bundle(save_small(tmp_path_factory.mktemp("lattice") / "plain.bundle", anchor_epsilon=None))
-
-
-@pytest.fixture(scope="module")
-def anchored(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return load_bundle(save_small(tmp_path_factory.mktemp("lattice") / "anchored.bundle"))
+    return load_bundle(save_small(tmp_path_factory.mktemp("lattice") / "plain.bundle"))
 
 
 @pytest.fixture(scope="module")
@@ -143,49 +135,6 @@ def test_a_hundred_thousand_reports_do_no_harm(lattice: Bundle) -> None:
     np.testing.assert_allclose([tracker.places(name).sum() for name in names], 1.0, atol=1e-4)
 
 
-def test_with_an_anchor_place_and_shift_are_told_together(anchored: Bundle) -> None:
-    """A parked car, by the exact weights of the lattice, summed over the shifts that the tracker thinks of."""
-    lattice = anchored.lattice
-    assert lattice is not None
-    places = plain_model(anchored).places_e7
-    parked = replace(
-        MotionModel.by_distance(places, interval_s=30.0),
-        offsets=np.arange(len(places) + 1),
-        targets=np.arange(len(places), dtype=np.int32),
-        chances=np.ones(len(places), np.float32),
-    )
-    tracker = Tracker(anchored, parked)
-    cells = [60, 61, 60, 49, 71, 60]
-    for step, cell in enumerate(cells):
-        tracker.see("car", SLOT + step, cell)
-    beliefs = tracker.filter
-    units = np.rint(beliefs.shifts_m / beliefs.sight.unit_m).astype(int)  # type: ignore[attr-defined]
-    prior = beliefs.begin(1)[0, :, 0] / parked.start[0]
-    exact = np.zeros(len(places))
-    for shift, chance in zip(units.tolist(), prior.tolist(), strict=True):
-        for place, (lat, lon) in enumerate(places * 1e-7):
-            weights = lattice.weights(lat, lon, shift=shift) / 2**62
-            exact[place] += chance * np.prod(weights[cells])
-    # The height of a cell's weight depends a little on where in its cell the shifted point lies.
-    np.testing.assert_allclose(tracker.places("car")[:, 0], exact / exact.sum(), rtol=0.05, atol=2e-4)
-    assert len(prior) > 50
-
-
-def test_a_new_period_has_a_shift_of_its_own(anchored: Bundle) -> None:
-    tracker = Tracker(anchored)
-    for step in range(100):
-        tracker.see("car", SLOT + step, 60)
-    known = tracker.filter.shift_chances(tracker._vehicles["car"].belief)[:, 0]
-    tracker.see("car", SLOT + 120, 60)
-    renewed = tracker.filter.shift_chances(tracker._vehicles["car"].belief)[:, 0]
-
-    def entropy(chances: np.ndarray) -> float:
-        kept = chances[chances > 0]
-        return float(-(kept * np.log(kept)).sum())
-
-    assert entropy(renewed) > entropy(known) + 0.2
-
-
 @pytest.mark.parametrize("output", [-1, 121, 10**9])
 def test_outputs_that_the_bundle_has_not_are_refused(lattice: Bundle, output: int) -> None:
     tracker = Tracker(lattice)
@@ -214,7 +163,7 @@ def load_with_interval() -> Bundle:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        return load_bundle(save_small(Path(folder) / "x.bundle", anchor_epsilon=None, interval_s=45.0))
+        return load_bundle(save_small(Path(folder) / "x.bundle", interval_s=45.0))
 
 
 def test_looking_ahead_spreads_the_belief(lattice: Bundle) -> None:
@@ -227,12 +176,3 @@ def test_looking_ahead_spreads_the_belief(lattice: Bundle) -> None:
     tracker.forget("car")
     with pytest.raises(ParameterError, match="No report"):
         tracker.estimate("car")
-
-
-def test_with_an_anchor_a_model_has_no_memory_unless_asked_for(anchored: Bundle, lattice: Bundle) -> None:
-    """Place and shift are told together, which multiplies what a memory costs."""
-    graph = grid_graph(3, 3, step_deg=0.003, lat=41.101, lon=-8.597)
-    model = learn_motion(graph, choose_places(graph), interval_s=5.0)
-    assert model.memory == 2
-    assert [Tracker(bundle, model).model.memory for bundle in (lattice, anchored)] == [2, 1]
-    assert Tracker(anchored, model, full_memory=True).model.memory == 2

@@ -99,3 +99,41 @@ def test_what_is_no_report_is_refused(city: Bundle) -> None:
         with pytest.raises(InputError, match=problem):
             tracker.see("a", slot, cell)
     assert tracker.vehicles == 0
+
+
+def test_an_hour_of_rest_leaves_the_estimate_of_the_last_drawn_report(holding: Bundle, city: Bundle) -> None:
+    cells = [3920, 4010, 4100]
+    tracker, sure = Tracker(holding, near_model()), Tracker(city, near_model())
+    for slot, cell in enumerate(cells):
+        drawn = tracker.see("a", SLOT + slot, cell)
+        sure.see("a", SLOT + slot, cell)
+    # Every fifth report is lost on the way. Another vehicle that moves is seen in the same calls.
+    for slot in (number for number in range(3, 124) if number % 5):
+        names, slots = ["a", "b"], np.full(2, SLOT + slot)
+        estimates, outcomes = tracker.see_many(names, slots, [4100, 4000 + slot])
+        assert outcomes == ["used", "used"]
+        assert (estimates.lat[0], estimates.lon[0], estimates.radius_m[0]) == drawn[:3]
+        sure.see("a", SLOT + slot, 4100)
+    # Without hold the same reports are evidence, each of them.
+    assert abs(sure.places("a") - tracker.places("a")).max() > 0.02
+    # The vehicle goes on as if it had rested for no time.
+    parted = Tracker(holding, near_model())
+    for slot, cell in enumerate([*cells, 4200]):
+        parted.see("a", SLOT + slot, cell)
+    tracker.see("a", SLOT + 124, 4200)
+    assert tracker.places("a") == pytest.approx(parted.places("a"), abs=1e-6)
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("cells", [[50, 70, 70, 70, 90, 90], [70, 70, 50, 70, 70, 90], [70, 90, 70, 90, 90, 90]])
+def test_late_reports_make_and_break_rests(holding: Bundle, cells: list[int], first: int) -> None:
+    """In any order, what counts is whether a report repeats that of the slot before."""
+    on_time, late = (Tracker(holding, near_model(), late_slots=6) for _ in range(2))
+    for slot, cell in enumerate(cells):
+        on_time.see("a", SLOT + slot, cell)
+    order = [0, *(slot for slot in range(1, 6) if slot != first), first]
+    assert [late.see("a", SLOT + slot, cells[slot]).outcome for slot in order] == ["used"] * 6
+    assert late.places("a") == pytest.approx(on_time.places("a"), abs=1e-6)
+    for tracker in (on_time, late):
+        tracker.see("a", SLOT + 6, cells[-1])
+    assert late.places("a") == pytest.approx(on_time.places("a"), abs=1e-6)

@@ -78,7 +78,7 @@ def beliefs_of(run: object, beliefs: BeliefFilter, sequences: Sequences) -> Floa
     result = np.zeros((len(sequences.slot), len(beliefs.model)))
 
     def seen(positions: np.ndarray, found: Singles) -> None:
-        result[positions] = found[:, 0].T
+        result[positions] = found.T
 
     assert callable(run)
     run(beliefs, sequences, seen)

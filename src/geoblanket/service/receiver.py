@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from geoblanket._strict_json import read_object
 from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.service.limits import Limits
 from geoblanket.service.metrics import ServiceMetrics
 from geoblanket.service.refusals import OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
@@ -132,6 +133,8 @@ class Receiver:
         How vehicles move; None: near places are more probable than far ones.
     limits
         How many reports may wait, and how long; and how much memory beliefs may take.
+    fences
+        Of the vehicles, where the receiver knows them, as `Tracker` has them: the same for all.
 
     Raises
     ------
@@ -139,10 +142,17 @@ class Receiver:
         If the model is of another city.
     """
 
-    def __init__(self, bundle: Bundle, model: MotionModel | None = None, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        model: MotionModel | None = None,
+        *,
+        limits: Limits | None = None,
+        fences: Fences = NO_FENCES,
+    ) -> None:
         limits = limits or Limits()
         self._sha256 = bundle.sha256
-        self._tracker = Tracker(bundle, model, late_slots=_LATE_SLOTS, memory_bytes=limits.tracker_bytes)
+        self._tracker = Tracker(bundle, model, late_slots=_LATE_SLOTS, memory_bytes=limits.tracker_bytes, fences=fences)
         self._thread = SingleThread("tracker", limits)
 
     @property

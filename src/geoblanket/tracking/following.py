@@ -1,6 +1,5 @@
 """Beliefs after each of many reports at once: forwards, and backwards where later reports count.
 
-Vehicles are followed side by side.
 What a vehicle reported is a *sequence*: slots that ascend, with an output each, or none (−1) where only the belief of
 that slot is asked for. Sequences are followed side by side, the longest first, so that one sparse product steps many of
 them. *Filtered* beliefs know the reports up to their slot, *smoothed* ones also those after it.
@@ -9,7 +8,7 @@ them. *Filtered* beliefs know the reports up to their slot, *smoothed* ones also
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,7 @@ from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.motion_model import Singles
 from geoblanket.tracking.sight import Reports
 
-__all__ = ["NO_REPORT", "Moved", "Seen", "Sequences", "follow", "smooth"]
+__all__ = ["NO_REPORT", "Moved", "Rested", "Seen", "Sequences", "follow", "smooth"]
 
 NO_REPORT: Final = -1
 _CELLS: Final = 1 << 19
@@ -34,6 +33,8 @@ Seen = Callable[[Positions, Singles], None]
 Moved = Callable[[Singles, Singles], None]
 """Called with what earlier reports tell of states before a slot, and later ones, its own among them, of states in it,
 both (N, B). Their product with the chance of a move between two states is how probable it was that it was made."""
+Rested = Callable[[Singles], None]
+"""Called with how probable each state was before a slot in which the vehicle stayed where it was, (N, B)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,7 @@ def smooth(
     *,
     lag: int = 60,
     moved: Moved | None = None,
+    rested: Rested | None = None,
     only_first: bool = False,
 ) -> int:
     """Follow all sequences, and go back over them; as `follow`, with smoothed beliefs.
@@ -113,15 +115,19 @@ def smooth(
         How many later slots of a sequence count at least; where memory allows, all of them do.
     moved
         Called for each step of the motion model: for slots that lie one step after the one before.
+    rested
+        Called for each slot that is held. With it such a slot is a step that stays at the place: a state that knows
+        the place before then knows the same place twice.
     only_first
         Call `seen` for the first slot of each sequence only.
     """
     impossible = 0
+    sequences = _with_rests(beliefs, sequences)
     cells = beliefs.bytes_per_vehicle // 4
     window = max(2 * lag, _SMOOTHED_BYTES // (4 * cells))
     size = max(1, min(_CELLS // cells, _SMOOTHED_BYTES // (4 * cells * max(1, int(sequences.lengths.max(initial=1))))))
     for starts, lengths in _batches(sequences, size):
-        batch = _Batch(beliefs, sequences, starts, lengths, only_first=only_first)
+        batch = _Batch(beliefs, sequences, starts, lengths, rested=rested, only_first=only_first)
         kept: list[_Tick] = []
         for tick in batch.forwards():
             impossible += int(tick.impossible.sum())
@@ -131,6 +137,17 @@ def smooth(
                 kept = kept[-lag:]
         batch.backwards(kept, seen, moved, count=len(kept))
     return impossible
+
+
+def _with_rests(beliefs: BeliefFilter, sequences: Sequences) -> Sequences:
+    """Return sequences where a slot without a report, between two that are equal by hold, has that report too."""
+    output, number = sequences.output, np.arange(len(sequences.output))
+    sequence = np.repeat(np.arange(len(sequences.starts)), sequences.lengths)
+    told = output != NO_REPORT
+    before = np.maximum.accumulate(np.where(told, number, 0))
+    after = np.minimum.accumulate(np.where(told, number, len(number) - 1)[::-1])[::-1]
+    held = beliefs.are_held(output[after], output[before]) & (sequence[after] == sequence[before])
+    return replace(sequences, output=np.where(held, output[before], output))
 
 
 def _batches(sequences: Sequences, size: int) -> Iterator[tuple[Ints, Ints]]:
@@ -161,15 +178,23 @@ class _Batch:
     """Sequences side by side, the longest first."""
 
     def __init__(
-        self, beliefs: BeliefFilter, sequences: Sequences, starts: Ints, lengths: Ints, *, only_first: bool = False
+        self,
+        beliefs: BeliefFilter,
+        sequences: Sequences,
+        starts: Ints,
+        lengths: Ints,
+        *,
+        rested: Rested | None = None,
+        only_first: bool = False,
     ) -> None:
         self._filter, self._sequences = beliefs, sequences
-        self._starts, self._lengths, self._only_first = starts, lengths, only_first
+        self._starts, self._lengths, self._rested, self._only_first = starts, lengths, rested, only_first
         self._longest_gap = max(1, _LONGEST_GAP_MS // beliefs.interval_ms)
 
     def forwards(self) -> Iterator[_Tick]:
         """Yield filtered beliefs, tick by tick."""
-        beliefs = self._filter.begin(len(self._starts))
+        beliefs = at_report = self._filter.begin(len(self._starts))
+        last = np.full(len(self._starts), NO_REPORT)
         reported = np.zeros(len(self._starts), np.int64)
         for tick in range(int(self._lengths[0]) if len(self._lengths) else 0):
             active = int(np.searchsorted(-self._lengths, -tick, side="left"))
@@ -179,20 +204,26 @@ class _Batch:
             elapsed = slot - self._sequences.slot[positions - 1] if tick else np.full(active, -1)
             elapsed = np.where(elapsed > self._longest_gap, -1, elapsed)
             follows = np.where(elapsed == 1, reported[:active], 0)
-            told = output
+            held = self._filter.are_held(output, last[:active]) & (elapsed > 0)
             if tick:
-                held = self._filter.are_held(output, self._sequences.output[positions - 1]) & (elapsed > 0)
-                elapsed, told = np.where(held, 0, elapsed), np.where(held, NO_REPORT, output)
+                elapsed = np.where(held, 0, elapsed)
+                # Slots without a report spread the belief. A report that is held shows that nothing has changed.
+                silent = held & (reported[:active] == 0)
+                beliefs[:, silent] = at_report[:, :active][:, silent]
                 beliefs = self._predicted(beliefs, elapsed)
             if self._sequences.follows is not None:
                 follows = self._sequences.follows[positions]
             time_ms = None if self._sequences.time_ms is None else self._sequences.time_ms[positions]
-            reports = Reports(told, slot, follows, time_ms)
+            reports = Reports(np.where(held, NO_REPORT, output), slot, follows, time_ms)
             impossible = self._weighed(beliefs, reports)
-            reported = np.where(output != NO_REPORT, follows + 1, 0)
+            told = output != NO_REPORT
+            reported = np.where(told, follows + 1, 0)
+            last = np.where(told, output, np.where(elapsed < 0, NO_REPORT, last[:active]))
+            kept = beliefs.copy()  # the next tick changes it
+            if self._filter.holds:
+                at_report = kept if told.all() else np.where(told, kept, at_report[:, :active])
             steps = np.where(elapsed >= 0, elapsed * self._filter.steps_per_slot, -1)
-            # A copy: the next tick changes it.
-            yield _Tick(tick, positions, steps, reports, beliefs.copy(), impossible)
+            yield _Tick(tick, positions, steps, reports, kept, impossible)
 
     def _predicted(self, beliefs: Singles, elapsed: Ints) -> Singles:
         unlike = np.unique(elapsed)
@@ -202,11 +233,13 @@ class _Batch:
             for slots in unlike.tolist():
                 some = elapsed == slots
                 if slots < 0:
-                    beliefs[..., some] = self._filter.begin(int(some.sum()))
-                else:
-                    beliefs[..., some] = self._filter.predicted(
-                        np.ascontiguousarray(beliefs[..., some]), slots * self._filter.steps_per_slot
+                    beliefs[:, some] = self._filter.begin(int(some.sum()))
+                elif slots:
+                    beliefs[:, some] = self._filter.predicted(
+                        np.ascontiguousarray(beliefs[:, some]), slots * self._filter.steps_per_slot
                     )
+                elif self._rested is not None:
+                    beliefs[:, some] = self._filter.rested(beliefs[:, some])
         return beliefs
 
     def _weighed(self, beliefs: Singles, reports: Reports) -> Bools:
@@ -215,9 +248,9 @@ class _Batch:
             return self._filter.weigh(beliefs, reports)
         impossible = np.zeros(len(told), bool)
         if told.any():
-            some = np.ascontiguousarray(beliefs[..., told])
+            some = np.ascontiguousarray(beliefs[:, told])
             impossible[told] = self._filter.weigh(some, reports.chosen(told))
-            beliefs[..., told] = some
+            beliefs[:, told] = some
         return impossible
 
     def backwards(self, ticks: list[_Tick], seen: Seen, moved: Moved | None, *, count: int) -> None:
@@ -254,7 +287,7 @@ class _Batch:
             return likely
         weighed: Singles = later.copy()
         if told.any():
-            weighed[..., told] *= self._filter.sight.likelihood(tick.reports.chosen(told))
+            weighed[:, told] *= self._filter.sight.likelihood(tick.reports.chosen(told))
         return weighed
 
     def _stepped_back(self, later: Singles, tick: _Tick) -> Singles:
@@ -265,19 +298,21 @@ class _Batch:
         for steps in np.unique(tick.steps).tolist():
             some = tick.steps == steps
             if steps < 0:
-                earlier[..., some] = 1.0
-            elif some.all():
-                earlier = self._filter.predicted_back(earlier, steps)
-            else:
-                earlier[..., some] = self._filter.predicted_back(np.ascontiguousarray(earlier[..., some]), steps)
+                earlier[:, some] = 1.0
+            elif steps:
+                earlier[:, some] = self._filter.predicted_back(np.ascontiguousarray(later[:, some]), steps)
+            elif self._rested is not None:
+                earlier[:, some] = self._filter.rested_back(later[:, some])
         return earlier
 
-    @staticmethod
-    def _tell_moves(before: Singles, later: Singles, earlier: Singles, tick: _Tick, moved: Moved) -> None:
-        single = tick.steps == 1
+    def _tell_moves(self, before: Singles, later: Singles, earlier: Singles, tick: _Tick, moved: Moved) -> None:
+        single, held = tick.steps == 1, tick.steps == 0
+        if self._rested is not None and held.any():
+            stayed = before[:, held] * earlier[:, held]
+            self._rested(stayed / np.maximum(stayed.sum(axis=0), np.finfo(np.float32).tiny))
         if not single.any():
             return
         if not single.all():
-            before, later, earlier = (part[..., single] for part in (before, later, earlier))
+            before, later, earlier = (part[:, single] for part in (before, later, earlier))
         total = np.einsum("nb,nb->b", before, earlier)
         moved(before, later * (1 / np.maximum(total, np.finfo(np.float32).tiny)))

@@ -85,9 +85,12 @@ class LatticeSight:
         self._across, self._cell = spec.cells_across, spec.cell_units
         self._side = np.float32(spec.plane.side)
         self._rate = np.float32(slope(spec.rate))
-        # A place stands for all points near it: what is seen from it has no sharp peak.
-        self._spread = np.float32(1000 * model.spread_m / spec.plane.unit_mm)
-        x, y = spec.plane.units_e7(*fences.apply_many_e7(*model.places_e7.astype(np.int64).T))
+        places_e7 = model.places_e7.astype(np.int64)
+        fenced_e7 = np.column_stack(fences.apply_many_e7(*places_e7.T))
+        # A place stands for all points near it: what is seen from it has no sharp peak. The centre of a fence has one.
+        spread = 1000 * model.spread_m / spec.plane.unit_mm
+        self._spread = np.where((fenced_e7 == places_e7).all(axis=1), spread, 0.0).astype(np.float32)[:, None]
+        x, y = spec.plane.units_e7(*fenced_e7.T)
         self._x, self._y = x.astype(np.float32), y.astype(np.float32)
         inside = spec.plane.holds_many(model.lat, model.lon)
         if 2 * np.count_nonzero(inside) < len(inside):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Bools, Ints
+from geoblanket._arrays import Ints
 from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._repr import counted, short_repr
@@ -47,6 +47,8 @@ _LATEST_MS: Final = 4_102_444_800_000
 """The year 2100: reports of later slots are a mistake."""
 _NEW: Final = -1
 """Slots since the last report of a vehicle that was never seen, or not for long."""
+_HELD: Final = 0
+"""The same for a vehicle that rests, and repeats its report: none, as its belief stays."""
 _PLAIN_SPACING_M: Final = 300.0
 _MOST_ACROSS: Final = 100
 
@@ -322,8 +324,11 @@ class Tracker:
             if known is not None and elapsed <= 0:
                 given.outcomes[index] = self._see_late(known, int(given.slot[index]), int(given.output[index]))
                 given.places[:, index] = self._places_ahead(known.belief, given.steps_ahead)[:, 0]
+            elif known is None or elapsed > self.longest_ahead:
+                on_time.setdefault(_NEW, []).append(index)
             else:
-                on_time.setdefault(_NEW if elapsed > self.longest_ahead else elapsed, []).append(index)
+                held = self.filter.are_held(given.output[index], known.output)
+                on_time.setdefault(_HELD if held else elapsed, []).append(index)
         for elapsed, indices in on_time.items():
             self._step(given, indices, elapsed)
         while len(self._vehicles) > self._most:
@@ -331,25 +336,22 @@ class Tracker:
             self.dropped += 1
 
     def _step(self, given: _Given, indices: list[int], elapsed: int) -> None:
-        """Step vehicles whose last report lies equally many slots back."""
+        """Step vehicles whose last report lies equally many slots back, or whose report is held."""
         names = [given.vehicles[index] for index in indices]
         slot, output = given.slot[indices], given.output[indices]
         before = [np.empty((0, 0), np.float32)] * len(names)
-        held = np.zeros(len(names), np.bool_)
+        follows = np.zeros(len(names), np.int64)
         if elapsed == _NEW:
             beliefs = self.filter.begin(len(names))
         else:
             known = [self._vehicles[name] for name in names]
             before = [vehicle.belief for vehicle in known]
-            together = np.concatenate(before, axis=1)
-            held = self.filter.are_held(output, np.array([vehicle.output for vehicle in known]))
-            beliefs = together.copy()
-            beliefs[:, ~held] = self.filter.predicted(together[:, ~held], elapsed * self.filter.steps_per_slot)
-        follows = np.zeros(len(names), np.int64)
-        if elapsed == 1:
-            follows[:] = [1 + self._vehicles[name].follows for name in names]
-        for number in self._weighed(beliefs, Reports(output, slot, follows), held):
-            given.outcomes[indices[number]] = "impossible"
+            beliefs = self.filter.predicted(np.concatenate(before, axis=1), elapsed * self.filter.steps_per_slot)
+            in_a_row = slot - [vehicle.slot for vehicle in known] == 1
+            follows[in_a_row] = 1 + np.array([vehicle.follows for vehicle in known])[in_a_row]
+        if elapsed != _HELD:
+            for number in np.flatnonzero(self.filter.weigh(beliefs, Reports(output, slot, follows))).tolist():
+                given.outcomes[indices[number]] = "impossible"
         given.places[:, indices] = self._places_ahead(beliefs, given.steps_ahead)
         for column, name in enumerate(names):
             belief = beliefs if len(names) == 1 else beliefs[:, column : column + 1].copy()
@@ -361,15 +363,6 @@ class Tracker:
                 while len(past) > 1 and past[1].slot <= vehicle.slot - self._late:
                     past.popleft()
             self._vehicles[name] = vehicle
-
-    def _weighed(self, beliefs: Singles, reports: Reports, held: Bools) -> list[int]:
-        """Take reports that are not held into account, in place; return the numbers of those that are impossible."""
-        fresh = np.flatnonzero(~held)
-        some = np.ascontiguousarray(beliefs[:, fresh])
-        impossible = self.filter.weigh(some, reports.chosen(~held))
-        beliefs[:, fresh] = some
-        numbers: list[int] = fresh[impossible].tolist()
-        return numbers
 
     def _see_late(self, vehicle: _Vehicle, slot: int, output: int) -> Outcome:
         """Put a late report where it belongs, if it can still be."""
@@ -386,11 +379,11 @@ class Tracker:
         for report in [_Past(slot, output, 0, belief), *later]:
             follows = last.follows + 1 if report.slot == last.slot + 1 else 0
             vehicle.past.append(report._replace(follows=follows, before=belief))
-            held = self.filter.are_held(np.array([report.output]), np.array([last.output]))
-            if not held[0]:
+            if not self.filter.are_held(report.output, last.output):
                 belief = self.filter.predicted(belief, (report.slot - last.slot) * self.filter.steps_per_slot)
-            reports = Reports(np.array([report.output]), np.array([report.slot]), np.array([follows]))
-            self._weighed(belief, reports, held)
+                self.filter.weigh(
+                    belief, Reports(np.array([report.output]), np.array([report.slot]), np.array([follows]))
+                )
             last = vehicle.past[-1]
         vehicle.belief, vehicle.follows = belief, last.follows
         return "used"
