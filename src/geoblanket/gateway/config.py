@@ -111,7 +111,6 @@ class BudgetTable(_Table, table="budget"):
 
     epsilon: Number
     window_s: Number
-    anchor_epsilon: Number | None = None
 
 
 class MessagesTable(_Table, table="messages"):
@@ -304,7 +303,7 @@ class GatewayConfig:
     @property
     def made_budget(self) -> Budget:
         """What each device may spend."""
-        return Budget(self.budget.epsilon, self.budget.window_s, self.budget.anchor_epsilon)
+        return Budget(self.budget.epsilon, self.budget.window_s)
 
     @property
     def names_upstream(self) -> dict[str, str]:
@@ -441,7 +440,6 @@ enrol = false                  # true: a device that is not listed below gets an
 [budget]                       # what each device may spend, in any window of time
 epsilon = 400.0                # for reports, per km
 window_s = 3600.0              # length of the window, seconds
-# anchor_epsilon = 100.0       # for anchors, per km, if the bundle has one; by default the same number as epsilon
 
 [messages]
 allow = ["batt", "tid"]        # what passes besides the position: battery, and the tracker's initials
