@@ -47,9 +47,7 @@ def broker(folder: Path, more: str = "") -> Iterator[int]:
     port = free_port()
     config = folder / f"mosquitto-{port}.conf"
     user = "user root\n" if os.getuid() == 0 else ""
-    config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n{user}{more}"
-    )
+    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n{user}{more}")
     process = subprocess.Popen([str(MOSQUITTO), "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
         for _ in range(200):
