@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from geoblanket.errors import LedgerError
+from geoblanket.gateway import worker
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox, Schedule
-from geoblanket.gateway.position import Position, Reason
+from geoblanket.gateway.position import Position, Reason, Released
 from geoblanket.gateway.worker import Enrolment, ReleaseWorker, open_outbox
 from geoblanket.release.budget import Budget
 from geoblanket.release.fleet import Fleet, FleetReports
 from geoblanket.release.ledger import Ledger
 from tests.gateway.living import LAT, LON, LONG_S, betrayals, queued, slot_time, until
+from tests.release.lattices import save_small
 
 ANYONE = Enrolment(anyone=True)
 
@@ -222,3 +226,43 @@ def test_warnings_are_logged_as_counts(city: Path, tmp_path: Path, caplog: pytes
     assert betrayals(caplog.text.encode()) == 0
     assert not re.search(r"4[678]\.0", caplog.text)
     assert "outside" not in text
+
+
+def test_a_stay_costs_one_report(tmp_path: Path) -> None:
+    """Held reports are stored, queued and told like fresh ones, in the same transaction; after a restart, too."""
+    resting = save_small(tmp_path / "resting.bundle", hold_m=50.0)
+    added: list[list[Released]] = []
+    with setting(tmp_path, resting, epsilon=2.0) as there:
+        assert there.outcomes(at(9)) == ["released"]
+        add = there.outbox.add
+        there.outbox.add = lambda messages: added.append(list(messages)) or add(messages)  # type: ignore[method-assign, func-returns-value]
+        jobs = [job for number in (8, 7) for job in (at(number, lat=LAT + 1e-4), at(number, f"fresh{number}"))]
+        assert there.outcomes(*jobs) == ["released"] * 4
+        assert there.outcomes(at(6, lat=LAT + 2e-3)) == ["budget"]
+    with setting(tmp_path, resting) as there:
+        assert there.outcomes(at(5)) == ["released"]
+        reported = {(m.place, m.lat_e7, m.lon_e7) for m in queued(there.outbox) if m.device == "a"}
+        assert len(there.slots("a")) == 4
+    assert len(reported) == 1
+    assert sorted(message.device for batch in added for message in batch) == ["a", "a", "fresh7", "fresh8"]
+    ledger = Ledger.open(tmp_path / "ledger")
+    assert (ledger.spent_micro, ledger.summary()["reports"]) == (3 * 2_000_000, 6)
+    ledger.close()
+
+
+def test_work_goes_on_while_others_wait_for_the_beat(
+    city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sources are told on a beat, in order; that beat holds up no release."""
+    beat, told = threading.Event(), list[Reason | None]()
+    clock = SimpleNamespace(
+        monotonic=time.monotonic, perf_counter=time.perf_counter, sleep=lambda _seconds: beat.wait(LONG_S)
+    )
+    monkeypatch.setattr(worker, "time", clock)
+    with setting(tmp_path, city) as there:
+        for count, position in enumerate((at(3), at(3, "b"), at(2)), 1):
+            assert there.worker.submit(position, "test", told.append)
+            until(lambda wanted=count: len(there.outbox) == wanted)  # type: ignore[misc]
+        assert told == []
+        beat.set()
+    assert told == ["released"] * 3
