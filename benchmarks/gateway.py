@@ -1,7 +1,7 @@
 """The gateway between a thousand devices and a server, over a real Mosquitto, beside a plain bridge of the same broker.
 
 Run `python -m benchmarks.gateway`. Messages are OwnTracks' JSON, QoS 1, each with a slot of its own: every one is drawn
-from the lattice of Rome (with an anchor), charged to the ledger of its device, queued and sent, durably. They are sent
+from the lattice of Rome (with hold), charged to the ledger of its device, queued and sent, durably. They are sent
 at once: by default a message waits for the end of its slot, however fast the gateway is. The peer is what people use to
 forward positions: a second Mosquitto as a bridge, which perturbs and stores nothing. Latency is from the device's
 publish to the server's receipt. Broker, gateway, devices and server share the machine.
@@ -47,10 +47,7 @@ def broker(folder: Path, more: str = "") -> Iterator[int]:
     port = free_port()
     config = folder / f"mosquitto-{port}.conf"
     user = "user root\n" if os.getuid() == 0 else ""
-    config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
-        f"max_inflight_messages 500\n{user}{more}"
-    )
+    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n{user}{more}")
     process = subprocess.Popen([str(MOSQUITTO), "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
         for _ in range(200):
@@ -69,12 +66,10 @@ def broker(folder: Path, more: str = "") -> Iterator[int]:
 def gateway(folder: Path, incoming: int, outgoing: int) -> Iterator[int]:
     """Run a gateway between two brokers; give its process number."""
     from geoblanket.mechanism.bundle.storage import save_lattice
-    from geoblanket.mechanism.lattice.anchor import make_anchor
     from geoblanket.mechanism.lattice.making import Area, spec_over
 
     spec = spec_over(Area(*ROME), epsilon=2.0)
-    save_lattice(folder / "rome.bundle", spec, make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600),
-                 version=1, interval_s=30)  # fmt: skip
+    save_lattice(folder / "rome.bundle", spec, hold_mm=50_000, version=1, interval_s=30)
     config = folder / "gateway.toml"
     config.write_text(
         'bundle = "rome.bundle"\nenrol = true\n[budget]\nepsilon = 1e6\nwindow_s = 3600\n'
@@ -157,7 +152,7 @@ def messages(count: int, first_slot: int) -> Iterator[tuple[str, int, str]]:
 
 def run(incoming: int, outgoing: int, topic: str) -> tuple[float, float, float]:
     """Return messages a second as fast as they go, and the median and 99th percentile of latency at a steady rate."""
-    hour = (int(time.time()) // 3600 - 3) * 120  # all slots in one period of the anchor, as most are in life
+    hour = (int(time.time()) // 3600 - 3) * 120
     server, devices = Server(outgoing, topic), client(incoming, "devices")
     try:
         start = time.perf_counter()

@@ -1,5 +1,7 @@
 """A broker, a gateway and a subscriber, and a taxi's trip as OwnTracks messages: the subscriber sees no true position.
 
+A fence hides where the trip begins, for good: all positions around it become the fence's centre before any noise.
+
 Run `.venv/bin/python docs/gateway_demo.py [FOLDER]`. It needs Mosquitto (Debian: apt-get install mosquitto) and the
 extra `gateway`. The trip is a real one of Porto where `../shared/data` has it, else one of the synthetic city. Its
 times are moved to the last minutes, as if it had just been driven.
@@ -24,6 +26,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from geoblanket.release.fence import Fences
+
 PORTO = Path(__file__).parents[2] / "shared" / "data" / "porto" / "train_sample.csv.gz"
 STEP_S = 15
 """Seconds between two points of a trip, in the format of the Porto data set."""
@@ -39,6 +43,8 @@ epsilon = 400.0
 window_s = 3600.0
 [messages]
 allow = ["batt", "tid"]
+[devices."taxi/phone"]
+fences = "taxi.json"
 [mqtt]
 url = "mqtt://127.0.0.1:{port}"
 [upstream]
@@ -133,6 +139,8 @@ def main(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     (folder / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+    fences, home = Fences().with_place(*points[0], radius_km=0.5)
+    (folder / "taxi.json").write_text(fences.as_json())
     (folder / "gateway.toml").write_text(CONFIG.format(port=port))
     (folder / "gateway.toml").chmod(0o600)
     log = folder / "gateway.log"
@@ -144,7 +152,8 @@ def main(folder: Path) -> None:
         running(gateway, log, lambda: b"Listening to the broker" in log.read_bytes()),
     ):
         server, taxi = client(port, "server", "perturbed/#", seen), client(port, "taxi")
-        say(f"A taxi of {where} publishes {len(points)} positions to owntracks/taxi/phone.")
+        inside = sum(home.holds(*point) for point in points)
+        say(f"A taxi of {where} publishes {len(points)} positions to owntracks/taxi/phone, {inside} in its fence.")
         start = int(time.time()) - STEP_S * len(points)
         true: dict[int, tuple[float, float]] = {}
         for number, (lat, lon) in enumerate(points):

@@ -12,7 +12,7 @@ from tests.release.lattices import save_small
 @pytest.fixture(scope="session")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle that opens in no time: a report every 30 s, 2 per km each. Not to be changed."""
-    return save_small(tmp_path_factory.mktemp("city") / "city.bundle", anchor_epsilon=None)
+    return save_small(tmp_path_factory.mktemp("city") / "city.bundle")
 
 
 @pytest.fixture

@@ -24,10 +24,10 @@ import paho.mqtt.client  # noqa: F401 - loaded for the children
 
 from geoblanket.errors import LedgerError
 from geoblanket.gateway.config import GatewayConfig, read_config
-from geoblanket.gateway.desk import Desk, Done
 from geoblanket.gateway.outbox import Outbox
 from geoblanket.gateway.position import Position, Reason, Released
 from geoblanket.gateway.running import run
+from geoblanket.gateway.worker import Done, ReleaseWorker
 from geoblanket.release.fleet import Fleet, FleetReports
 from geoblanket.service.logs import configure_logs
 
@@ -43,15 +43,15 @@ def plant(fault: str) -> None:
     if fault == "no recovery":
         Fleet.accounts = property(lambda _self: {})  # type: ignore[method-assign, assignment]
     if fault == "early answer":
-        submit = Desk.submit
+        submit = ReleaseWorker.submit
 
         def early(
-            self: Desk, content: Position | Reason, source: str, done: Done = print, *, wait_s: float = 0.0
+            self: ReleaseWorker, content: Position | Reason, source: str, done: Done = print, *, wait_s: float = 0.0
         ) -> bool:
             done("released")
             return submit(self, content, source, wait_s=wait_s)
 
-        Desk.submit = early  # type: ignore[method-assign]
+        ReleaseWorker.submit = early  # type: ignore[method-assign]
 
 
 def watch(steps: int, *, stand_still: bool, here: Callable[[], None]) -> None:

@@ -131,10 +131,10 @@ def test_a_failure_ends_the_gateway(city: Path, tmp_path: Path) -> None:
     """A ledger that cannot be written: nothing is released or acknowledged, and whoever runs it is told."""
     ended: list[None] = []
     with running(write_config(tmp_path, city, LINES), on_end=lambda: ended.append(None)) as gateway:
-        gateway.desk._fleet._ledger._broken = True  # type: ignore[union-attr]
+        gateway.worker._fleet._ledger._broken = True  # type: ignore[union-attr]
         outcomes: list[object] = []
-        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test", outcomes.append)
-        until(lambda: gateway.desk.failed and ended)
+        assert gateway.worker.submit(Position("a", slot_time(1), LAT, LON), "test", outcomes.append)
+        until(lambda: gateway.worker.failed and ended)
         assert (outcomes, gateway.health()["status"], len(gateway.outbox)) == ([None], "failed", 0)
 
 
@@ -151,7 +151,7 @@ def test_the_end_of_lines_waits_until_everything_is_due(
 
     with running(config, clock=lambda: now_s) as gateway:
         assert "Positions leave 5 to 10 s after the end of their slot of 30 s." in caplog.text
-        assert gateway.desk.submit(Position("a", slot_time(1), LAT, LON), "test")
+        assert gateway.worker.submit(Position("a", slot_time(1), LAT, LON), "test")
         thread = threading.Thread(target=finish)
         thread.start()
         until(lambda: len(gateway.outbox) == 1)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from geoblanket.gateway import desk
+from geoblanket.gateway import worker
 from geoblanket.gateway.accounts import Accounts
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.http_in import create_app
@@ -81,7 +81,7 @@ def client(command: Command) -> Iterator[httpx.Client]:
 
 def app_of(gateway: Gateway) -> Starlette:
     return create_app(
-        gateway.desk,
+        gateway.worker,
         accounts=Accounts({}, TOKEN),
         allow=AllowList(),
         metrics=gateway.metrics,
@@ -209,7 +209,7 @@ def test_the_answer_is_the_same_whatever_became_of_the_message(client: httpx.Cli
 
 def test_answers_come_before_anything_is_done(city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker stands still, and every message is answered alike; so is every one that there is no room for."""
-    monkeypatch.setattr(desk, "_WAITING", 5)
+    monkeypatch.setattr(worker, "_WAITING", 5)
     begun, go = threading.Event(), threading.Event()
     contents = [
         location(tst=slot_time(3)), location(tst=slot_time(3)), location(lat="north"), location(tst=slot_time(90_000)),
@@ -224,17 +224,17 @@ def test_answers_come_before_anything_is_done(city: Path, tmp_path: Path, monkey
 
     config = write_config(tmp_path, city, '[lines]\n[upstream]\nprotocol = "lines"\n')
     with running(config) as gateway:
-        work = gateway.desk._work
+        work = gateway.worker._work
 
         def held(jobs: Any) -> None:
             begun.set()
             assert go.wait(LONG_S)
             work(jobs)
 
-        gateway.desk._work = held  # type: ignore[method-assign]
+        gateway.worker._work = held  # type: ignore[method-assign]
         app = app_of(gateway)
         try:
-            assert gateway.desk.submit("other_type", "test")
+            assert gateway.worker.submit("other_type", "test")
             assert begun.wait(LONG_S)
             taken, refused = asyncio.run(answers(app)), asyncio.run(answers(app))
         finally:

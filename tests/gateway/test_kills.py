@@ -266,7 +266,7 @@ from geoblanket.gateway.running import Gateway
 path, now_s, lat, lon = sys.argv[1], *map(float, sys.argv[2:])
 gateway = Gateway(read_config(path), clock=lambda: now_s)
 gateway.start()
-gateway.desk.submit(Position("a/b", now_s, lat, lon), "test", lambda _outcome: os.kill(os.getpid(), signal.SIGKILL))
+gateway.worker.submit(Position("a/b", now_s, lat, lon), "test", lambda _outcome: os.kill(os.getpid(), signal.SIGKILL))
 time.sleep(600)
 """
 

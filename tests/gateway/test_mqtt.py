@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from geoblanket.gateway import worker
 from tests.gateway.living import (
     LAT,
     LON,
@@ -164,3 +168,24 @@ def test_accounts_of_the_broker(city: Path, tmp_path: Path, caplog: pytest.LogCa
                 else:
                     until(lambda: "refuses the gateway as a listener" in caplog.text)
                     assert gateway.health()["broker"] == "lost"
+
+
+def test_the_beat_of_acknowledgements_limits_no_delivery(
+    city: Path, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker as it is installed delivers hundreds of messages before the first is acknowledged."""
+    beat = threading.Event()
+    clock = SimpleNamespace(
+        monotonic=time.monotonic, perf_counter=time.perf_counter, sleep=lambda _seconds: beat.wait(LONG_S)
+    )
+    monkeypatch.setattr(worker, "time", clock)
+    nowhere = upstream("owntracks-mqtt", f"mqtt://127.0.0.1:{free_port()}")
+    path = write_config(tmp_path / "gateway", city, f'[mqtt]\nurl = "{broker.url}"\n{nowhere}')
+    with running(path) as gateway, Publisher(broker) as devices:
+        try:
+            until(lambda: gateway.health()["broker"] == "connected")
+            for number in range(300):
+                devices.location(f"fleet/car{number}", tst=slot_time(2))
+            until(lambda: len(gateway.outbox) == 300)
+        finally:
+            beat.set()

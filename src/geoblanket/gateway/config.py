@@ -111,7 +111,6 @@ class BudgetTable(_Table, table="budget"):
 
     epsilon: Number
     window_s: Number
-    anchor_epsilon: Number | None = None
 
 
 class MessagesTable(_Table, table="messages"):
@@ -256,6 +255,8 @@ class DeviceTable(_Table, table='devices."NAME"'):
     token: Token | None = None
     name: Annotated[str, AfterValidator(_name)] | None = None
     refuse: bool = False
+    fences: Path | None = None
+    """Fences of the device, as `geoblanket fence export` writes them; read at the start, and kept with the ledger."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,7 @@ class GatewayConfig:
     @property
     def made_budget(self) -> Budget:
         """What each device may spend."""
-        return Budget(self.budget.epsilon, self.budget.window_s, self.budget.anchor_epsilon)
+        return Budget(self.budget.epsilon, self.budget.window_s)
 
     @property
     def names_upstream(self) -> dict[str, str]:
@@ -359,7 +360,7 @@ def read_config(path: str | Path) -> GatewayConfig:
             general=_table(GeneralTable, {"state": _STATE, **general}, path.parent, _PATHS[""]),
             lines="lines" in values,
             devices={
-                _device_name(name): _table(DeviceTable, table, path.parent, ())
+                _device_name(name): _table(DeviceTable, table, path.parent, ("fences",))
                 for name, table in _devices(values.get("devices", {}))
             },
             **tables,
@@ -441,7 +442,6 @@ enrol = false                  # true: a device that is not listed below gets an
 [budget]                       # what each device may spend, in any window of time
 epsilon = 400.0                # for reports, per km
 window_s = 3600.0              # length of the window, seconds
-# anchor_epsilon = 100.0       # for anchors, per km, if the bundle has one; by default the same number as epsilon
 
 [messages]
 allow = ["batt", "tid"]        # what passes besides the position: battery, and the tracker's initials
@@ -450,7 +450,7 @@ allow = ["batt", "tid"]        # what passes besides the position: battery, and 
 
 [http]                         # devices and servers post here; health and metrics are here, too
 host = "127.0.0.1"             # only this machine. Others need certificate and private_key.
-port = 8650                    # /owntracks, /osmand (Traccar Client), /traccar (forwarding), /health, /metrics
+port = 8650                    # /owntracks, /osmand (Traccar Client), /traccar (forwarding), /fence, /health, /metrics
 # certificate = "chain.pem"    # TLS: certificate chain and private key (PEM)
 # private_key = "key.pem"
 # plaintext = true             # allow other machines without TLS, if a proxy in front encrypts
@@ -490,6 +490,7 @@ url = "http://127.0.0.1:5055"  # http:// or https://; mqtt:// or mqtts:// for ow
 token = "another-secret-of-16-or-more"  # HTTP: its Bearer token, or its password with any user name
 # name = "0042"                # how the server knows it; by default the same
 # refuse = true                # drop its messages
+# fences = "jane.fences.json"  # places that stay hidden, from `geoblanket fence export`
 """
 """A commented file, which can be read as it is."""
 

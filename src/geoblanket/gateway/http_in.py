@@ -1,12 +1,18 @@
-"""Positions over HTTP: OwnTracks, OsmAnd and Traccar's forwarding, with health and metrics.
+"""Positions over HTTP: OwnTracks, OsmAnd and Traccar's forwarding, with fences, health and metrics.
 
 A sender with a valid token gets the same answer for every message, before anything is done with it. So neither the
 answer nor its time tells whether the message was released, refused, dropped or not understood. The exceptions say
 nothing about the message either: no token, too large, or too busy.
+
+A fence is different: whoever asks for one relies on it. So the answer comes once the fence is durable, on the worker's
+beat, and is the same where it was refused. Only a device with a token of its own may ask, as no other channel proves
+who asks: a fence moves all later positions around it, and cannot be drawn again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -21,10 +27,10 @@ from starlette.routing import Route
 
 from geoblanket.gateway.accounts import Accounts, Speaker, secret_of
 from geoblanket.gateway.adapters import osmand, owntracks, traccar
-from geoblanket.gateway.desk import Desk
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.metrics import GatewayMetrics
-from geoblanket.gateway.position import Dropped, Position, Reason, checked_device
+from geoblanket.gateway.position import Dropped, Position, Reason, WantedFence, checked_device
+from geoblanket.gateway.worker import ReleaseWorker
 from geoblanket.service.headers import HeadersMiddleware
 from geoblanket.service.limits import Limits, LimitsMiddleware
 from geoblanket.service.metrics import ObserveMiddleware
@@ -44,7 +50,7 @@ _Read = Callable[[Request, Speaker], Awaitable[Position]]
 
 
 def create_app(
-    desk: Desk,
+    worker: ReleaseWorker,
     *,
     accounts: Accounts,
     allow: AllowList,
@@ -83,20 +89,32 @@ def create_app(
         # A form may have the token of its sender in the query.
         return osmand.read(values if values.keys() - {"token"} else osmand.parameters(body), allow)
 
+    def known_speaker(request: Request, source: str) -> Speaker:
+        if "origin" in request.headers or request.headers.get("sec-fetch-site", "none") != "none":
+            raise Refused(_FROM_A_PAGE)
+        speaker = accounts.speaker(_secret(request, source))
+        if speaker is None:
+            raise Refused(_UNKNOWN)
+        return speaker
+
+    async def take_fence(request: Request) -> Response:
+        speaker = known_speaker(request, "fence")
+        if speaker.device is None:
+            raise Refused(_UNKNOWN)
+        if not await _is_settled(worker, WantedFence(speaker.device, await request.body())):
+            raise Refused(OVERLOADED)
+        return Response()
+
     def taking(source: str, read: _Read, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            if "origin" in request.headers or request.headers.get("sec-fetch-site", "none") != "none":
-                raise Refused(_FROM_A_PAGE)
-            speaker = accounts.speaker(_secret(request, source))
-            if speaker is None:
-                raise Refused(_UNKNOWN)
+            speaker = known_speaker(request, source)
             try:
                 content: Position | Reason = await read(request, speaker)
             except Dropped as dropped:
                 content = dropped.reason
             if isinstance(content, Position) and not speaker.may_speak_for(content.device):
                 raise Refused(_UNKNOWN)
-            if not desk.submit(content, source):
+            if not worker.submit(content, source):
                 raise Refused(OVERLOADED)
             return answer()
 
@@ -131,6 +149,7 @@ def create_app(
             Route("/traccar", taking("traccar", from_traccar, Response), methods=["POST"]),
             Route("/osmand", take_osmand, methods=["GET", "POST"]),
             Route("/", take_osmand, methods=["GET", "POST"]),  # the path of Traccar's apps
+            Route("/fence", take_fence, methods=["POST"]),
             Route("/health", health),
             Route("/healthz", health),  # answered under any load, as that of `geoblanket serve`
             Route("/metrics", prometheus),
@@ -142,6 +161,22 @@ def create_app(
         ],
         exception_handlers={Refused: refused, HTTPException: framework},
     )
+
+
+async def _is_settled(worker: ReleaseWorker, fence: WantedFence) -> bool:
+    """Return True once a fence is durable or refused, False if the worker has no room, or failed."""
+    loop = asyncio.get_running_loop()
+    settled: asyncio.Future[bool] = loop.create_future()
+
+    def settle(outcome: Reason | None) -> None:
+        if not settled.done():  # the request may be gone
+            settled.set_result(outcome is not None)
+
+    def done(outcome: Reason | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the server has stopped
+            loop.call_soon_threadsafe(settle, outcome)
+
+    return worker.submit(fence, "fence", done) and await settled
 
 
 def _secret(request: Request, source: str) -> str | None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO, Final
 
 from geoblanket.gateway.adapters import lines
-from geoblanket.gateway.desk import Desk
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.position import Dropped, Position, Reason, Released
+from geoblanket.gateway.worker import ReleaseWorker
 from geoblanket.release.source import Kind
 from geoblanket.service.metrics import where
 
@@ -38,13 +38,13 @@ class LinesIn:
     def __init__(
         self,
         stream: BinaryIO,
-        desk: Desk,
+        worker: ReleaseWorker,
         *,
         allow: AllowList,
         metrics: GatewayMetrics,
         on_end: Callable[[], None],
     ) -> None:
-        self._stream, self._desk, self._allow, self._metrics, self._on_end = stream, desk, allow, metrics, on_end
+        self._stream, self._worker, self._allow, self._metrics, self._on_end = stream, worker, allow, metrics, on_end
         # A daemon: a read cannot be interrupted, and the end of the gateway does not wait for it.
         self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
         self._stopping = False
@@ -75,8 +75,8 @@ class LinesIn:
             content: Position | Reason = lines.read(line, self._allow)
         except Dropped as dropped:
             content = dropped.reason
-        while not self._stopping and not self._desk.failed:
-            if self._desk.submit(content, _SOURCE, wait_s=_WAIT_S):
+        while not self._stopping and not self._worker.failed:
+            if self._worker.submit(content, _SOURCE, wait_s=_WAIT_S):
                 return
 
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from geoblanket.errors import MissingExtraError
 from geoblanket.gateway.adapters import owntracks
 from geoblanket.gateway.config import MqttTable, UpstreamTable
-from geoblanket.gateway.desk import Desk
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox
 from geoblanket.gateway.position import Dropped, Position, Reason
 from geoblanket.gateway.tls import client_context
 from geoblanket.gateway.upstream import pause_s
+from geoblanket.gateway.worker import ReleaseWorker
 from geoblanket.service.metrics import where
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def _client(table: MqttTable | UpstreamTable, *, manual_ack: bool) -> Client:
 class MqttIn:
     """A subscription to what devices publish."""
 
-    def __init__(self, table: MqttTable, desk: Desk, *, allow: AllowList, metrics: GatewayMetrics) -> None:
-        self._table, self._desk, self._allow, self._metrics = table, desk, allow, metrics
+    def __init__(self, table: MqttTable, worker: ReleaseWorker, *, allow: AllowList, metrics: GatewayMetrics) -> None:
+        self._table, self._worker, self._allow, self._metrics = table, worker, allow, metrics
         self._stopping = False
         self._session = 0
         self.is_connected = False
@@ -148,8 +148,8 @@ class MqttIn:
                 client.ack(mid, qos)
 
         content = self._read(message)
-        while not self._stopping and not self._desk.failed:
-            if self._desk.submit(content, _SOURCE, done, wait_s=_WAIT_S):
+        while not self._stopping and not self._worker.failed:
+            if self._worker.submit(content, _SOURCE, done, wait_s=_WAIT_S):
                 return
             if qos == 0:
                 self._metrics.count(_SOURCE, "overload")

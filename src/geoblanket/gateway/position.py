@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-__all__ = ["Dropped", "Position", "Reason", "Released", "Scalar", "checked_device"]
+__all__ = ["Dropped", "Position", "Reason", "Released", "Scalar", "WantedFence", "checked_device"]
 
 Scalar = str | int | float | bool
 """A value that may pass besides the position."""
@@ -30,9 +30,11 @@ Reason = Literal[
     "too_large",
     "retained",
     "overload",
+    "fence",
 ]
 """The outcome of a message: it was released; its slot had an answer; the budget is spent; a later report was made; the
-time is too far from the clock; or it is not a position that is worked on. Metrics count by these words."""
+time is too far from the clock; or it is not a position that is worked on. "fence" is a fence that was asked for, made
+or refused alike. Metrics count by these words."""
 
 _PART: Final = r"[A-Za-z0-9_@:~=-][A-Za-z0-9._@:~=-]{0,63}"
 _DEVICE: Final = re.compile(rf"{_PART}(/{_PART})?", re.ASCII)
@@ -58,6 +60,15 @@ class Position:
     lon: float = field(repr=False)
     extras: Mapping[str, Scalar] = field(default_factory=dict, repr=False)
     """What the allow-list lets pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFence:
+    """A place that a device wants to be hidden. True, and not to be shown, stored or sent."""
+
+    device: str
+    body: bytes = field(repr=False)
+    """JSON: lat and lon in degrees, radius_km, and perhaps margin_m and name."""
 
 
 @dataclass(frozen=True, slots=True)

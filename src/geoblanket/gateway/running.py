@@ -1,4 +1,4 @@
-"""A gateway from start to stop: ledger, outbox and desk, with everything that brings positions and takes them away."""
+"""A gateway from start to stop: ledger, outbox, worker, and everything that brings positions and takes them away."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from geoblanket._files import sync_to_disk
-from geoblanket.errors import LedgerError
+from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.gateway.accounts import Accounts
 from geoblanket.gateway.config import GatewayConfig, HttpTable
-from geoblanket.gateway.desk import TOLERANCE_MARGIN_S, Desk, Enrolment, open_outbox
 from geoblanket.gateway.lines_io import LineSender, LinesIn
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import JITTER_S, OFFSET_S, Outbox, Schedule
 from geoblanket.gateway.upstream import SenderUpstream, Upstream
+from geoblanket.gateway.worker import TOLERANCE_MARGIN_S, Enrolment, ReleaseWorker, open_outbox
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.release.budget import Budget
 from geoblanket.release.device_key import read_key_file
+from geoblanket.release.fence import Fences, read_fences
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.ledger import Ledger
 from geoblanket.release.source import Kind
@@ -79,6 +80,7 @@ class Gateway:
         allow = config.messages.allow_list()
         with contextlib.ExitStack() as opened:
             fleet = opened.enter_context(_open_fleet(config, policy))
+            _add_fences(fleet, config)
             path = config.general.state / _OUTBOX
             schedule = Schedule(fleet.interval_ms, at_once=config.upstream.send == "at-once", clock=clock)
             self.outbox = open_outbox(
@@ -86,7 +88,7 @@ class Gateway:
             )
             opened.callback(self.outbox.close)
             self._upstream = _make_upstream(config, self.outbox, self.metrics, fleet.kind)
-            self.desk = Desk(
+            self.worker = ReleaseWorker(
                 fleet,
                 self.outbox,
                 enrolment=_enrolment(config, enrol=enrol),
@@ -94,16 +96,16 @@ class Gateway:
                 metrics=self.metrics,
                 on_failure=on_end,
             )
-            opened.callback(self.desk.close)
-            self.metrics.watch(waiting=lambda: self.outbox.overdue, devices=lambda: self.desk.devices)
+            opened.callback(self.worker.close)
+            self.metrics.watch(waiting=lambda: self.outbox.overdue, devices=lambda: self.worker.devices)
             if config.lines:
                 self._lines = LinesIn(
-                    sys.stdin.buffer, self.desk, allow=allow, metrics=self.metrics, on_end=self._end_of_lines
+                    sys.stdin.buffer, self.worker, allow=allow, metrics=self.metrics, on_end=self._end_of_lines
                 )
             if config.mqtt is not None:
                 from geoblanket.gateway.mqtt import MqttIn
 
-                self._mqtt = MqttIn(config.mqtt, self.desk, allow=allow, metrics=self.metrics)
+                self._mqtt = MqttIn(config.mqtt, self.worker, allow=allow, metrics=self.metrics)
             opened.pop_all()  # all is well: `stop` closes them
         if schedule.at_once:
             _log.warning(
@@ -125,8 +127,8 @@ class Gateway:
 
     def finish(self) -> None:
         """Take nothing more, and wait until everything that was taken is due."""
-        self.desk.close()
-        while not self.desk.failed and (seconds := self.outbox.seconds_to("last")) is not None:
+        self.worker.close()
+        while not self.worker.failed and (seconds := self.outbox.seconds_to("last")) is not None:
             time.sleep(min(seconds, _LOOK_S))  # the clock may be set meanwhile
 
     def stop(self) -> None:
@@ -137,7 +139,7 @@ class Gateway:
         for source in (self._lines, self._mqtt):
             if source is not None:
                 source.stop()
-        self.desk.close()
+        self.worker.close()
         if self._mqtt is not None:
             self._mqtt.close()
         try:
@@ -148,7 +150,7 @@ class Gateway:
 
     def health(self) -> dict[str, Any]:
         """Return what `/health` tells."""
-        status = {"status": "failed" if self.desk.failed else "ok", "queue": self.outbox.overdue}
+        status = {"status": "failed" if self.worker.failed else "ok", "queue": self.outbox.overdue}
         if self._mqtt is not None:
             status["broker"] = "connected" if self._mqtt.is_connected else "lost"
         return status
@@ -185,7 +187,7 @@ def run(
         pass  # Ctrl-C, or SIGTERM: the command line makes them the same
     finally:
         gateway.stop()
-    return not gateway.desk.failed
+    return not gateway.worker.failed
 
 
 def _run_with_http(
@@ -211,7 +213,7 @@ def _run_with_http(
 
         gateway = Gateway(config, enrol=enrol, policy=policy, on_end=end)
         app = create_app(
-            gateway.desk,
+            gateway.worker,
             accounts=Accounts(tokens, table.token, anyone=table.without_tokens),
             allow=config.messages.allow_list(),
             metrics=gateway.metrics,
@@ -228,7 +230,7 @@ def _run_with_http(
                 raise
         finally:
             gateway.stop()
-    return not gateway.desk.failed
+    return not gateway.worker.failed
 
 
 def _open_fleet(config: GatewayConfig, policy: Policy) -> Fleet:
@@ -253,6 +255,20 @@ def _open_fleet(config: GatewayConfig, policy: Policy) -> Fleet:
         policy=policy,
         clock_tolerance_s=general.clock_tolerance_s + TOLERANCE_MARGIN_S,
     )
+
+
+def _add_fences(fleet: Fleet, config: GatewayConfig) -> None:
+    """Keep the fences of the operator's files with the ledger: all of them, or none."""
+    wanted = dict[str, Fences]()
+    for device, table in config.devices.items():
+        if table.fences is not None:
+            try:
+                wanted[device] = fleet.fences_of(device).with_all(read_fences(table.fences))
+            except ParameterError as error:
+                raise ParameterError(f"{table.fences} cannot be used for the device '{device}': {error}") from None
+    for device, fences in wanted.items():
+        if fences != fleet.fences_of(device):
+            fleet.set_fences(device, fences)
 
 
 def _make_ledger(path: Path, budget: Budget, key: bytes | None) -> None:

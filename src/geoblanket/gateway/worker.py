@@ -6,7 +6,10 @@ second fit on a small machine. Sources that can wait are told only after both. A
 the ledger has the answer, and the next start puts it into the outbox.
 
 Messages that are no positions take the same way, and all of a batch are told together, on a beat. So neither an answer
-nor its time tells the outcome of a message.
+nor its time tells the outcome of a message. A second thread waits for the beat, while the first works on.
+
+A fence that a device asks for takes this way, too. It is drawn and stored before any position of its batch is looked
+at. One that is refused costs a transaction all the same.
 """
 
 from __future__ import annotations
@@ -20,28 +23,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from geoblanket.errors import LedgerError, ParameterError
+from geoblanket.gateway.adapters._values import json_object, number_of
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox, Schedule
-from geoblanket.gateway.position import Position, Reason, Released
+from geoblanket.gateway.position import Dropped, Position, Reason, Released, WantedFence
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_time_ms
 from geoblanket.service.metrics import where
 
-__all__ = ["Desk", "Done", "Enrolment", "open_outbox"]
+__all__ = ["LARGEST_FENCE", "Done", "Enrolment", "ReleaseWorker", "open_outbox"]
 
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 4096
 _AT_ONCE: Final = 512
+LARGEST_FENCE: Final = 4096
+"""Bytes of a message that asks for a fence."""
 _BEAT_S: Final = 0.02
 """Sources are told at multiples of this time after a batch was begun. Most batches take less, whatever they hold."""
 _WARNINGS_S: Final = 3600.0
 """Seconds from one log of warnings to the next, at least. The first is logged at once, the last at the end."""
 TOLERANCE_MARGIN_S: Final = 3600.0
-"""Seconds by which the fleet accepts times further off than the desk does, in case the clock is set in between."""
+"""Seconds by which the fleet accepts times further off than the worker does, in case the clock is set in between."""
 
 Done = Callable[[Reason | None], None]
 """Called once a position is durable, or dropped: with its outcome, or None if the gateway failed."""
@@ -66,7 +72,7 @@ class Enrolment:
 
 @dataclass(slots=True)
 class _Job:
-    content: Position | Reason = field(repr=False)
+    content: Position | WantedFence | Reason = field(repr=False)
     source: str
     done: Done
     since_s: float
@@ -93,15 +99,15 @@ def open_outbox(path: Path, fleet: Fleet, *, capacity: int, metrics: GatewayMetr
     return outbox
 
 
-class Desk:
-    """The thread, with a bounded line in front of it.
+class ReleaseWorker:
+    """Both threads, with a bounded line in front of the first.
 
     Parameters
     ----------
     fleet
-        All devices, on one ledger. The desk closes it.
+        All devices, on one ledger. The worker closes it.
     outbox
-        Where released positions go. The desk does not close it: others still send.
+        Where released positions go. The worker does not close it: others still send.
     enrolment
         Which devices are known.
     tolerance_s
@@ -132,8 +138,10 @@ class Desk:
         self._warnings = Counter[str]()
         self._warned_s = -math.inf
         self.failed = False
-        self._thread = threading.Thread(target=self._run, name="ledger")
-        self._thread.start()
+        self._durable: queue.SimpleQueue[tuple[float, list[_Job]] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._run, name="ledger"), threading.Thread(target=self._tell)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def devices(self) -> int:
@@ -141,18 +149,23 @@ class Desk:
         return len(self._numbers)
 
     def submit(
-        self, content: Position | Reason, source: str, done: Done = _nobody_waits, *, wait_s: float = 0.0
+        self,
+        content: Position | WantedFence | Reason,
+        source: str,
+        done: Done = _nobody_waits,
+        *,
+        wait_s: float = 0.0,
     ) -> bool:
         """Hand a message over; return False if too many wait, or the gateway stops.
 
         Parameters
         ----------
         content
-            The position, or why there is none: then it is counted, and takes as long.
+            The position, a fence that is wanted, or why there is neither: then it is counted, and takes as long.
         source
             A fixed word for where it came from.
         done
-            Called in the desk's thread; must not raise or block.
+            Called in a thread of the worker; must not raise or block.
         wait_s
             Seconds to wait for room in the line.
         """
@@ -167,13 +180,28 @@ class Desk:
     def close(self) -> None:
         """Finish what was handed over, and close the ledger."""
         self._closing = True
-        if self._thread.is_alive():
+        if self._threads[0].is_alive():
             self._line.put(None)
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._log_warnings()
         self._fleet.close()
 
     def _run(self) -> None:
+        try:
+            self._work_on()
+        finally:
+            self._durable.put(None)
+
+    def _tell(self) -> None:
+        """Tell sources about their messages, a batch at a time, each on its beat."""
+        while (batch := self._durable.get()) is not None:
+            due_s, jobs = batch
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            for job in jobs:
+                job.done(job.outcome)
+
+    def _work_on(self) -> None:
         while True:
             batch = [self._line.get()]
             while len(batch) < _AT_ONCE and not self._line.empty():
@@ -188,9 +216,8 @@ class Desk:
                 _log.error("Nothing is released any more: %s (%s).", type(error).__name__, what)
                 self._fail(jobs)
                 return
-            time.sleep((begun_s - time.monotonic()) % _BEAT_S)
-            for job in jobs:
-                job.done(job.outcome)
+            now_s = time.monotonic()
+            self._durable.put((now_s + (begun_s - now_s) % _BEAT_S, jobs))
             if time.monotonic() >= self._warned_s + _WARNINGS_S:
                 self._log_warnings()
             if len(jobs) < len(batch):
@@ -208,14 +235,17 @@ class Desk:
 
     def _work(self, jobs: list[_Job]) -> None:
         """Answer positions, those of different devices together, those of the same device one after the other."""
+        self._make_fences([job for job in jobs if isinstance(job.content, WantedFence)])
         accepted = accepted_ms(self._tolerance_s)
         waiting: list[tuple[_Job, Position]] = []
         for job in jobs:
-            reason = job.content if isinstance(job.content, str) else _problem(job.content, accepted)
-            if isinstance(job.content, Position) and reason is None:
-                waiting.append((job, job.content))
-            elif reason is not None:
-                self._finish(job, reason)
+            if isinstance(job.content, str):
+                self._finish(job, job.content)
+            elif isinstance(job.content, Position):
+                if (reason := _problem(job.content, accepted)) is None:
+                    waiting.append((job, job.content))
+                else:
+                    self._finish(job, reason)
         self._enrol(position.device for _, position in waiting)
         while waiting:
             first: dict[str, tuple[_Job, Position]] = {}
@@ -230,6 +260,29 @@ class Desk:
             if first:
                 self._release(*zip(*first.values(), strict=True))
             waiting = later
+
+    def _make_fences(self, jobs: Sequence[_Job]) -> None:
+        """Draw and store fences; log how many, and no more. No metric tells which were refused."""
+        refused = 0
+        for job in jobs:
+            if not isinstance(job.content, WantedFence):
+                continue
+            device = job.content.device
+            fences = self._fleet.fences_of(device)
+            try:
+                if device not in self._numbers:
+                    raise Dropped("unknown_device")
+                fences, _ = fences.with_place(**_place_of(job.content.body))
+            except (Dropped, ParameterError):
+                refused += 1
+            self._fleet.set_fences(device, fences)
+            self._finish(job, "fence")
+        if refused:
+            _log.warning(
+                "%d fence(s) refused: malformed, a second one for a place, or of a name that is taken.", refused
+            )
+        if len(jobs) > refused:
+            _log.info("%d fence(s) made.", len(jobs) - refused)
 
     def _enrol(self, names: Iterable[str]) -> None:
         """Add devices that are seen for the first time, if anyone may come."""
@@ -303,3 +356,12 @@ def _problem(position: Position, accepted: tuple[float, float]) -> Reason | None
     except ParameterError:
         return "malformed"
     return None if accepted[0] <= position.time_s * 1000 <= accepted[1] else "clock"
+
+
+def _place_of(body: bytes) -> dict[str, Any]:
+    """Return the arguments of `Fences.with_place` in a message; raise Dropped if it has others, or is too long."""
+    values = json_object(body) if len(body) <= LARGEST_FENCE else {}
+    required, optional = {"lat", "lon", "radius_km"}, {"margin_m", "name"}
+    if not required <= values.keys() <= required | optional:
+        raise Dropped("malformed")
+    return {name: value if name == "name" else number_of(values, name) for name, value in values.items()}
