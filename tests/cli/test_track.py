@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,11 @@ def test_a_table(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_recipient_may_know_the_fences(folder: Path, tmp_path: Path) -> None:
-    """All reports are of one place. If a fence holds it, the vehicle may be anywhere inside: the circle grows."""
+    """All reports are of one place. If it is the centre of a fence, the vehicle may be anywhere inside."""
     model = near_model()
-    lat, lon = (model.places_e7[24] / 1e7).tolist()
-    (tmp_path / "fences.json").write_text(Fences([Fence.draw(lat, lon, radius_km=3)]).as_json())
+    lat_e7, lon_e7 = model.places_e7[24].tolist()
+    fence = replace(Fence.draw(lat_e7 / 1e7, lon_e7 / 1e7, radius_km=2), lat_e7=lat_e7, lon_e7=lon_e7)
+    (tmp_path / "fences.json").write_text(Fences([fence]).as_json())
     given = (folder / "city.bundle", folder / "released.parquet", "--model", folder / "city.model", "--json")
     radius_m = []
     for number, options in enumerate(((), ("--fences", tmp_path / "fences.json"))):

@@ -111,7 +111,8 @@ def test_everybody_says_the_same_of_a_stay(held: Lattice) -> None:
     assert words == (
         "A stay costs one report, however long: a recipient of all reports is about 250 m off (8 per km). Each return "
         "is a new draw. After a week of nights the recipient is 84 m off (56 per km), after a month 40 m (240 per km). "
-        "A fence of 1 km keeps a home about 670 m off, after any number of nights."
+        "A fence of 1 km keeps a home about 670 m off, however many nights are seen. Knowledge of streets and habits "
+        "brings a guess nearer."
     )
     assert lattice_in_words(held, 60.0)[-1] == words
     assert "about 440 m off (8 per km)" in AtRest(8.0, 60.0, 50.0).in_words(hour_m=444.0)

@@ -162,7 +162,7 @@ class AtRest:
         return (
             f"{stay} After a week of nights the recipient is {found['week']} off ({cost['week']}), after a month "
             f"{found['month']} ({cost['month']}). A fence of 1 km keeps a home about {_two_digits(fenced_m(1))} off, "
-            "after any number of nights."
+            "however many nights are seen. Knowledge of streets and habits brings a guess nearer."
         )
 
 
