@@ -222,7 +222,7 @@ def _lattice(task: Task) -> Made:
     )
     with TemporaryDirectory() as folder:
         path = Path(folder) / "lattice.bundle"
-        lattice = save_lattice(path, spec, None, version=1, interval_s=60.0)
+        lattice = save_lattice(path, spec, version=1, interval_s=60.0)
         size = path.stat().st_size
     seconds = time.perf_counter() - started
     if len(lat) * lattice.cells > _MOST_WEIGHTS:
