@@ -368,7 +368,7 @@ def test_hold_does_not_change_how_often_vehicles_seem_to_stay(holding: Bundle, t
     plain, rng = near_model(across=5), np.random.default_rng(1)
     state = np.repeat(np.arange(len(plain)), np.diff(plain.offsets))
     stays = state == plain.targets
-    weight: Floats = plain.chances * np.where(stays, 2.0, 1.0)
+    weight: Floats = plain.chances.astype(np.float64) * np.where(stays, 2.0, 1.0)
     truth = replace(plain, chances=normalised(weight, state, len(plain)).astype(np.float32))
     rows: list[tuple[str | None, int, int | None]] = []
     stayed: list[bool] = []

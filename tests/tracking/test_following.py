@@ -306,19 +306,19 @@ STAY, HELD = 0.54, 0.43
 def all_reports_of_a_ring(table: Floats) -> Floats:
     """How probable all reports and the last place are together, by all paths round a ring; the last axis is the place.
 
-    A vehicle goes to the next place or the one before, or stays; if it stays, its report may be held.
+    A vehicle goes to the next place or the one before, or stays; if it stays, its report may be held (None).
     """
     joint = np.zeros((RING,) * (SLOTS + 1))
-    for first, steps in product(range(RING), product(("held", -1, 0, 1), repeat=SLOTS - 1)):
+    for first, steps in product(range(RING), product((None, -1, 0, 1), repeat=SLOTS - 1)):
         place, chance = first, 1 / RING
         reports: Floats = table[first]
         for step in steps:
-            if step == "held":
+            if step is None:
                 chance *= STAY * HELD
                 reports = reports[..., None] * np.eye(RING)
             else:
                 chance *= (1 - STAY) / 2 if step else STAY * (1 - HELD)
-                place = (place + int(step)) % RING
+                place = (place + step) % RING
                 reports = reports[..., None] * table[place]
         joint[..., place] += chance * reports
     return joint

@@ -209,7 +209,8 @@ class _Batch:
                 elapsed = np.where(held, 0, elapsed)
                 # Slots without a report spread the belief. A report that is held shows that nothing has changed.
                 silent = held & (reported[:active] == 0)
-                beliefs[:, silent] = at_report[:, :active][:, silent]
+                if silent.any():
+                    beliefs[:, silent] = at_report[:, :active][:, silent]
                 beliefs = self._predicted(beliefs, elapsed)
             if self._sequences.follows is not None:
                 follows = self._sequences.follows[positions]
