@@ -175,7 +175,7 @@ class ReleaseWorker:
             self._line.put(_Job(content, source, done, time.perf_counter()), block=wait_s > 0, timeout=wait_s or None)
         except queue.Full:
             return False
-        return True
+        return not self.failed  # after the line was emptied nobody would look at it
 
     def close(self) -> None:
         """Finish what was handed over, and close the ledger."""
