@@ -25,7 +25,7 @@ import paho.mqtt.client  # noqa: F401 - loaded for the children
 from geoblanket.errors import LedgerError
 from geoblanket.gateway.config import GatewayConfig, read_config
 from geoblanket.gateway.outbox import Outbox
-from geoblanket.gateway.position import Position, Reason, Released
+from geoblanket.gateway.position import Position, Reason, Released, WantedFence
 from geoblanket.gateway.running import run
 from geoblanket.gateway.worker import Done, ReleaseWorker
 from geoblanket.release.fleet import Fleet, FleetReports
@@ -46,7 +46,12 @@ def plant(fault: str) -> None:
         submit = ReleaseWorker.submit
 
         def early(
-            self: ReleaseWorker, content: Position | Reason, source: str, done: Done = print, *, wait_s: float = 0.0
+            self: ReleaseWorker,
+            content: Position | WantedFence | Reason,
+            source: str,
+            done: Done = print,
+            *,
+            wait_s: float = 0.0,
         ) -> bool:
             done("released")
             return submit(self, content, source, wait_s=wait_s)

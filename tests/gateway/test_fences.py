@@ -18,6 +18,7 @@ from geoblanket.errors import GeoblanketError, InputError, ParameterError
 from geoblanket.gateway.accounts import Accounts
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.http_in import create_app
+from geoblanket.gateway.position import Position
 from geoblanket.gateway.running import Gateway
 from geoblanket.release.fence import Fences
 from geoblanket.release.ledger import Ledger
@@ -140,10 +141,9 @@ def test_without_a_fence_the_same_positions_are_drawn(resting: Path, receiver: R
 
 
 def submit_around(gateway: Gateway, count: int) -> None:
-    from geoblanket.gateway.position import Position
-
     for number in range(count):
-        position = Position("jane/phone", slot_time(9 - number), **around(number))
+        place = around(number)
+        position = Position("jane/phone", slot_time(9 - number), place["lat"], place["lon"])
         assert gateway.worker.submit(position, "test")
 
 

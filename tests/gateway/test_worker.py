@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -229,13 +229,18 @@ def test_warnings_are_logged_as_counts(city: Path, tmp_path: Path, caplog: pytes
 
 
 def test_a_stay_costs_one_report(tmp_path: Path) -> None:
-    """Held reports are stored, queued and told like fresh ones, in the same transaction; after a restart, too."""
+    """Held reports are stored, queued and told like fresh ones; after a restart, too."""
     resting = save_small(tmp_path / "resting.bundle", hold_m=50.0)
     added: list[list[Released]] = []
     with setting(tmp_path, resting, epsilon=2.0) as there:
         assert there.outcomes(at(9)) == ["released"]
         add = there.outbox.add
-        there.outbox.add = lambda messages: added.append(list(messages)) or add(messages)  # type: ignore[method-assign, func-returns-value]
+
+        def noted(messages: Sequence[Released]) -> int:
+            added.append(list(messages))
+            return add(messages)
+
+        there.outbox.add = noted  # type: ignore[method-assign]
         jobs = [job for number in (8, 7) for job in (at(number, lat=LAT + 1e-4), at(number, f"fresh{number}"))]
         assert there.outcomes(*jobs) == ["released"] * 4
         assert there.outcomes(at(6, lat=LAT + 2e-3)) == ["budget"]

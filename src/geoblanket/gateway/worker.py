@@ -34,13 +34,13 @@ from geoblanket.release.fleet import Fleet
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_time_ms
 from geoblanket.service.metrics import where
 
-__all__ = ["LARGEST_FENCE", "Done", "Enrolment", "ReleaseWorker", "open_outbox"]
+__all__ = ["Done", "Enrolment", "ReleaseWorker", "open_outbox"]
 
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 4096
 _AT_ONCE: Final = 512
-LARGEST_FENCE: Final = 4096
+_LARGEST_FENCE: Final = 4096
 """Bytes of a message that asks for a fence."""
 _BEAT_S: Final = 0.02
 """Sources are told at multiples of this time after a batch was begun. Most batches take less, whatever they hold."""
@@ -175,7 +175,7 @@ class ReleaseWorker:
             self._line.put(_Job(content, source, done, time.perf_counter()), block=wait_s > 0, timeout=wait_s or None)
         except queue.Full:
             return False
-        return True
+        return not self.failed  # after the line was emptied nobody would look at it
 
     def close(self) -> None:
         """Finish what was handed over, and close the ledger."""
@@ -235,7 +235,7 @@ class ReleaseWorker:
 
     def _work(self, jobs: list[_Job]) -> None:
         """Answer positions, those of different devices together, those of the same device one after the other."""
-        self._make_fences([job for job in jobs if isinstance(job.content, WantedFence)])
+        self._make_fences([(job, job.content) for job in jobs if isinstance(job.content, WantedFence)])
         accepted = accepted_ms(self._tolerance_s)
         waiting: list[tuple[_Job, Position]] = []
         for job in jobs:
@@ -261,28 +261,25 @@ class ReleaseWorker:
                 self._release(*zip(*first.values(), strict=True))
             waiting = later
 
-    def _make_fences(self, jobs: Sequence[_Job]) -> None:
+    def _make_fences(self, wanted: Sequence[tuple[_Job, WantedFence]]) -> None:
         """Draw and store fences; log how many, and no more. No metric tells which were refused."""
         refused = 0
-        for job in jobs:
-            if not isinstance(job.content, WantedFence):
-                continue
-            device = job.content.device
-            fences = self._fleet.fences_of(device)
+        for job, fence in wanted:
+            fences = self._fleet.fences_of(fence.device)
             try:
-                if device not in self._numbers:
+                if fence.device not in self._numbers:
                     raise Dropped("unknown_device")
-                fences, _ = fences.with_place(**_place_of(job.content.body))
+                fences, _ = fences.with_place(**_place_of(fence.body))
             except (Dropped, ParameterError):
                 refused += 1
-            self._fleet.set_fences(device, fences)
+            self._fleet.set_fences(fence.device, fences)  # the same ones, if it was refused: that takes as long
             self._finish(job, "fence")
         if refused:
             _log.warning(
                 "%d fence(s) refused: malformed, a second one for a place, or of a name that is taken.", refused
             )
-        if len(jobs) > refused:
-            _log.info("%d fence(s) made.", len(jobs) - refused)
+        if len(wanted) > refused:
+            _log.info("%d fence(s) made.", len(wanted) - refused)
 
     def _enrol(self, names: Iterable[str]) -> None:
         """Add devices that are seen for the first time, if anyone may come."""
@@ -360,7 +357,7 @@ def _problem(position: Position, accepted: tuple[float, float]) -> Reason | None
 
 def _place_of(body: bytes) -> dict[str, Any]:
     """Return the arguments of `Fences.with_place` in a message; raise Dropped if it has others, or is too long."""
-    values = json_object(body) if len(body) <= LARGEST_FENCE else {}
+    values = json_object(body) if len(body) <= _LARGEST_FENCE else {}
     required, optional = {"lat", "lon", "radius_km"}, {"margin_m", "name"}
     if not required <= values.keys() <= required | optional:
         raise Dropped("malformed")
