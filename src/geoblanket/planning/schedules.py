@@ -35,6 +35,7 @@ __all__ = [
     "area_in_degrees",
     "every",
     "fence_km",
+    "round_down",
     "round_up",
     "schedule_by_distance",
     "schedule_commands",
@@ -140,7 +141,7 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float]) -> Iterator[Sc
         limits = [LARGEST_EPSILON if budgets.report is None else budgets.report]
         if budgets.hour is not None:
             limits.append(budgets.hour / Schedule(1.0, interval_s).hour)
-        epsilon = _round_down(min(limits))
+        epsilon = round_down(min(limits))
         if epsilon >= SMALLEST_EPSILON:
             yield Schedule(epsilon, interval_s)
 
@@ -164,7 +165,7 @@ def schedule_by_distance(off_km: float, *, interval_s: float) -> Schedule:
     """
     # Twice the ε has half the noise.
     needed = laplace_errors(1.0).median_km / off_km
-    return Schedule(_round_down(check_epsilon(needed, name="The ε for reports this far off")), interval_s)
+    return Schedule(round_down(check_epsilon(needed, name="The ε for reports this far off")), interval_s)
 
 
 def fence_km(home_m: float) -> float:
@@ -241,7 +242,7 @@ def round_up(value: float) -> float:
     return math.ceil(value * scale * (1 - 1e-12)) / scale
 
 
-def _round_down(epsilon: float) -> float:
+def round_down(epsilon: float) -> float:
     """Round down to two digits that count, and to what devices accept."""
     epsilon = min(epsilon, LARGEST_EPSILON)
     if epsilon < SMALLEST_EPSILON / 10:
