@@ -20,6 +20,7 @@ def test_each_time_since_a_report_counts_alike() -> None:
     found = RoadErrors.of(errors)
     assert found.error_m == pytest.approx((200 + 500) / 2)
     assert found.error_of_steps_m == pytest.approx(275)
+    assert found.error_at_reports_m == pytest.approx(200)
     # Trip 0 lies 100 below its mean at age 0, trip 1 as much above, each with a weight of 1/6.
     assert found.standard_error_m == pytest.approx(np.hypot(100 / 6, 100 / 6))
     assert found.within[250.0] == pytest.approx(2 / 6)

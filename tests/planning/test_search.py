@@ -139,6 +139,9 @@ def test_a_plan_reads_as_sentences_and_shows_itself_in_one_line(plan: Plan) -> N
     assert repr(plan).startswith("<Plan: every ")
     assert repr(plan).endswith("m off on the road, fence of 0.62 km>")
     assert "held within 50 m" in str(plan)
+    at_rest_m = plan.recommended.road.error_at_reports_m
+    assert at_rest_m < plan.recommended.road.error_m
+    assert f"At rest it stays {round(at_rest_m, -1):.0f} m off" in str(plan)
     assert "anchor" not in str(plan) + plan._repr_html_()
 
 

@@ -56,6 +56,8 @@ class RoadErrors:
     """Mean over every time since the last report alike, metres."""
     standard_error_m: float
     """Of the mean, over trips that are independent."""
+    error_at_reports_m: float
+    """Mean at the steps that report, metres. With hold a vehicle at rest tells no more than its last report."""
     error_of_steps_m: float
     """Mean over all steps of the trips as they are, metres."""
     within: Mapping[float, float]
@@ -74,6 +76,7 @@ class RoadErrors:
         return cls(
             error_m=float(weight @ errors.error_m),
             standard_error_m=float(np.sqrt((by_trip**2).sum())),
+            error_at_reports_m=float(of_age[0]),
             error_of_steps_m=float(errors.error_m.mean()),
             within={radius: float(weight @ (errors.error_m <= radius)) for radius in RADII_M},
             trips=len(np.unique(errors.trip)),

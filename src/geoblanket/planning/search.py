@@ -165,6 +165,7 @@ class Plan:
             ("ε of a report", f"{schedule.epsilon:g} per km"),
             ("an hour on the road costs", f"{schedule.hour:,g} per km"),
             ("mean error on the road", f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m"),
+            ("mean error at rest", f"{road.error_at_reports_m:,.0f} m"),
             ("fence around a home", f"{self.fence_km:g} km"),
             ("home after a month of nights", f"{self.fenced_home_m:,.0f} m off, {self.bare_home_m:,.0f} m without it"),
         ]

@@ -25,7 +25,8 @@ def in_words(plan: Plan) -> list[str]:
         f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
         f"{math.ceil(road.standard_error_m):,} m). Without any report it would be "
         f"{_metres(plan.no_report_road.error_m)} off.",
-        "At rest it stays about as far off as on the road, however long the stay: hold repeats the last report.",
+        f"At rest it stays {_metres(road.error_at_reports_m)} off, as at a report on the road, however long the stay: "
+        "hold repeats the last report.",
         f"One report costs {schedule.report:g} per km, and so does a stay. An hour on the road costs "
         f"{schedule.hour:g} at most.",
         f"A home needs a fence. After {MONTH_NIGHTS} nights without one, an attacker is "
@@ -97,6 +98,7 @@ def _rated(rated: Rated) -> dict[str, Any]:
         "interval_s": schedule.interval_s,
         "cost_per_km": {"report": schedule.report, "hour": schedule.hour},
         "on_the_road": _errors(rated.road),
+        "at_rest_m": round(rated.road.error_at_reports_m, 1),
     }
 
 
