@@ -25,6 +25,7 @@ the theorem allows, as no position decides when a device restarts.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import os
 import struct
@@ -52,6 +53,8 @@ class DrawnAt(NamedTuple):
 _RECORD: Final = struct.Struct("<16sq32s16s")
 """The vehicle's tag, the slot, frame and point encrypted, and a code of all of it."""
 _SECRET: Final = struct.Struct("<16sqq")
+_HOW: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Whatever somebody put in the place of the file, it is neither followed nor waited for."""
 _NO_RECORD: Final = bytes(_RECORD.size)
 _LARGEST_FILE: Final = 1 << 28
 """More vehicles than a ledger can have: what is longer is no file of ours."""
@@ -71,7 +74,7 @@ class HoldFile:
     """
 
     def __init__(self, path: Path, key: bytes, ledger: bytes) -> None:
-        self._path, self._key, self._ledger = path, key, ledger
+        self._path, self._key = path, hmac.digest(key, b"geoblanket hold" + ledger, "sha256")
         self._descriptor: int | None = None
         self._records: dict[bytes, tuple[int, bytes]] = {}
         self._count = 0
@@ -88,7 +91,7 @@ class HoldFile:
             return None
         _, record = self._records[tag]
         _, slot, encrypted, code = _RECORD.unpack(record)
-        secret = _xor(encrypted, self._code(b"pad", tag, code))
+        secret = _xor(encrypted, self._code(b"pad", tag + code))
         if slot != slot_ms or not hmac.compare_digest(code, self._code_of(tag, slot, secret)):
             return None
         return DrawnAt(slot, *_SECRET.unpack(secret))
@@ -110,14 +113,14 @@ class HoldFile:
             secret = _SECRET.pack(*drawn[1:])
             # The code is the nonce of the pad. So a slot that is drawn again, from a backup, has another pad.
             code = self._code_of(tag, drawn.slot_ms, secret)
-            record = _RECORD.pack(tag, drawn.slot_ms, _xor(secret, self._code(b"pad", tag, code)), code)
+            record = _RECORD.pack(tag, drawn.slot_ms, _xor(secret, self._code(b"pad", tag + code)), code)
             self._records[tag] = number, record
         elif number == self._count:
             return
         self._count = max(self._count, number + 1)
         with contextlib.suppress(OSError):
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._descriptor = os.open(self._path, _HOW, 0o600)
             os.pwrite(self._descriptor, record, number * _RECORD.size)
 
     def close(self) -> None:
@@ -130,10 +133,11 @@ class HoldFile:
         return self._code(b"vehicle", vehicle.encode("utf-8", "surrogatepass"))[:16]
 
     def _code_of(self, tag: bytes, slot_ms: int, secret: bytes) -> bytes:
-        return self._code(b"record", tag, struct.pack("<q", slot_ms), secret)[:16]
+        return self._code(b"record", tag + struct.pack("<q", slot_ms) + secret)[:16]
 
-    def _code(self, purpose: bytes, *contents: bytes) -> bytes:
-        return hmac.digest(self._key, b"".join((b"geoblanket hold ", purpose, self._ledger, *contents)), "sha256")
+    def _code(self, purpose: bytes, content: bytes) -> bytes:
+        # Every report pays for three of these: keyed BLAKE2 takes a quarter of the time of an HMAC.
+        return hashlib.blake2b(content, key=self._key, person=purpose, digest_size=32).digest()
 
 
 def _xor(first: bytes, second: bytes) -> bytes:
