@@ -167,7 +167,7 @@ class Fence:
         return self._plane.unit_of_e7(self.lat_e7, self.lon_e7)
 
     @cached_property
-    def _span_e7(self) -> int:
+    def span_e7(self) -> int:
         """No position within the radius differs more from the centre in latitude, 1e-7 degrees."""
         return (self.radius_m + _ROUNDING_M) * _DEGREE_E7 // _METRES_PER_DEGREE + 1
 
@@ -178,8 +178,6 @@ class Fence:
 
     def holds_e7(self, lat_e7: int, lon_e7: int) -> bool:
         """Return whether a position in 1e-7 degrees lies within the radius of the centre."""
-        if abs(lat_e7 - self.lat_e7) > self._span_e7:  # most positions are far away
-            return False
         (x, y), (center_x, center_y) = self._plane.unit_of_e7(lat_e7, lon_e7), self._center
         return (x - center_x) ** 2 + (y - center_y) ** 2 <= self.radius_m**2
 
@@ -220,6 +218,8 @@ class Fences(Sequence[Fence]):
     def __init__(self, fences: Iterable[Fence] = ()) -> None:
         self._all = tuple(fences)
         self._active = tuple(fence for fence in self._all if fence.active)
+        # Most positions are far from all fences, and every report looks at them.
+        self._bands = [(fence.lat_e7 - fence.span_e7, fence.lat_e7 + fence.span_e7, fence) for fence in self._active]
         if len(self._all) > MOST_FENCES:
             raise ParameterError(
                 f"A vehicle can have {MOST_FENCES} fences, those that were taken away included. Use larger ones."
@@ -234,8 +234,8 @@ class Fences(Sequence[Fence]):
 
     def apply_e7(self, lat_e7: int, lon_e7: int) -> tuple[int, int]:
         """Return what a position in 1e-7 degrees counts as: itself, or the centre of the first fence that holds it."""
-        for fence in self._active:
-            if fence.holds_e7(lat_e7, lon_e7):
+        for south_e7, north_e7, fence in self._bands:
+            if south_e7 <= lat_e7 <= north_e7 and fence.holds_e7(lat_e7, lon_e7):
                 return fence.lat_e7, fence.lon_e7
         return lat_e7, lon_e7
 
