@@ -28,13 +28,11 @@ INSIDE = (41.9, 12.5)
 def made(path: str) -> tuple[int, float]:
     """Make and verify the lattice; return the size of its file, and which share of ε its cells take."""
     from geoblanket.mechanism.bundle.storage import save_lattice
-    from geoblanket.mechanism.lattice.anchor import make_anchor
     from geoblanket.mechanism.lattice.kernel import slope
     from geoblanket.mechanism.lattice.making import Area, spec_over
 
     spec = spec_over(Area(*ROME), epsilon=EPSILON)
-    anchor = make_anchor(spec.plane, epsilon_micro=round(EPSILON * 10**6), period_s=3600)
-    save_lattice(path, spec, anchor, version=1, interval_s=30)
+    save_lattice(path, spec, hold_mm=50_000, version=1, interval_s=30)
     used = float(slope(spec.rate)) * 10**6 / spec.plane.unit_mm / EPSILON
     return Path(path).stat().st_size, 1 - used
 

@@ -32,6 +32,7 @@ DURABLE_REPORTS = 2_000
 FLEET = 250_000
 FLEET_DURABLE = 2_000
 CALLS = 8
+TURNS = 5
 START = 1_719_792_000
 INTERVAL_NS = 30 * 10**9
 ANY_TIME_S = 1e9
@@ -188,6 +189,46 @@ def fleet(bundle: Any, folder: Path) -> list[tuple[str, ...]]:
     return rows
 
 
+def fenced(folder: Path) -> list[tuple[str, ...]]:
+    """Measure reports of a lattice with three fences and hold against the same without, in turns."""
+    from geoblanket import make_lattice
+    from geoblanket.release import Budget, Device, Ledger
+    from geoblanket.release.fence import NO_FENCES, Fences
+
+    fences = Fences()
+    for number in range(3):
+        fences, _ = fences.with_place(41.87 + 0.03 * number, 12.45, radius_km=1, name=str(number))
+    kinds = [
+        (make_lattice((41.9, 12.5), folder / f"{hold_m}.bundle", epsilon=4, radius_km=10, hold_m=hold_m), some)
+        for hold_m, some in ((0, NO_FENCES), (50, fences))
+    ]
+    plenty, made = Budget(1e8, 3600.0), count()
+
+    def median_s(kind: int, way: Floats, disk: str | None) -> float:
+        bundle, applied = kinds[kind]
+        with TemporaryDirectory(dir=disk) as name:
+            ledger = None if disk is None else Path(name) / f"{next(made)}.ledger"
+            if ledger is not None:
+                Ledger.create(ledger, budget=plenty)
+            with Device.open(bundle, ledger=ledger, budget=plenty, replay=True, fences=applied) as device:
+                return timed(device.report, way)[1]
+
+    rows: list[tuple[str, ...]] = []
+    for where, disk, steps in (
+        ("budget in memory", None, 4_000),
+        ("durable", str(folder), 500),
+        ("durable, on a disk in memory", IN_MEMORY, 1_500),
+    ):
+        for what, degrees in (("moving", 0.001), ("at rest", 0.0)):
+            way = np.column_stack([41.9 + degrees * (np.arange(steps) % 50), np.full(steps, 12.5)])
+            without, with_both = np.median(
+                [[median_s(kind, way, disk) for kind in (0, 1)] for _ in range(TURNS)], axis=0
+            ).tolist()
+            numbers = f"{without * 1e6:,.1f}", f"{with_both * 1e6:,.1f}", f"{with_both / without:.2f}"
+            rows.append((f"{what}, {where}", *numbers))
+    return rows
+
+
 def opening(path: Path, folder: Path) -> list[tuple[str, ...]]:
     """Measure the start of a device, in processes of their own."""
     from geoblanket.release import Budget, Ledger
@@ -222,6 +263,11 @@ def main() -> None:
             single(bundle, folder),
         )
         show(f"Many vehicles, {about}", ("", "vehicles", "reports/s", "reports/CPU s"), fleet(bundle, folder))
+        show(
+            f"One vehicle, a lattice, three fences and hold ({machine()})",
+            ("", "median µs without", "with", "ratio"),
+            fenced(folder),
+        )
         show(
             f"Opening, {about}",
             ("", "import s", "open s", "CPU s of both", "resident MB", "peak MB"),

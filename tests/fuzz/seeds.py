@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import osmium
 import polars as pl
-from geoblanket.mechanism.lattice.anchor import make_anchor
 
 from geoblanket._tables import write_table
 from geoblanket.blanket.predictor import Predictor
@@ -21,6 +20,7 @@ from geoblanket.build.config import example_config
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_bundle, save_lattice
+from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.lattice_bulk import perturb_points
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
@@ -59,6 +59,7 @@ GRAPHML = """<?xml version='1.0' encoding='utf-8'?>
   </graph>
 </graphml>
 """
+LEDGER_KEY = b"sixteen bytes!!!"
 ROME = "\n".join(
     f"156;2014-02-01 00:{minute:02}:00.739166+01;POINT(41.88{minute:02} 12.48{minute:02})" for minute in range(20)
 )
@@ -82,6 +83,13 @@ class Seeds(Town):
     @cached_property
     def tracker(self) -> Tracker:
         return Tracker(self.lattice, self.model)
+
+    @cached_property
+    def hold_keys(self) -> tuple[bytes, bytes]:
+        """Key and identity of the ledger."""
+        ledger = Ledger.open(self.folder / "car.ledger", device_key=LEDGER_KEY)
+        ledger.close()
+        return ledger._key, ledger._identity
 
     def read(self, name: str) -> bytes:
         """Return the content of a file of the folder."""
@@ -115,8 +123,8 @@ def make_seeds(folder: Path) -> Seeds:
     part = located(tight())
     save_bundle(folder / "private.bundle", [part], version=1, places_e7=PLACES_E7, training=promised())
     spec = small_spec(12)
-    anchor = make_anchor(spec.plane, epsilon_micro=2_000_000, period_s=3600)
-    save_lattice(folder / "lattice.bundle", spec, anchor, version=1, interval_s=30)
+    save_lattice(folder / "lattice.bundle", spec, hold_mm=50_000, version=1, interval_s=30)
+    _write_ledger(folder)
     _write_tracking(seeds)
     _without_compression(folder)
     (folder / "histories.bundle").write_bytes(hostile.SOUND["unlisted in the middle, stated rightly"]())
@@ -127,6 +135,19 @@ def make_seeds(folder: Path) -> Seeds:
     (folder / "roads.graphml.gz").write_bytes(gzip.compress(GRAPHML.encode(), mtime=0))
     _write_osm(folder)
     return seeds
+
+
+def _write_ledger(folder: Path) -> None:
+    """A ledger with a fence, a drawn and a held report, without its log; the fences and the draw as files too."""
+    path = folder / "car.ledger"
+    Ledger.create(path, budget=Budget(100.0, 600.0), device_key=LEDGER_KEY)
+    ledger = Ledger.open(path, device_key=LEDGER_KEY)
+    ledger.add_fence(41.15, -8.61, radius_km=1)
+    (folder / "fences.json").write_text(ledger.fences.as_json(), encoding="utf-8")
+    ledger.close()
+    with Device.open(folder / "lattice.bundle", ledger=path, device_key=LEDGER_KEY, replay=True) as device:
+        for step in range(2):
+            device.report(41.11, -8.59, 1_719_792_000 + 30 * step)
 
 
 def _without_compression(folder: Path) -> None:

@@ -14,6 +14,7 @@ from geoblanket.blanket.lagged_walks import load_walks
 from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
 from geoblanket.build.config import read_config
+from geoblanket.errors import LedgerError
 from geoblanket.evaluate.experiment import read_experiment
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
@@ -21,6 +22,9 @@ from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.release import Ledger
+from geoblanket.release.fence import NO_FENCES, Fences, read_fences
+from geoblanket.release.hold import HoldFile
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.zones import partition_zones, read_zones
@@ -40,7 +44,7 @@ from tests.fuzz.mutations import (
     rehashed_header,
     rehashed_ledger,
 )
-from tests.fuzz.seeds import Seeds
+from tests.fuzz.seeds import LEDGER_KEY, Seeds
 from tests.mechanism.lattice.frames import check_pairs
 
 _MOST_CELLS_CHECKED = 5_000
@@ -170,6 +174,44 @@ def _training_ledger(path: Path, seeds: Seeds) -> None:
     assert spent.account.learnings[:-1] == before.learnings
 
 
+def _fences(path: Path, _: Seeds) -> None:
+    """Whatever was read can be used and written, and comes back the same."""
+    fences = read_fences(path)
+    assert Fences.parsed(fences.as_json()) == fences
+    assert all(fences.apply_e7(fence.lat_e7, fence.lon_e7) for fence in fences)
+    NO_FENCES.with_all(fences)
+
+
+def _ledger(path: Path, seeds: Seeds) -> None:
+    """A ledger that opens says what it said before it was changed."""
+    try:
+        for beside in ("count", "hold"):
+            path.with_name(f"{path.name}.{beside}").write_bytes(seeds.read(f"car.ledger.{beside}"))
+        ledger = Ledger.open(path, device_key=LEDGER_KEY)
+        ledger.close()
+        account = ledger.account("")
+        known = ledger.fences.as_json().encode(), account.reports, account.spent_micro, ledger.commits
+        assert known == (seeds.read("fences.json"), 2, 2_000_000, 4)
+    finally:
+        for file in path.parent.glob(f"{path.name}-*"):
+            file.unlink()
+
+
+def _hold(path: Path, seeds: Seeds) -> None:
+    """A changed file of draws is worth nothing, or says what it said."""
+    slot_ms = 1_719_792_000_000
+    known = HoldFile(seeds.folder / "car.ledger.hold", *seeds.hold_keys).read("", slot_ms)
+    file = HoldFile(path, *seeds.hold_keys)
+    is_known = file.read("", slot_ms) == known
+    assert known is not None
+    assert is_known or file.read("", slot_ms) is None
+    file.write("", known)
+    file.close()
+    assert HoldFile(path, *seeds.hold_keys).read("", slot_ms) == known
+    if not is_known:
+        raise LedgerError("It is worth nothing.")
+
+
 def _roads(path: Path, _: Seeds) -> None:
     graph = RoadGraph.load(path)
     graph.lines()
@@ -210,6 +252,9 @@ TARGETS: dict[str, Target] = {
     "training-ledger": Target(
         "json", ("walks.parquet.spent.json",), _training_ledger, (mutate_bytes, rehashed_ledger, rehashed_ledger)
     ),
+    "fences": Target("json", ("fences.json",), _fences),
+    "ledger": Target("ledger", ("car.ledger",), _ledger),
+    "hold": Target("hold", ("car.ledger.hold",), _hold),
     "lattice": Target("bundle", ("lattice.bundle",), _lattice, _ARRAYS),
     "bundle": Target(
         "bundle", ("located.bundle", "histories.bundle", "plain.bundle", "private.bundle"), _bundle, _ARRAYS

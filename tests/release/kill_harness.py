@@ -21,15 +21,34 @@ from typing import Any
 from geoblanket.errors import LedgerError, RefusedError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger
-from geoblanket.release.budget import Account
+from geoblanket.release.budget import Account, Answer
 from geoblanket.release.device_key import KEY_FILE_VARIABLE
 
 START = 1_719_792_000
+LAT, LON = 41.1051, -8.5931
 STEP = 30
 RETRIED = 3
 MOST_ANSWERS = 12
 LONGEST_START_S, LONGEST_REPORT_S = 0.12, 0.01
 ANY_TIME_S = 1e9
+
+
+def position(number: int) -> tuple[float, float]:
+    """Return where the vehicle is: for two reports at points of the fence, for two a kilometre away, and so on."""
+    away = number // 2 % 2
+    return LAT + (0.01 if away else 1e-4 * (number % 7)), LON
+
+
+def wrongly_held(answers: Sequence[Answer]) -> int:
+    """Return how many reports repeat one that was drawn elsewhere, or repeat it wrongly."""
+    wrong, drawn = 0, None
+    for answer in answers:
+        if answer.cost_micro or drawn is None:
+            drawn = answer
+            continue
+        away, was_away = ((one.slot_ms // 1000 - START) // STEP // 2 % 2 for one in (answer, drawn))
+        wrong += away != was_away or answer.place != drawn.place
+    return wrong
 
 
 class Answers:
@@ -73,7 +92,7 @@ def child(bundle: Bundle, ledger: Path, known: int, answers: Answers, fault: str
         forget_answers(device)
     for number in range(max(0, known - RETRIED), 1_000_000):
         try:
-            one = device.report(41.0, -8.6, START + STEP * number)
+            one = device.report(*position(number), START + STEP * number)
         except LedgerError:
             os._exit(1)
         except RefusedError:  # a slot before the last one, that was not answered
@@ -115,6 +134,9 @@ def run(bundle: Bundle, ledger: Path, kills: int, fault: str, seed: int) -> dict
         "unpaid": int(account.spent_micro != sum(one.cost_micro for one in account.answers))
         + int(account.reports != len(stored)),
         "stored": len(stored),
+        "held": sum(not one.cost_micro for one in account.answers),
+        "wrongly held": wrongly_held(account.answers),
+        "fences": len(opened.fences),
     }
     opened.close()
     return result
@@ -124,4 +146,7 @@ if __name__ == "__main__":
     path, folder, count, planted, number = sys.argv[1:]
     os.environ.setdefault(KEY_FILE_VARIABLE, str(Path(folder) / "device.key"))
     Ledger.create(Path(folder) / "a.ledger", budget=Budget(1e9, 1e8))
+    book = Ledger.open(Path(folder) / "a.ledger")
+    book.add_fence(LAT, LON, radius_km=0.1)
+    book.close()
     print(json.dumps(run(load_bundle(path), Path(folder) / "a.ledger", int(count), planted, int(number))))  # noqa: T201

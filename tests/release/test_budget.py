@@ -43,7 +43,7 @@ def test_no_window_ever_costs_more_than_the_budget(asked: list[tuple[int, int]],
         if recent + cost > limit:
             with pytest.raises(RefusedError, match="budget"):
                 checked(account, now, cost)
-            waits = [freed.wait_ms for freed in account.freeing(now, now * 10**6) if freed.left_micro >= cost]
+            waits = [wait for wait, left in account.freeing(now, now * 10**6) if left >= cost]
             allowed = (
                 wait
                 for wait in range(0, (window + 1) * SECOND, SECOND)

@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.release import fence as fence_module
-from geoblanket.release.fence import MOST_FENCES, Fence, Fences, point_in_disc
+from geoblanket.release.fence import MOST_FENCES, NO_FENCES, Fence, Fences, point_in_disc
 
 HOME = (41.15, -8.61)
 
@@ -255,8 +255,28 @@ def test_fences_travel_as_json_and_nothing_else_is_read() -> None:
 def test_imported_fences_may_not_be_for_a_place_that_has_one() -> None:
     fences, home = Fences().with_place(*HOME, radius_km=1)
     assert fences.with_all(fences) == fences
-    assert fences.without("home").with_all(fences) == fences.without("home")
-    with pytest.raises(ParameterError, match="may be for one place"):
-        fences.with_all([Fence.draw(*HOME, radius_km=1, name="copy")])
-    work = Fence.draw(41.3, -8.5, radius_km=1, name="work")
+    # In use on one of two devices: it protects. A copy out of use changes nothing.
+    assert fences.without("home").with_all(fences) == fences
+    assert fences.with_all(fences.without("home")) == fences
+    x, y = home._center
+    for east, north in [(0, 0), (1303, 0), (0, -1999), (1400, 1400)]:  # most lie outside the first disc
+        again = replace(with_center(home, x + east, y + north), name="copy")
+        with pytest.raises(ParameterError, match="may be for one place"):
+            fences.with_all([again])
+        with pytest.raises(ParameterError, match="may be for one place"):
+            fences.without("home").with_all([again])
+    work = replace(with_center(home, x + 1500, y + 1500), name="work")
     assert tuple(fences.with_all([work])) == (home, work)
+
+
+def test_fences_of_one_device_travel_together_and_are_never_forgotten() -> None:
+    """Two places that are near each other have fences of their own; together they can be taken to another device."""
+    fences, home = Fences().with_place(*HOME, radius_km=1)
+    x, y = home._center
+    shop = replace(with_center(home, x + 1500, y), name="shop")
+    both = Fences((home, shop))
+    assert NO_FENCES.with_all(both) == fences.with_all(both) == both
+    assert fences.replaced_by(both.without("home")) == both.without("home")
+    for fewer in (fences, NO_FENCES, fences.without("home")):
+        with pytest.raises(ParameterError, match="never forgotten"):
+            both.replaced_by(fewer)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.release.lattices import save_small
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +30,14 @@ def test_no_double_answers_and_no_lost_spends(spread_path: Path, tmp_path: Path,
     assert result["answers"] > kills  # most were waited for, and killed in the middle of their work
     assert (result["double"], result["lost"], result["unpaid"]) == (0, 0, 0)
     assert result["stored"] >= result["answers"]
+
+
+def test_no_report_is_held_elsewhere_and_no_fence_is_lost(tmp_path: Path) -> None:
+    bundle = save_small(tmp_path / "held.bundle", hold_m=50.0, cells=41)
+    result = outcome(bundle, tmp_path, 30)
+    assert (result["double"], result["lost"], result["unpaid"], result["wrongly held"]) == (0, 0, 0, 0)
+    assert result["held"] > 20
+    assert result["fences"] == 1
 
 
 @pytest.mark.parametrize("fault", ["early", "forget"])

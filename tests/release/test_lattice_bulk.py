@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,11 @@ from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
-from geoblanket.release import lattice_bulk, perturb_traces, perturb_walks
+from geoblanket.release import Budget, Device, lattice_bulk, perturb_traces, perturb_walks
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA, _Run, _Vehicle, perturb_points, perturb_walk_points
 from geoblanket.traces.table import TRACES_SCHEMA
-from tests.release.lattices import LAT, LON, START, deviation, mixture, save_small
+from tests.release.lattices import LAT, LON, START, deviation, save_small
 from tests.release.worlds import GRAPH, PLACES, save_walks
 
 
@@ -69,10 +70,8 @@ def test_each_vehicle_has_one_report_in_a_slot(
     assert reports["time"].to_physical().to_list() == [30_000_000 * slot for slot in reports["slot"].to_list()]
     assert (summary.points, summary.reports, summary.vehicles) == (21, len(slots), 2)
     assert (summary.epsilon_per_report, summary.epsilon_per_hour) == (2.0, 240.0)
-    assert (summary.anchor_period_s, summary.epsilon_per_period) == (3600, 3.0)
-    assert summary.periods == 4
-    assert summary.epsilon_spent == 2.0 * summary.most_reports == 2.0 * (len(slots) - 2)
-    assert summary.anchor_epsilon_spent == 9.0
+    assert summary.draws == summary.reports  # nothing is held
+    assert summary.epsilon_spent == 2.0 * summary.most_draws == 2.0 * (len(slots) - 2)
     assert summary.points_outside == 0
 
 
@@ -92,7 +91,7 @@ def test_any_stretches_of_slots_are_reported_once() -> None:
 
 
 @pytest.mark.usefixtures("fixed_randomness")
-def test_reports_follow_the_weights_over_all_anchors(lattice_bundle: Bundle, tmp_path: Path) -> None:
+def test_reports_follow_the_weights(lattice_bundle: Bundle, tmp_path: Path) -> None:
     assert lattice_bundle.lattice is not None
     count = 12_000
     traces = save_traces(
@@ -103,40 +102,82 @@ def test_reports_follow_the_weights_over_all_anchors(lattice_bundle: Bundle, tmp
     )
     perturb_points(traces, tmp_path / "out.parquet", bundle=lattice_bundle)
     cells = released(tmp_path / "out.parquet")
-    assert abs(deviation(cells["cell"], mixture(lattice_bundle.lattice, LAT, LON))) < 4
+    assert abs(deviation(cells["cell"], lattice_bundle.lattice.weights(LAT, LON) / 2**62)) < 4
     lat, lon = lattice_bundle.lattice.centers(cells["cell"].to_numpy())
     assert np.abs(cells["lat"].to_numpy() - lat).max() < 1e-7 > np.abs(cells["lon"].to_numpy() - lon).max()
 
 
-def test_a_period_of_a_vehicle_has_one_anchor_whatever_the_order_of_trips(
-    lattice_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return load_bundle(save_small(tmp_path_factory.mktemp("held") / "a.bundle", cells=41, hold_m=50.0))
+
+
+@pytest.mark.parametrize("rows", [7, 1_000_000])
+def test_reports_at_rest_are_held_as_by_a_device(
+    held: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    assert lattice_bundle.lattice is not None
-    drawn = iter([(7, 9), (80, 4), (50, 60)])
-    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: next(drawn))
-    seen: list[tuple[Any, Any]] = []
-    original = lattice_bundle.lattice.draw_many_at
-
-    def catch(x: Any, y: Any, *, shift: Any) -> Any:
-        seen.extend(zip(shift[0].tolist(), shift[1].tolist(), strict=True))
-        return original(x, y, shift=shift)
-
-    monkeypatch.setattr(type(lattice_bundle.lattice), "draw_many_at", lambda _, x, y, shift: catch(x, y, shift=shift))
-    times = [4000, 4030, 0, 30, 7170, 7200, 600]
+    """Random walks of two vehicles in a fence and outside: which reports are new draws, in bulk and by devices."""
+    monkeypatch.setattr(lattice_bulk, "_ROWS_AT_A_TIME", rows)
+    rng = np.random.default_rng(2)
+    steps = 400
+    still = rng.random((2, steps, 1)) < 0.7
+    moves = np.where(still, rng.normal(0, 10, (2, steps, 2)), rng.normal(0, 150, (2, steps, 2)))
+    lat, lon = (np.array([LAT, LON])[:, None, None] + np.moveaxis(np.cumsum(moves, axis=1) / 111_195, 2, 0)).tolist()
+    fences, _ = Fences().with_place(LAT, LON, radius_km=0.3)
     traces = save_traces(
-        tmp_path / "t.parquet", vehicle=["a"] * 7, trip=[0, 0, 1, 1, 2, 2, 3], time=[float(time) for time in times]
+        tmp_path / "t.parquet",
+        vehicle=["a"] * steps + ["b"] * steps,
+        trip=[step // 100 for step in range(2 * steps)],  # a stay goes on from trip to trip
+        time=[30.0 * step for step in range(steps)] * 2,
+        lat=lat[0] + lat[1],
+        lon=lon[0] + lon[1],
     )
-    perturb_points(traces, tmp_path / "out.parquet", bundle=lattice_bundle)
-    first, second, third = (7, 9), (80, 4), (50, 60)
-    assert seen == [first, first, second, second, first, third, second]
+    summary = perturb_points(traces, tmp_path / "out.parquet", bundle=held, fences=fences)
+    cells = released(tmp_path / "out.parquet")["cell"].to_numpy().reshape(2, steps)
+    draws = []
+    for vehicle in range(2):
+        with Device.open(held, ledger=None, budget=Budget(1e8, 86_400), replay=True, fences=fences) as device:
+            left = [
+                device.report(lat[vehicle][step], lon[vehicle][step], START + 30 * step).left_micro
+                for step in range(steps)
+            ]
+        fresh = np.diff([10**14, *left]) < 0
+        assert (cells[vehicle, 1:] == cells[vehicle, :-1])[~fresh[1:]].all()
+        assert (cells[vehicle, 1:] != cells[vehicle, :-1])[fresh[1:]].mean() > 0.9
+        draws.append(int(fresh.sum()))
+    assert (summary.reports, summary.draws, summary.most_draws) == (2 * steps, sum(draws), max(draws))
+    assert summary.epsilon_spent == 2.0 * max(draws)
+    assert 50 < sum(draws) < steps
+
+
+def test_the_fenced_position_is_all_that_bulk_reports_depend_on(
+    held: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lives that differ inside the fence alone have the same reports for the same random words."""
+    fences, _ = Fences().with_place(LAT, LON, radius_km=0.5)
+    rng = np.random.default_rng(4)
+    outside = (np.arange(60) // 10 % 2).astype(bool)
+    reports = []
+    for _ in range(2):
+        inside = rng.uniform(-200, 200, (2, 60)) / 111_195
+        lat, lon = np.where(outside, [[LAT + 0.02], [LON]], np.array([[LAT], [LON]]) + inside)
+        traces = save_traces(
+            tmp_path / "t.parquet", vehicle=["a"] * 60, trip=[0] * 60, time=30 * np.arange(60), lat=lat, lon=lon
+        )
+        monkeypatch.setattr(os, "urandom", np.random.default_rng(9).bytes)
+        perturb_points(traces, tmp_path / "out.parquet", bundle=held, fences=fences)
+        reports.append(released(tmp_path / "out.parquet"))
+    assert reports[0].equals(reports[1])
+    perturb_points(traces, tmp_path / "out.parquet", bundle=held)
+    assert not reports[0].equals(released(tmp_path / "out.parquet"))
 
 
 def test_walks_are_reported_from_their_places(tmp_path: Path) -> None:
-    bundle = load_bundle(save_small(tmp_path / "a.bundle", cells=41, epsilon=4.0, anchor_epsilon=None))
+    bundle = load_bundle(save_small(tmp_path / "a.bundle", cells=41, epsilon=4.0))
     GRAPH.save(tmp_path / "a.roads")
     walks = save_walks(tmp_path / "w.parquet", [[0, 1, 2, 8], [9, 10]])
     summary = perturb_walk_points(walks, tmp_path / "a.roads", tmp_path / "out.parquet", bundle=bundle)
-    assert (summary.reports, summary.anchor_period_s, summary.periods) == (6, None, 0)
+    assert (summary.reports, summary.draws) == (6, 6)
     assert summary.points_outside == sum(
         not bundle.lattice.spec.plane.holds(PLACES.lat[place], PLACES.lon[place])  # type: ignore[union-attr]
         for place in (0, 1, 2, 8, 9, 10)
@@ -181,10 +222,8 @@ def test_what_cannot_be_perturbed_is_refused_and_nothing_is_written(
     assert not out.exists()
 
 
-def test_memory_is_bounded(lattice_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times as many points take but a little more memory: 16 bytes for each trip and each hour of a vehicle."""
-    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: (1, 2))
-    assert lattice_bundle.lattice is not None
+def test_memory_is_bounded(held: Bundle) -> None:
+    """Ten times as many points take but a little more memory: 16 bytes for each trip of a vehicle."""
 
     def batches(count: int) -> Iterator[pl.DataFrame]:
         rows = np.arange(1_000)
@@ -196,7 +235,7 @@ def test_memory_is_bounded(lattice_bundle: Bundle, monkeypatch: pytest.MonkeyPat
 
     peaks = []
     for count in (2, 6, 60):
-        run = _Run(lattice_bundle, lattice_bundle.lattice, Path("t.parquet"), 1_000 * count, silent)
+        run = _Run(held, Path("t.parquet"), NO_FENCES, silent)
         tracemalloc.start()
         reports = sum(part.height for part in run.reports(batches(count)))
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -212,8 +251,7 @@ def test_the_command_needs_no_roads_and_says_what_it_costs(lattice_path: Path, t
     assert done.exit_code == 0, done.output
     told = " ".join(done.stderr.split())
     assert "one costs 2 per km, and an hour on the road, one every 30 s, adds up to 240 per km" in told
-    assert "A period of 3,600 s at one place costs 3 per km, however many reports" in told
-    assert "(100) spent at most 200 per km (3 per km if it stayed at one place in each period)" in told
+    assert "The vehicle with the most draws (100) spent 200 per km" in told
     done = CliRunner().invoke(app, [*command, "--traces", str(traces), "--json"])
     assert json.loads(done.stdout)["reports"] == 100
     assert "Walks need --roads" in str(CliRunner().invoke(app, [*command, "--walks", str(traces)]).exception)

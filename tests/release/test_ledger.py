@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from geoblanket.errors import LedgerError, MismatchError
+from geoblanket.errors import LedgerError, MismatchError, ParameterError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger
-from geoblanket.release._ledger_file import LedgerRow
+from geoblanket.release._ledger_file import FORMAT, LedgerRow
+from geoblanket.release._ledger_upgrade import _FORMATS
 from geoblanket.release._seals import seal
 from geoblanket.release.budget import Answer
 from geoblanket.release.device_key import SealingKey
+from geoblanket.release.fence import NO_FENCES
 
 BUDGET = Budget(100.0, 600.0)
 KEY = b"the key of a test"
@@ -46,6 +48,8 @@ def path(tmp_path: Path) -> Path:
     for number in range(3):
         ledger.write([("", answer(number, request=f"r{number}")), ("b", answer(number, cost=1))])
     ledger.remember_verified("ab" * 32)
+    ledger.add_fence(41.15, -8.61, radius_km=1)
+    ledger.add_fence(41.3, -8.5, radius_km=1, vehicle="b")
     ledger.close()
     return made
 
@@ -57,7 +61,8 @@ def state(path: Path) -> object:
         for vehicle in ledger.vehicles
         for account in [ledger.account(vehicle)]
     }
-    result = kept, ledger.commits, ledger.spent_micro, ledger.budget, ledger.is_verified("ab" * 32)
+    fences = ledger.fences, ledger.fences_of("b")
+    result = kept, fences, ledger.commits, ledger.spent_micro, ledger.budget, ledger.is_verified("ab" * 32)
     ledger.close()
     return result
 
@@ -67,7 +72,7 @@ def test_what_was_written_is_there_again(path: Path) -> None:
     assert ledger.vehicles == ("", "b")
     assert ledger.account("").answers == tuple(answer(number, request=f"r{number}") for number in range(3))
     assert ledger.account("b").spent_micro == 3
-    assert (ledger.spent_micro, ledger.commits) == (15_000_003, 4)
+    assert (ledger.spent_micro, ledger.commits) == (15_000_003, 6)
     assert ledger.budget == BUDGET
     assert ledger.is_verified("ab" * 32)
     assert not ledger.is_verified("cd" * 32)
@@ -148,7 +153,7 @@ def edit(sql: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         connection = sqlite3.connect(path)
         with connection:
-            connection.execute(sql)
+            connection.executescript(sql)
         connection.close()
 
     return change
@@ -196,9 +201,24 @@ def edit(sql: str) -> Callable[[Path], None]:
         edit("PRAGMA user_version = 3"),
         edit("PRAGMA user_version = 5"),
         edit("UPDATE ledger SET versions = '{}'"),
-        edit("CREATE TRIGGER t AFTER UPDATE OF shift ON anchors BEGIN DELETE FROM verified; END"),
+        edit("UPDATE accounts SET drawn_slot_ms = NULL"),
+        edit("UPDATE accounts SET drawn_slot_ms = drawn_slot_ms - 30000"),
+        edit("UPDATE ledger SET fences = x''"),
+        edit("DELETE FROM fences"),
+        edit("DELETE FROM fences WHERE vehicle = 'b'"),
+        edit("DELETE FROM fences; UPDATE ledger SET fences = x''"),
+        edit("UPDATE fences SET vehicle = 'c' WHERE vehicle = 'b'"),
+        edit("UPDATE fences SET fences = replace(fences, 'true', 'false')"),
+        edit("UPDATE fences SET fences = replace(fences, 'home', 'work')"),
+        edit("UPDATE fences SET fences = replace(fences, '\"radius_m\": 1302', '\"radius_m\": 1000')"),
+        edit('UPDATE fences SET fences = \'{"format": 1, "fences": []}\''),
+        edit("UPDATE fences SET fences = ''"),
+        edit("INSERT INTO fences SELECT 'c', fences FROM fences WHERE vehicle = ''"),
+        edit("UPDATE fences SET fences = (SELECT fences FROM fences WHERE vehicle = 'b')"),
+        edit("DROP TABLE fences"),
+        edit("CREATE TRIGGER t AFTER UPDATE OF fences ON ledger BEGIN DELETE FROM verified; END"),
         edit("CREATE INDEX i ON answers (cost_micro)"),
-        edit("CREATE VIEW v AS SELECT * FROM anchors"),
+        edit("CREATE VIEW v AS SELECT * FROM fences"),
         edit("CREATE TABLE t (shift BLOB)"),
         edit("ALTER TABLE answers ADD COLUMN shift BLOB"),
     ],
@@ -215,17 +235,23 @@ def forged(path: Path, number: int) -> None:
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
     row = dict(connection.execute("SELECT * FROM ledger").fetchone())
-    nothing = {"sealed_by": "none", "machine": b"", "vehicles": 0, "spent_micro": 0, "anchor_spent_micro": 0}
+    nothing = {"sealed_by": "none", "machine": b"", "vehicles": 0, "spent_micro": 0, "fences": b""}
     row |= nothing | {"key_check": SealingKey("given", b"").check(row["id"])}
-    names = [name for name in LedgerRow._fields if name in row and (name != "versions" or number > 3)]
-    row["seal"] = seal(b"", *(row[name] for name in names))
     with connection:
-        for table in ("answers", "accounts", "anchors", "verified"):
+        for table in ("answers", "accounts", "fences", "verified"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608
-        if number < 4:
-            connection.execute("ALTER TABLE ledger DROP COLUMN versions")
-            row.pop("versions")
-        connection.execute(f"UPDATE ledger SET {', '.join(f'{name} = ?' for name in row)}", [*row.values()])  # noqa: S608
+        names = LedgerRow._fields if number == FORMAT else _FORMATS[number].ledger
+        if number < FORMAT:
+            connection.execute("DROP TABLE fences")
+            connection.execute("CREATE TABLE anchors (shift BLOB)")
+            for name in ("versions", "fences"):
+                connection.execute(f"ALTER TABLE ledger DROP COLUMN {name}")
+            for name in ("anchor_epsilon", "anchor_spent_micro"):
+                connection.execute(f"ALTER TABLE ledger ADD COLUMN {name} REAL")
+                row[name] = 1.0
+        values = [row[name] for name in names]
+        assignments = ", ".join(f"{name} = ?" for name in (*names, "seal"))
+        connection.execute(f"UPDATE ledger SET {assignments}", [*values, seal(b"", *values)])  # noqa: S608
         connection.execute(f"PRAGMA user_version = {number}")
     connection.close()
 
@@ -245,10 +271,9 @@ def test_a_ledger_that_was_reset_and_sealed_by_no_key_is_refused(
             Ledger.open(path, device_key=key)
 
 
-def test_a_trigger_that_keeps_wiped_shifts_is_refused_before_it_fires(path: Path) -> None:
-    edit("CREATE TABLE kept (shift BLOB)")(path)
-    edit("CREATE TRIGGER t AFTER UPDATE ON ledger BEGIN INSERT INTO kept SELECT shift FROM anchors; END")(path)
-    edit("CREATE TRIGGER u AFTER UPDATE ON ledger BEGIN INSERT INTO kept VALUES (x'00'); END")(path)
+def test_a_trigger_is_refused_before_it_fires(path: Path) -> None:
+    edit("CREATE TABLE kept (what BLOB)")(path)
+    edit("CREATE TRIGGER t AFTER UPDATE ON ledger BEGIN INSERT INTO kept SELECT fences FROM fences; END")(path)
     with pytest.raises(LedgerError, match="its tables were changed, or others were added"):
         Ledger.open(path)
     connection = sqlite3.connect(path)
@@ -291,6 +316,116 @@ def test_a_ledger_put_back_to_an_earlier_state_is_refused(path: Path, tmp_path: 
     shutil.copy(backup, path)
     with pytest.raises(LedgerError, match="rolled back to an earlier state"):
         Ledger.open(path)
+
+
+def test_fences_are_there_again_and_are_never_forgotten(path: Path) -> None:
+    ledger = Ledger.open(path)
+    home, work = ledger.fences, ledger.fences_of("b")
+    assert (home.names, work.names, home == work) == (("home",), ("home",), False)
+    assert ledger.fences_of("nobody") == NO_FENCES
+    for fewer in (NO_FENCES, work):
+        with pytest.raises(ParameterError, match="never forgotten"):
+            ledger.set_fences(fewer)
+    with pytest.raises(ParameterError, match="holds this place already"):
+        ledger.add_fence(41.15, -8.61, radius_km=1, name="another")
+    ledger.set_fences(home.without("home"))
+    ledger.close()
+    ledger = Ledger.open(path)
+    assert (ledger.fences, ledger.fences_of("b")) == (home.without("home"), work)
+    assert ledger.add_fence(41.15, -8.61, radius_km=2, name="new") == home[0]
+    assert ledger.fences == home
+    ledger.close()
+
+
+def test_a_ledger_put_back_to_before_a_fence_is_refused(path: Path, tmp_path: Path) -> None:
+    """Else its place could get a second fence."""
+    backup = shutil.copy(path, tmp_path / "backup")
+    ledger = Ledger.open(path)
+    ledger.add_fence(41.5, -8.5, radius_km=1, name="work")
+    ledger.close()
+    shutil.copy(backup, path)
+    with pytest.raises(LedgerError, match="rolled back to an earlier state"):
+        Ledger.open(path)
+
+
+def test_a_disk_that_fails_keeps_no_fence(path: Path) -> None:
+    ledger = Ledger.open(path)
+    before = ledger.fences
+    ledger._connection = Failing(ledger._connection)  # type: ignore[assignment]
+    with pytest.raises(LedgerError, match="disk I/O error"):
+        ledger.add_fence(41.5, -8.5, radius_km=1, name="work")
+    assert ledger.fences == before
+    with pytest.raises(LedgerError, match="could not be written before"):
+        ledger.set_fences(before)
+    ledger.close()
+    ledger = Ledger.open(path)
+    assert ledger.fences == before
+    ledger.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_keeps_no_fence(path: Path) -> None:
+    ledger = Ledger.open(path)
+    if (child := os.fork()) == 0:
+        try:
+            ledger.add_fence(41.5, -8.5, radius_km=1, name="work")
+        except LedgerError as error:
+            os._exit(7 if "opened by another process" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert ledger.fences.names == ("home",)
+    ledger.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.usefixtures("path")
+def test_a_kill_at_any_step_leaves_all_fences_or_those_before(tmp_path: Path) -> None:
+    """Killed before each statement of adding a fence, and after the last one: the centre of the place is one."""
+    seen = set()
+    for number in range(1, 20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for file in tmp_path.glob("a.ledger*"):
+            shutil.copy(file, folder / file.name)
+        if (child := os.fork()) == 0:
+            add_fence_until(folder / "a.ledger", number)
+        outcome = os.waitpid(child, 0)[1]
+        ledger = Ledger.open(folder / "a.ledger")
+        names = ledger.fences.names
+        assert names in {("home",), ("home", "work")}
+        seen.add(names)
+        if names == ("home",):
+            ledger.add_fence(41.5, -8.5, radius_km=1, name="work")
+        ledger.close()
+        if os.WIFEXITED(outcome):
+            assert outcome == 0
+            break
+    else:
+        pytest.fail("adding a fence takes more statements than were tried")
+    assert len(seen) == 2
+
+
+def add_fence_until(path: Path, number: int) -> None:
+    """Add a fence in a process of its own, which is killed before the statement of this number."""
+    try:
+        ledger = Ledger.open(path)
+        statements, connection = 0, ledger._connection
+
+        class Counting(Failing):
+            def execute(self, sql: str, *values: Any) -> Any:
+                nonlocal statements
+                statements += 1
+                if statements == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return connection.execute(sql, *values)
+
+        ledger._connection = Counting(connection)  # type: ignore[assignment]
+        ledger.add_fence(41.5, -8.5, radius_km=1, name="work")
+        os._exit(0)
+    finally:
+        os._exit(1)
 
 
 def test_a_log_that_was_cut_off_is_refused(path: Path) -> None:

@@ -19,9 +19,11 @@ from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
 from geoblanket.errors import LedgerError, RefusedError
-from geoblanket.mechanism import Bundle
+from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger, _ledger_file
 from geoblanket.release.budget import Answer
+from geoblanket.release.fence import NO_FENCES
+from tests.release.lattices import save_small
 
 OLD = Path(__file__).parent / "old"
 START = 1_719_792_000_000
@@ -188,7 +190,7 @@ def upgrade_until(path: Path, key: bytes, number: int) -> None:
         os._exit(1)
 
 
-def test_a_ledger_of_format_2_keeps_what_was_spent_and_has_no_anchors(tmp_path: Path) -> None:
+def test_a_ledger_of_format_2_keeps_what_was_spent(tmp_path: Path) -> None:
     path = copied("format2.ledger", tmp_path)
     assert formats(path) == 2
     for key in (None, KEY[::-1]):
@@ -201,45 +203,51 @@ def test_a_ledger_of_format_2_keeps_what_was_spent_and_has_no_anchors(tmp_path: 
         assert ledger.budget == Budget(100.0, 600.0)
         assert (ledger.commits, ledger.spent_micro, ledger.vehicles) == (26, 24_200_025, ("", "b"))
         assert [answer.slot_ms for answer in account.answers] == [START + 30_000 * number for number in range(5, 25)]
-        assert (account.reports, account.anchors, ledger.anchor_spent_micro) == (25, (), 0)
-        assert (ledger.sealed_by, ledger.replay, ledger.summary()["anchor_budget"]) == ("given", True, 100.0)
+        assert (account.reports, account.drawn_slot_ms, ledger.fences) == (25, None, NO_FENCES)
+        assert (ledger.sealed_by, ledger.replay) == ("given", True)
         ledger.close()
         assert formats(path) == 4
 
 
-def test_a_ledger_of_format_3_keeps_what_was_spent_and_its_anchors(tmp_path: Path) -> None:
+def test_a_ledger_of_format_3_keeps_what_was_spent_and_loses_its_anchors(tmp_path: Path) -> None:
+    """Their shifts were secrets: nothing of them stays in the file or its log."""
     path = copied("format3.ledger", tmp_path)
     with sqlite3.connect(path) as connection:
-        rows = (
-            connection.execute("SELECT * FROM anchors").fetchall(),
-            connection.execute("SELECT * FROM answers").fetchall(),
-        )
+        shifts = [shift for (shift,) in connection.execute("SELECT shift FROM anchors") if shift is not None]
+        answers = connection.execute("SELECT * FROM answers").fetchall()
     connection.close()
+    assert shifts
+    assert any(shift in path.read_bytes() for shift in shifts)
     for _ in range(2):
         ledger = Ledger.open(path, device_key=KEY)
-        assert ledger.budget == Budget(100.0, 7200.0, 12.0)
-        assert (ledger.commits, ledger.spent_micro, ledger.anchor_spent_micro) == (5, 16_000_000, 12_000_000)
-        assert [anchor.shift is None for anchor in ledger.account("b").anchors] == [True, False]
+        assert ledger.budget == Budget(100.0, 7200.0)
+        assert (ledger.commits, ledger.spent_micro, ledger.fences) == (5, 16_000_000, NO_FENCES)
+        assert [ledger.account(name).drawn_slot_ms for name in ledger.vehicles] == [None] * len(ledger.vehicles)
         assert (ledger.sealed_by, ledger.replay, ledger.versions) == ("given", True, {})
+        for file in tmp_path.glob("format3.ledger*"):  # while it is open too
+            assert not [shift for shift in shifts if shift in file.read_bytes()]
         ledger.close()
         assert formats(path) == 4
     with sqlite3.connect(path) as connection:
-        assert rows == (
-            connection.execute("SELECT * FROM anchors").fetchall(),
-            connection.execute("SELECT * FROM answers").fetchall(),
-        )
+        assert answers == connection.execute("SELECT * FROM answers").fetchall()
     connection.close()
 
 
-def test_anchors_are_paid_from_a_ledger_that_was_upgraded(lattice_bundle: Bundle, tmp_path: Path) -> None:
-    for name, replay in (("format2.ledger", True), ("given.ledger", False)):
+def test_reports_are_held_and_fenced_by_a_ledger_that_was_upgraded(tmp_path: Path) -> None:
+    bundle = load_bundle(save_small(tmp_path / "held.bundle", hold_m=50.0))
+    for name, replay in (("format2.ledger", True), ("format3.ledger", True), ("given.ledger", False)):
         path = copied(name, tmp_path)
-        now = START / 1000 + 30 * 25 if replay else time.time()
-        for step in range(2):
-            with Device.open(lattice_bundle, ledger=path, device_key=KEY, replay=replay) as device:
-                device.report(41.1051, -8.5931, now + 30 * step)
         ledger = Ledger.open(path, device_key=KEY)
-        assert ledger.anchor_spent_micro in ({3_000_000} if replay else {3_000_000, 6_000_000})
+        last, spent = ledger.account("").last_slot_ms or START, ledger.account("").spent_micro
+        ledger.add_fence(41.1051, -8.5931, radius_km=1)
+        ledger.close()
+        now = last / 1000 + 30 if replay else time.time()
+        for step in range(3):
+            with Device.open(bundle, ledger=path, device_key=KEY, replay=replay) as device:
+                assert device.fences.names == ("home",)
+                device.report(41.1051, -8.5931 + 1e-3 * step, now + 30 * step)
+        ledger = Ledger.open(path, device_key=KEY)
+        assert ledger.account("").spent_micro == spent + 2_000_000
         ledger.close()
 
 

@@ -1,4 +1,4 @@
-"""A canary: a true location appears in no error, no log, no traceback with local variables, and no file."""
+"""Canaries: no true and no protected location is in an error, a log, a traceback with local variables, or a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sqlite3
+import struct
 import subprocess
 import sys
 import traceback
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoblanket.errors import LedgerError, RandomnessError
-from geoblanket.mechanism import Bundle
-from geoblanket.mechanism.lattice.anchor import AnchorSpec
+from geoblanket.errors import LedgerError, ParameterError, RandomnessError
+from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Fleet, Ledger
+from geoblanket.release.fence import Fence, Fences
 from geoblanket.release.stream import answers
+from tests.release.lattices import save_small
 
 LAT, LON = 41.00012345, -8.59967891
 """Within the town, and not a place of it."""
@@ -140,64 +142,140 @@ def test_the_command_tells_nothing_either(spread_path: Path, tmp_path: Path) -> 
         assert not leaks(done.stdout + done.stderr)
 
 
-SHIFT = (90_317_642_851, 70_846_135_927)
-"""An anchor that is found wherever it is told; on the frame it counts modulo its side."""
 LATTICE_LAT, LATTICE_LON = 41.10512345, -8.59367891
-SECRETS = ("9031764285", "7084613592", "10512345", "59367891", "1051234", "5936789", "411051234", "85936789")
+HOME_LAT, HOME_LON = 41.10987654, -8.59123457
 
 
-@pytest.mark.parametrize("fault", ["budget", "older", "randomness", "ledger", "surprise", "write", "none"])
-def test_neither_the_anchor_nor_the_location_is_told(
-    lattice_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+def secrets_of(bundle: Bundle, *places: tuple[float, float]) -> list[bytes]:
+    """Return how files could hold places: degrees and units of the frame, in text and in bytes.
+
+    Short numbers are looked for in pairs only: alone they would be found by chance.
+    """
+    assert bundle.lattice is not None
+    result = []
+    for place in places:
+        e7 = [round(degrees * 1e7) for degrees in place]
+        for degrees in place:
+            digits = f"{abs(degrees):.8f}"[:-1]
+            result += [digits.encode(), digits.replace(".", "").encode(), struct.pack("<d", degrees)]
+        for pair in (e7, bundle.lattice.spec.plane.unit_of_e7(*e7)):
+            result += [struct.pack(form, *pair) for form in ("<ii", ">ii", "<qq", ">qq")]
+            result += [f"{pair[0]}{between}{pair[1]}".encode() for between in (",", ", ", ", y=")]
+    return result
+
+
+@pytest.fixture(scope="module")
+def held_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small(tmp_path_factory.mktemp("held") / "held.bundle", hold_m=50.0, cells=21)
+
+
+@pytest.mark.parametrize(
+    "fault", ["budget", "older", "randomness", "ledger", "surprise", "write", "hold", "fence", "none"]
+)
+def test_neither_the_location_nor_the_protected_place_is_told(
+    held_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
+    """Beside the ledger too, where the point of the last draw lies."""
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: SHIFT)
-    Ledger.create(tmp_path / "a.ledger", budget=Budget(4.0, 600.0, 3.0))
+    ledger = tmp_path / "a.ledger"
+    Ledger.create(ledger, budget=Budget(4.0, 600.0))
     out, err = io.StringIO(), io.StringIO()
-    where, told = (LATTICE_LAT, LATTICE_LON), ""
+    where, home, told = (LATTICE_LAT, LATTICE_LON), (HOME_LAT, HOME_LON), ""
+    away = (LATTICE_LAT + 0.002, LATTICE_LON)
     with redirect_stdout(out), redirect_stderr(err):
-        device = Device.open(lattice_path, ledger=tmp_path / "a.ledger", replay=True)
+        opened = Ledger.open(ledger)
+        told += repr(opened.add_fence(*home, radius_km=0.1, margin_m=0)) + repr(opened.fences)
+        told += opened.fences.as_json()
+        opened.close()
+        device = Device.open(held_path, ledger=ledger, replay=True)
         told += repr(device.report(*where, TIME)) + str(device.report(*where, TIME).as_dict())
+        told += repr(device.report(*where, TIME + 30)) + repr(device._ledger.drawn_at(""))
         prepare: dict[str, Callable[[], Any]] = {
-            "budget": lambda: device.report(*where, TIME + 30),
-            "older": lambda: device.report(*where, TIME + 60),
+            "budget": lambda: [device.report(*away, TIME + 60), device.report(*away, TIME + 90)],
+            "older": lambda: device.report(*where, TIME + 300),
             "randomness": lambda: monkeypatch.setattr(os, "urandom", no_randomness),
             "ledger": lambda: break_ledger(device),
             "surprise": lambda: setattr(device._source, "_lattice", None),
-            "write": lambda: monkeypatch.setattr(Ledger, "_store_account", None),
+            "write": lambda: monkeypatch.setattr(Ledger, "_store", None),
+            "hold": lambda: setattr(device._ledger, "_hold", 7),
+            "fence": lambda: monkeypatch.setattr(Fence, "holds_e7", None),
             "none": lambda: None,
         }
         prepare[fault]()
         try:
-            device.report(*where, TIME + (30 if fault == "older" else 90))
+            device.report(*where, TIME + 120)
+            device.report(*home, TIME + 150)
+            device.report(*where, TIME + 180)
         except Exception as error:
             told += everything_of(error, but=__file__)
-        account = device._ledger.account("")
-        told += repr(device) + repr(account) + repr(account.anchors) + repr(device.anchor) + repr(device._source)
+        else:
+            assert fault == "none"
+        told += repr(device) + repr(device._ledger.account("")) + repr(device._source) + repr(device.fences)
+        if fault != "ledger":
+            assert (tmp_path / "a.ledger.hold").stat().st_size == 72
+        for file in tmp_path.iterdir():  # while it is open: the log too
+            told += file.read_bytes().decode("latin-1")
+        if fault == "hold":
+            device._ledger._hold = None  # type: ignore[attr-defined]
         device.close()
-        if fault != "write":
-            opened = Ledger.open(tmp_path / "a.ledger")
-            told += repr(opened) + str(opened.summary())
-            opened.close()
-            with sqlite3.connect(tmp_path / "a.ledger") as connection:
-                connection.execute("UPDATE anchors SET cost_micro = 1")
+        if fault not in {"write", "randomness"}:
+            with sqlite3.connect(ledger) as connection:
+                connection.execute("UPDATE fences SET fences = replace(fences, 'true', 'false')")
             connection.close()
             with pytest.raises(LedgerError) as caught:
-                Ledger.open(tmp_path / "a.ledger")
+                Ledger.open(ledger)
             told += everything_of(caught.value, but=__file__)
-    everything = told + out.getvalue() + err.getvalue() + caplog.text
-    assert not [part for part in SECRETS if part in everything]
+    everything = (told + out.getvalue() + err.getvalue() + caplog.text).encode("latin-1", "replace")
     for file in tmp_path.iterdir():
-        content = file.read_bytes().decode("latin-1")
-        assert not [part for part in SECRETS if part in content]
+        everything += file.read_bytes()
+    assert not [part for part in secrets_of(load_bundle(held_path), where, home, away) if part in everything]
 
 
-def test_no_error_of_a_fleet_tells_an_anchor(lattice_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AnchorSpec, "draw", lambda *_: SHIFT)
-    fleet = Fleet.open(lattice_path, vehicles=["a", "b"], ledger=None, budget=Budget(4.0, 600.0, 3.0), replay=True)
+def test_the_canary_would_be_found_in_the_hold_file(
+    held_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geoblanket.release.hold._xor", lambda secret, _: secret)
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(4.0, 600.0))
+    with Device.open(held_path, ledger=tmp_path / "a.ledger", replay=True) as device:
+        device.report(LATTICE_LAT, LATTICE_LON, TIME)
+    content = (tmp_path / "a.ledger.hold").read_bytes()
+    assert [part for part in secrets_of(load_bundle(held_path), (LATTICE_LAT, LATTICE_LON)) if part in content]
+
+
+def test_no_error_about_a_fence_tells_the_place(tmp_path: Path) -> None:
+    """A frame of the traceback must not know it either."""
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(4.0, 600.0))
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    ledger.add_fence(LAT, LON, radius_km=1)
+    fences = ledger.fences
+    full = Fences().with_all(Fence.draw(-60 + 5 * number, 100, radius_km=1, name=str(number)) for number in range(20))
+    attempts: list[Callable[[], object]] = [
+        lambda: ledger.add_fence(LAT, LON, radius_km=1, name="second"),
+        lambda: ledger.add_fence(LAT, LON, radius_km=0),
+        lambda: ledger.add_fence(LAT, str(LON), radius_km=1),  # type: ignore[arg-type]
+        lambda: ledger.add_fence(LAT + 1, LON, radius_km=1, name="home"),
+        lambda: fences.with_place(LAT, LON, radius_km=1),
+        lambda: full.with_place(LAT, LON, radius_km=1),
+        lambda: Fence.draw(LAT, LON, radius_km=1, name=""),
+        lambda: Fence.draw(LAT + 100, LON, radius_km=1),
+        lambda: fences[0].holds(LAT + 100, LON),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ParameterError) as caught:
+            attempt()
+        assert not leaks(everything_of(caught.value, but=__file__))
+    ledger.close()
+    for file in tmp_path.iterdir():
+        assert not leaks(file.read_bytes().decode("latin-1"))
+
+
+def test_no_error_of_a_fleet_tells_where_it_was_drawn(held_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = load_bundle(held_path)
+    where = (LATTICE_LAT, LATTICE_LON)
+    fleet = Fleet.open(held_path, vehicles=["a", "b"], ledger=None, budget=Budget(4.0, 600.0), replay=True)
     told = repr(fleet) + repr(fleet.report([0, 1], [LATTICE_LAT] * 2, [LATTICE_LON] * 2, TIME).place)
     monkeypatch.setattr(os, "urandom", no_randomness)
     with pytest.raises(RandomnessError) as caught:
         fleet.report([0, 1], [LATTICE_LAT] * 2, [LATTICE_LON] * 2, TIME + 30)
     told += everything_of(caught.value, but=__file__)
-    assert not [part for part in SECRETS if part in told]
+    assert not [part for part in secrets_of(bundle, where) if part in told.encode()]

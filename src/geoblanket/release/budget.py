@@ -193,7 +193,7 @@ class Account:
         Raises
         ------
         RefusedError
-            If a later report was made, the anchor of its period was wiped, or the budget does not suffice.
+            If a later report was made, or the budget does not suffice.
         """
         if cost_micro < 0:
             raise ParameterError("A report cannot cost less than nothing.")

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from geoblanket._arguments import checked
+from geoblanket._arguments import checked, forgetting
 from geoblanket._html import card
 from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, ParameterError
@@ -220,6 +220,7 @@ class Device:
             tables = open_tables(bundle, book, trust=trust, policy=policy)
             return cls(tables, book, clock_tolerance_s=clock_tolerance_s, fences=fences)
 
+    @forgetting
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
         """Report a location: draw a place or a cell, store it and what it cost, and return it.
 
@@ -243,16 +244,6 @@ class Device:
         LedgerError, RandomnessError
             Nothing could be stored, or drawn; nothing is released.
         """
-        try:
-            return self._report(lat, lon, time, request)
-        except BaseException as error:
-            # Tools that print local variables must not find the location in a frame of the traceback.
-            failure = error.with_traceback(None)
-            failure.__cause__ = failure.__context__ = None
-        del lat, lon, time, request
-        raise failure
-
-    def _report(self, lat: Any, lon: Any, time: Any, request: Any) -> Report:
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         time_ms = checked_time_ms(time, accepted=accepted_ms(self._tolerance_s))
         request = checked_request(request)
@@ -269,17 +260,16 @@ class Device:
         now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
-        last = account.last
-        is_held = last is not None and self._source.is_held(point, self._ledger.drawn_at(_VEHICLE))
+        last, drawn_at = account.last, self._ledger.drawn_at(_VEHICLE)
+        is_held = last is not None and self._source.is_held(point, drawn_at)
         cost = 0 if is_held else self._source.cost(slot)
         left = account.checked_left_micro(slot_ms, now_ns, cost, wait_ms=lambda: self._wait_ms(slot, now_ns, account))
-        # Drawn even where it is held, and thrown away: both take the same steps.
-        drawn = self._source.draw(point, slot)
+        # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
+        drawn, new_at = self._source.draw(point, slot), self._source.drawn_at(point, slot)
         if last is not None and is_held:
-            drawn = Drawn(last.place, last.lat_e7, last.lon_e7)
+            drawn, new_at = Drawn(last.place, last.lat_e7, last.lon_e7), drawn_at
         answer = Answer(slot_ms, cost, *drawn, request, now_ns)
-        drawn_at = None if is_held else self._source.drawn_at(point, slot)
-        self._ledger.write([(_VEHICLE, answer)], {} if drawn_at is None else {_VEHICLE: drawn_at})
+        self._ledger.write([(_VEHICLE, answer)], {} if new_at is None else {_VEHICLE: new_at})
         self._source.made(point, slot)
         return self._report_of(answer, left, stored=False)
 
@@ -304,6 +294,7 @@ class Device:
             kind=self._source.kind,
         )
 
+    @forgetting
     def warning_for(self, lat: float, lon: float) -> str | None:
         """Return what seems wrong with a location, or None: for the driver, before anything is reported.
 

@@ -44,7 +44,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from geoblanket._arguments import checked
+from geoblanket._arguments import checked, forgetting
 from geoblanket._arrays import Bools, Ints
 from geoblanket._repr import short_repr
 from geoblanket._strict_json import read_object
@@ -124,6 +124,7 @@ class Fence:
             raise ParameterError("The disc of a fence leaves its frame.")
 
     @classmethod
+    @forgetting
     @checked
     def draw(cls, lat: float, lon: float, *, radius_km: float, margin_m: float = MARGIN_M, name: str = "home") -> Fence:
         """Draw a fence around a place, with the operating system's randomness. Do this once per place.
@@ -166,18 +167,17 @@ class Fence:
         return self._plane.unit_of_e7(self.lat_e7, self.lon_e7)
 
     @cached_property
-    def _span_e7(self) -> int:
+    def span_e7(self) -> int:
         """No position within the radius differs more from the centre in latitude, 1e-7 degrees."""
         return (self.radius_m + _ROUNDING_M) * _DEGREE_E7 // _METRES_PER_DEGREE + 1
 
+    @forgetting
     def holds(self, lat: float, lon: float) -> bool:
         """Return whether a position, degrees, lies within the radius of the centre."""
         return self.holds_e7(*checked_location_e7(lat, lon))
 
     def holds_e7(self, lat_e7: int, lon_e7: int) -> bool:
         """Return whether a position in 1e-7 degrees lies within the radius of the centre."""
-        if abs(lat_e7 - self.lat_e7) > self._span_e7:  # most positions are far away
-            return False
         (x, y), (center_x, center_y) = self._plane.unit_of_e7(lat_e7, lon_e7), self._center
         return (x - center_x) ** 2 + (y - center_y) ** 2 <= self.radius_m**2
 
@@ -186,6 +186,11 @@ class Fence:
         (x, y), (center_x, center_y) = self._plane.units_e7(lat_e7, lon_e7), self._center
         inside: Bools = (x - center_x) ** 2 + (y - center_y) ** 2 <= self.radius_m**2
         return inside
+
+    def may_hide_place_of(self, other: Fence) -> bool:
+        """Return whether both may have been drawn for one place: it lies within the reach of either centre."""
+        (x, y), (center_x, center_y) = self._plane.unit_of_e7(other.lat_e7, other.lon_e7), self._center
+        return (x - center_x) ** 2 + (y - center_y) ** 2 <= (self.reach_m + other.reach_m + _ROUNDING_M) ** 2
 
     def delta(self, distance_km: float) -> float:
         """Return the δ of two homes at this distance: see the module. Degrees are taken at this fence's latitude."""
@@ -213,6 +218,8 @@ class Fences(Sequence[Fence]):
     def __init__(self, fences: Iterable[Fence] = ()) -> None:
         self._all = tuple(fences)
         self._active = tuple(fence for fence in self._all if fence.active)
+        # Most positions are far from all fences, and every report looks at them.
+        self._bands = [(fence.lat_e7 - fence.span_e7, fence.lat_e7 + fence.span_e7, fence) for fence in self._active]
         if len(self._all) > MOST_FENCES:
             raise ParameterError(
                 f"A vehicle can have {MOST_FENCES} fences, those that were taken away included. Use larger ones."
@@ -227,8 +234,8 @@ class Fences(Sequence[Fence]):
 
     def apply_e7(self, lat_e7: int, lon_e7: int) -> tuple[int, int]:
         """Return what a position in 1e-7 degrees counts as: itself, or the centre of the first fence that holds it."""
-        for fence in self._active:
-            if fence.holds_e7(lat_e7, lon_e7):
+        for south_e7, north_e7, fence in self._bands:
+            if south_e7 <= lat_e7 <= north_e7 and fence.holds_e7(lat_e7, lon_e7):
                 return fence.lat_e7, fence.lon_e7
         return lat_e7, lon_e7
 
@@ -240,6 +247,7 @@ class Fences(Sequence[Fence]):
             lat, lon = np.where(inside, fence.lat_e7, lat), np.where(inside, fence.lon_e7, lon)
         return lat, lon
 
+    @forgetting
     @checked
     def with_place(
         self, lat: float, lon: float, *, radius_km: float, margin_m: float = MARGIN_M, name: str = "home"
@@ -274,27 +282,33 @@ class Fences(Sequence[Fence]):
         return Fences(replace(fence, active=fence.active and fence.name != name) for fence in self._all)
 
     def with_all(self, others: Iterable[Fence]) -> Fences:
-        """Return these and others, as imported from another device; a fence that is the same counts once.
+        """Return these and others, as imported from another device. A fence of both is in use if it is in one of them.
 
         Raises
         ------
         ParameterError
-            If a centre of one lies in another, or a name is taken: two draws for one place tell where it is.
+            If a new one may be for the place of one that is not among the others, or its name is taken: two draws for
+            one place tell where it is. How the others lie to each other was decided where they were made.
         """
-        known = {replace(fence, active=True) for fence in self._all}
-        result = self
-        for other in others:
-            if replace(other, active=True) in known:
-                continue
-            result._refuse_taken(other.name)
-            for fence in result:
-                if fence.holds_e7(other.lat_e7, other.lon_e7) or other.holds_e7(fence.lat_e7, fence.lon_e7):
+        given = {replace(other, active=True): other.active for other in others}
+        known = {replace(fence, active=True): fence.active for fence in self._all}
+        new = [replace(other, active=active) for other, active in given.items() if other not in known]
+        for other in new:
+            self._refuse_taken(other.name)
+            for fence in known.keys() - given.keys():
+                if fence.may_hide_place_of(other):
                     raise ParameterError(
                         f"The fences '{fence.name}' and '{other.name}' may be for one place, and together they would "
                         "show where it is. Keep the older one on every device."
                     )
-            result = Fences((*result, other))
-        return result
+        kept = [replace(fence, active=active or given.get(fence, False)) for fence, active in known.items()]
+        return Fences((*kept, *new))
+
+    def replaced_by(self, others: Fences) -> Fences:
+        """Return others; raise ParameterError if they lack one of these: its centre could not be had back."""
+        if {replace(fence, active=True) for fence in self} - {replace(fence, active=True) for fence in others}:
+            raise ParameterError("Fences are never forgotten, as a second draw would tell. Take them away by name.")
+        return others
 
     def _refuse_taken(self, name: str) -> None:
         if name in self.names:

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arguments import checked
+from geoblanket._arguments import checked, forgetting
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._html import card
 from geoblanket._repr import counted, short_repr
@@ -35,6 +35,7 @@ from geoblanket.release._opening import (
 )
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
+from geoblanket.release.hold import DrawnAt
 from geoblanket.release.inputs import (
     CLOCK_TOLERANCE_S,
     NO_FIX,
@@ -202,31 +203,34 @@ class Fleet:
             if len({*self.vehicles, *names}) < len(self.vehicles) + len(names):
                 raise ParameterError("The names of vehicles must differ.")
             slot, place = self._last_answers(names)
+            fences = {number: self.fences_of(name) for number, name in enumerate(names, len(self.vehicles))}
             self._source.grow([None if self._ledger is None else self._ledger.drawn_at(name) for name in names])
-            for number, name in enumerate(names, len(self.vehicles)):
-                self._look_at_fences(number, name)
+            self._fences |= {number: some for number, some in fences.items() if len(some)}
             self._slot, self._place = np.concatenate([self._slot, slot]), np.concatenate([self._place, place])
             self.vehicles = (*self.vehicles, *names)
 
     def set_fences(self, vehicle: str, fences: Fences) -> None:
-        """Keep the fences of a vehicle with the ledger, and apply them from now on."""
+        """Keep the fences of a vehicle with the ledger, and apply them from now on.
+
+        Raises
+        ------
+        ParameterError
+            They lack a fence that the vehicle has or had, or do not go with those that the fleet was opened with.
+        """
         with self._lock:
+            given, applied = self._given_fences.get(vehicle, NO_FENCES), fences
             if self._ledger is None:
-                self._given_fences[vehicle] = fences
+                self._given_fences[vehicle] = given.replaced_by(fences)
             else:
+                applied = fences.with_all(given)  # before anything is kept: it can be refused
                 self._ledger.set_fences(fences, vehicle)
             if vehicle in self.vehicles:
-                self._look_at_fences(self.vehicles.index(vehicle), vehicle)
+                self._fences[self.vehicles.index(vehicle)] = applied
 
     def fences_of(self, vehicle: str) -> Fences:
         """Return the fences of a vehicle."""
         kept = NO_FENCES if self._ledger is None else self._ledger.fences_of(vehicle)
         return kept.with_all(self._given_fences.get(vehicle, NO_FENCES))
-
-    def _look_at_fences(self, number: int, vehicle: str) -> None:
-        self._fences.pop(number, None)
-        if len(fences := self.fences_of(vehicle)):
-            self._fences[number] = fences
 
     def _fenced_e7(self, which: Ints, lat_e7: Ints, lon_e7: Ints) -> tuple[Ints, Ints]:
         """Return what positions of vehicles count as, 1e-7 degrees."""
@@ -247,6 +251,7 @@ class Fleet:
                 slot[number], place[number] = answers[-1].slot_ms // self._source.interval_ms, answers[-1].place
         return slot, place
 
+    @forgetting
     def report(
         self, vehicle: npt.ArrayLike, lat: npt.ArrayLike, lon: npt.ArrayLike, time: npt.ArrayLike
     ) -> FleetReports:
@@ -268,16 +273,6 @@ class Fleet:
         LedgerError, RandomnessError
             Nothing could be stored, or drawn; nothing is released.
         """
-        try:
-            return self._report(vehicle, lat, lon, time)
-        except BaseException as error:
-            # As in `Device.report`: no frame that knows locations stays in the traceback.
-            failure = error.with_traceback(None)
-            failure.__cause__ = failure.__context__ = None
-        del vehicle, lat, lon, time
-        raise failure
-
-    def _report(self, vehicle: Any, lat: Any, lon: Any, time: Any) -> FleetReports:
         which = np.asarray(vehicle)
         if which.ndim != 1 or (which.size and not np.issubdtype(which.dtype, np.integer)):
             raise ParameterError("Vehicles must be whole numbers, in one dimension.")
@@ -345,25 +340,34 @@ class Fleet:
 
     def _released(self, which: Ints, points: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Indices:
         """Draw or repeat, store, and return the places or cells to report."""
-        # Drawn even where it is held, and thrown away: both take the same steps.
+        # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
         outputs = np.where(held, self._place[which], self._source.draw(which, points, slot))
         reported = outputs.astype(np.int32)
         if self._ledger is not None and len(which):
             outcomes = zip(reported.tolist(), self._source.coordinates_e7(outputs).tolist(), strict=True)
             charged = self._charged(which, slot, now_ns, held)
-            drawn = self._source.drawn_at(which[~held], points[~held], slot[~held])
             self._ledger.write(
                 [
                     (vehicle, Answer(slot_ms, cost, output, lat_e7, lon_e7, None, now))
                     for (vehicle, slot_ms, cost, now), (output, (lat_e7, lon_e7)) in zip(charged, outcomes, strict=True)
                 ],
-                {self.vehicles[number]: drawn_at for number, drawn_at in drawn.items()},
+                self._drawn_at(self._ledger, which, points, slot, held),
             )
         self._source.made(which, points, slot, held)
         self._slot[which] = slot
         self._place[which] = reported
         return reported
 
+    def _drawn_at(self, ledger: MemoryLedger, which: Ints, points: Ints, slot: Ints, held: Bools) -> dict[str, DrawnAt]:
+        """Return where the reports of vehicles were drawn, now or before they were held."""
+        fresh = self._source.drawn_at(which[~held], points[~held], slot[~held])
+        result = {self.vehicles[number]: drawn_at for number, drawn_at in fresh.items()}
+        for name in (self.vehicles[number] for number in which[held].tolist()):
+            if (before := ledger.drawn_at(name)) is not None:
+                result[name] = before
+        return result
+
+    @forgetting
     def warning_for(self, lat: float, lon: float) -> str | None:
         """Return what seems wrong with a location, or None; see `Device.warning_for`."""
         lat_e7, lon_e7 = checked_location_e7(lat, lon)

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from geoblanket._arguments import checked
+from geoblanket._arguments import checked, forgetting
 from geoblanket._html import card
 from geoblanket._repr import short_repr
 from geoblanket.errors import LedgerError, MismatchError, ParameterError
@@ -113,13 +113,20 @@ class MemoryLedger:
         return self._fences.get(vehicle, NO_FENCES)
 
     def set_fences(self, fences: Fences, vehicle: str = "") -> None:
-        """Keep the fences of a vehicle."""
-        self._fences[vehicle] = fences
+        """Keep the fences of a vehicle; raise ParameterError if they lack one that it has or had."""
+        self._fences[vehicle] = self.fences_of(vehicle).replaced_by(fences)
 
     def write(self, changes: Sequence[Change], drawn: Mapping[str, DrawnAt] = _NOTHING_DRAWN) -> None:
-        """Count answers, at most one of each vehicle, and remember where they were drawn, unless they were held."""
+        """Count answers, at most one of each vehicle.
+
+        Parameters
+        ----------
+        drawn
+            Where they were drawn, also if they are held now. Where the others were drawn before is forgotten.
+        """
         for vehicle, answer in changes:
             self.account(vehicle).add(answer)
+            self._drawn.pop(vehicle, None)
         self._drawn |= drawn
         self.versions |= self._in_use
 
@@ -202,13 +209,13 @@ class Ledger(MemoryLedger):
             self._refuse_changed()
         self._verified = self._load_verified()
         self._save_clock()
+        hold = path.with_name(f"{path.name}.hold")
+        if hold_in_memory:
+            _remove(hold)
+        self._hold = None if hold_in_memory else HoldFile(hold, key, row.id)
         self._counter = self._open_counter(counter)
         self._broken = self._closed = False
         self._process = os.getpid()
-        hold = path.with_name(f"{path.name}.hold")
-        if hold_in_memory:
-            hold.unlink(missing_ok=True)
-        self._hold = None if hold_in_memory else HoldFile(hold, key, row.id)
         # What an upgrade removed must not stay in the log.
         self._cut_off_log()
 
@@ -249,6 +256,7 @@ class Ledger(MemoryLedger):
         Counter.create(count, row.id).close()
 
     @classmethod
+    @forgetting
     @checked
     def open(
         cls,
@@ -283,6 +291,7 @@ class Ledger(MemoryLedger):
         return cls._opened(path, device_key, counter, replay=replay, hold_in_memory=hold_in_memory)
 
     @classmethod
+    @forgetting
     def add_key(cls, path: str | Path, *, device_key: bytes | None = None, counter: str | Path | None = None) -> None:
         """Seal a ledger that has no key, as version 0.1 made them by default. From then on it needs the key.
 
@@ -309,20 +318,13 @@ class Ledger(MemoryLedger):
             checked_key(device_key)
         if not path.is_file():
             raise LedgerError(f"{path}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
-        try:
-            with ledger_errors(path):
-                connection = connected(path)
-                try:
-                    return cls(path, connection, device_key, _counter_path(path, counter), **options)
-                except BaseException:
-                    connection.close()
-                    raise
-        except BaseException as error:
-            # Tools that print local variables must not find the key in a frame of the traceback.
-            failure = error.with_traceback(None)
-            failure.__cause__ = failure.__context__ = None
-        del device_key
-        raise failure
+        with ledger_errors(path):
+            connection = connected(path)
+            try:
+                return cls(path, connection, device_key, _counter_path(path, counter), **options)
+            except BaseException:
+                connection.close()
+                raise
 
     @property
     def commits(self) -> int:
@@ -349,6 +351,7 @@ class Ledger(MemoryLedger):
         """The fences of a ledger with one vehicle; `fences_of` has those of others."""
         return self.fences_of("")
 
+    @forgetting
     @checked
     def add_fence(
         self,
@@ -366,8 +369,8 @@ class Ledger(MemoryLedger):
         return fence
 
     def set_fences(self, fences: Fences, vehicle: str = "") -> None:
-        """Keep the fences of a vehicle, durably."""
-        kept = self._fences | {vehicle: fences}
+        """Keep the fences of a vehicle, durably; raise ParameterError if they lack one that it has or had."""
+        kept = self._fences | {vehicle: self.fences_of(vehicle).replaced_by(fences)}
         with self._transaction({"fences": self._seal_of_fences(kept)}):
             self._connection.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (vehicle, fences.as_json()))
         super().set_fences(fences, vehicle)
@@ -400,8 +403,8 @@ class Ledger(MemoryLedger):
                 self._store(vehicle, answer)
         super().write(changes, drawn)
         if self._hold is not None:
-            for vehicle, drawn_at in drawn.items():
-                self._hold.write(vehicle, drawn_at)
+            for vehicle, _ in changes:
+                self._hold.write(vehicle, drawn.get(vehicle))
 
     @contextmanager
     def _transaction(self, changed: Mapping[str, Any]) -> Iterator[None]:
@@ -630,3 +633,12 @@ def _checked_use(path: Path, row: LedgerRow, replay: bool | None) -> bool:
 
 def _counter_path(path: Path, counter: str | Path | None) -> Path:
     return path.with_name(f"{path.name}.count") if counter is None else Path(counter)
+
+
+def _remove(hold: Path) -> None:
+    try:
+        hold.unlink(missing_ok=True)
+    except OSError as error:
+        raise LedgerError(
+            f"{hold}: cannot be removed ({error.strerror}). It tells where the last reports were drawn. Remove it."
+        ) from None
