@@ -22,12 +22,10 @@ from PIL import Image
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from geoblanket import RoadGraph, import_roads, make_lattice
+from geoblanket import Bundle, Fence, RoadGraph, import_roads, make_lattice
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket._picture import new_figure, save_figure
 from geoblanket.cli.main import app
-from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.release.fence import Fence
 from geoblanket.roads.picture import draw_roads, draw_scale_bar
 
 IMAGE = Path(__file__).parent / "images" / "trip.png"
@@ -121,8 +119,10 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
     axes.plot(way["lon"][-1], way["lat"][-1], "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
 
 
-def draw_home(axes: Axes, graph: RoadGraph, lattice: Lattice, lat: float, lon: float) -> None:
+def draw_home(axes: Axes, graph: RoadGraph, bundle: Bundle, lat: float, lon: float) -> None:
     """Draw a report a night from a home, with a fence and without, and the average of each."""
+    lattice = bundle.lattice
+    assert lattice is not None
     frame(axes, graph, lat, lon, width_km=HOME_KM, title=f"At home: {NIGHTS} nights, and their average")
     distance_m = 0.0
     while not USUAL_M[0] < distance_m < USUAL_M[1]:
@@ -160,7 +160,7 @@ def main(osm: str) -> None:
         way = fastest_way(graph, (41.1445, -8.6475), (41.1660, -8.5930))
         bundle = make_lattice(graph, folder / "city.bundle", epsilon=EPSILON, interval_s=INTERVAL_S)
         draw_trip(left, graph, folder, way)
-        draw_home(right, graph, bundle.lattice, 41.1577, -8.6291)
+        draw_home(right, graph, bundle, 41.1577, -8.6291)
     handles = [
         Line2D([], [], color=TRUE, linewidth=3, marker="o", label="true"),
         Line2D([], [], color=REPORTED, linestyle="", marker="D", label="reported"),

@@ -47,8 +47,6 @@ RESULTS = {
 }
 """Records that the library fills and nobody else makes: what makes them checks nothing."""
 TAKEN = {
-    ("BuildConfig", "a number"),  # an epsilon
-    ("BuildConfig", "an array of no dimension"),
     ("Budgets", "a number"),  # what a night may cost
     ("Effort", "a number"),
     ("TrainingLedger", "a string"),  # the name of a file that is made on first use

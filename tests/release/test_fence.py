@@ -236,7 +236,8 @@ def test_fences_travel_as_json_and_nothing_else_is_read() -> None:
     assert "41.15" not in text
     values = json.loads(text)
     for path, value in [
-        (("format",), 2), (("format",), True), (("format",), 1.0), (("fences",), {}), (("fences", 0, "name"), 7), (("fences", 0, "active"), 1),
+        (("format",), 2), (("format",), True), (("format",), 1.0), (("fences",), {}),
+        (("fences", 0, "name"), 7), (("fences", 0, "active"), 1),
         (("fences", 0, "lat_e7"), 1.5), (("fences", 0, "radius_m"), 10**9), (("fences", 0, "reach_m"), 0),
         (("fences", 0, "lon_e7"), 10**12), (("fences", 0, "south_e7"), 0), (("fences", 0, "more"), 0),
     ]:  # fmt: skip

@@ -291,6 +291,7 @@ class Ledger(MemoryLedger):
         return cls._opened(path, device_key, counter, replay=replay, hold_in_memory=hold_in_memory)
 
     @classmethod
+    @checked
     @forgetting
     def add_key(cls, path: str | Path, *, device_key: bytes | None = None, counter: str | Path | None = None) -> None:
         """Seal a ledger that has no key, as version 0.1 made them by default. From then on it needs the key.
