@@ -122,7 +122,8 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
 def draw_home(axes: Axes, graph: RoadGraph, bundle: Bundle, lat: float, lon: float) -> None:
     """Draw a report a night from a home, with a fence and without, and the average of each."""
     lattice = bundle.lattice
-    assert lattice is not None
+    if lattice is None:
+        raise ValueError("a home is drawn by a lattice")
     frame(axes, graph, lat, lon, width_km=HOME_KM, title=f"At home: {NIGHTS} nights, and their average")
     distance_m = 0.0
     while not USUAL_M[0] < distance_m < USUAL_M[1]:

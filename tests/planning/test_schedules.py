@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.meaning import fenced_m
 from geoblanket.planning.schedules import (
     HOME_M,
-    HOME_SHARE,
     HOUR_S,
     Budgets,
     Schedule,
@@ -94,7 +94,7 @@ def test_a_fence_keeps_what_was_asked_for_and_little_more() -> None:
     assert fence_km(HOME_M) == 1.0
     assert fence_km(350) == 0.62
     for home_m in (57, 100, 285, 333, 1000, 5700):
-        assert home_m <= 1000 * HOME_SHARE * fence_km(home_m) * (1 + 1e-9) <= 1.1 * home_m
+        assert home_m <= fenced_m(fence_km(home_m)) * (1 + 1e-9) <= 1.1 * home_m
     # Both ends are fences that can be drawn.
     for home_m in (0.001, 5700):
         assert Fence.draw(45.001, -30.002, radius_km=fence_km(home_m)).reach_m == round(1000 * fence_km(home_m))
@@ -107,7 +107,7 @@ def test_the_centre_of_a_fence_is_two_thirds_of_its_radius_off() -> None:
     north_m = 111_195 * (np.array([fence.lat_e7 for fence in fences]) / 1e7 - home_lat)
     east_m = 111_195 * (np.array([fence.lon_e7 for fence in fences]) / 1e7 - home_lon) * np.cos(np.radians(home_lat))
     assert np.hypot(north_m, east_m).mean() == pytest.approx(1000 * 2 / 3, rel=0.03)
-    assert HOME_SHARE < 2 / 3
+    assert fenced_m(1) < 2000 / 3
 
 
 @pytest.mark.parametrize("home_m", [0, -1, 5701, math.nan, math.inf])

@@ -2,13 +2,6 @@
 
 All costs are in ε per kilometre, as a ledger counts them. One report costs ε, and an hour on the road ε for each
 report. With hold (`geoblanket.release.hold`) a stay costs ε once, however long it is. Each return is a new draw.
-
-A fence for a home
-------------------
-Let an attacker know the centre c of a fence, after any number of nights, and nothing else. The centre was drawn
-uniformly within ρ of the home h, so without a prior over homes h is uniform within ρ of c. By symmetry the best guess
-is c, and its mean error is ∫ r·2r/ρ² dr from 0 to ρ, which is 2ρ/3. A prior over homes helps: 582 m were measured at
-ρ = 1 km and 285 m at ρ = .5 km, so `HOME_SHARE` is .57. This is for nights only. The ways in and out tell more.
 """
 
 from __future__ import annotations
@@ -22,11 +15,10 @@ from typing import Final
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
-from geoblanket.mechanism.meaning import found_km, laplace_errors
+from geoblanket.mechanism.meaning import HOME_SHARE, fenced_m, found_km, laplace_errors
 
 __all__ = [
     "HOME_M",
-    "HOME_SHARE",
     "HOUR_S",
     "MONTH_NIGHTS",
     "Budgets",
@@ -42,8 +34,6 @@ __all__ = [
 ]
 
 MONTH_NIGHTS: Final = 30
-HOME_SHARE: Final = 0.57
-"""Of ρ: how far off the best guess of a home is on average, by nights only, with a prior over homes."""
 HOME_M: Final = 570.0
 """What a plan keeps a home off by default, metres: a fence of 1 km."""
 _FENCES_KM: Final = (0.1, 10.0)
@@ -176,7 +166,7 @@ def fence_km(home_m: float) -> float:
     home_m
         How far off the best guess of an attacker who sees nights only must stay, on average, metres.
     """
-    least_m, most_m = (1000 * HOME_SHARE * radius_km for radius_km in _FENCES_KM)
+    least_m, most_m = (fenced_m(radius_km) for radius_km in _FENCES_KM)
     if not 0 < home_m <= most_m:
         raise ParameterError(
             f"The distance to keep a home off must be above 0 and at most {most_m:,.0f} m, for fences have a radius of "

@@ -21,12 +21,12 @@ from geoblanket._repr import short_repr
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism.costs import LARGEST_EPSILON
+from geoblanket.mechanism.meaning import fenced_m
 from geoblanket.mobility.walks import write_walks
 from geoblanket.planning.judged_trips import JudgedTrips, Judges, judges_of_model, judges_of_roads
 from geoblanket.planning.on_the_road import RoadErrors, TickErrors, tick_errors
 from geoblanket.planning.schedules import (
     HOME_M,
-    HOME_SHARE,
     HOUR_S,
     MONTH_NIGHTS,
     Budgets,
@@ -142,7 +142,7 @@ class Plan:
     @property
     def fenced_home_m(self) -> float:
         """How far off an attacker who sees nights only is with the fence, after any number of nights, metres."""
-        return 1000 * HOME_SHARE * self.fence_km
+        return fenced_m(self.fence_km)
 
     def __str__(self) -> str:
         return "\n".join(companion("geoblanket.planning.words", "Plan").in_words(self))

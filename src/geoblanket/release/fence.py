@@ -216,7 +216,9 @@ class Fences(Sequence[Fence]):
     """
 
     def __init__(self, fences: Iterable[Fence] = ()) -> None:
-        self._all = tuple(fences)
+        self._all = tuple(fences) if isinstance(fences, Iterable) else (fences,)
+        if not all(isinstance(fence, Fence) for fence in self._all):
+            raise ParameterError("Give fences, as `Fence.draw` returns them.")
         self._active = tuple(fence for fence in self._all if fence.active)
         # Most positions are far from all fences, and every report looks at them.
         self._bands = [(fence.lat_e7 - fence.span_e7, fence.lat_e7 + fence.span_e7, fence) for fence in self._active]
@@ -319,6 +321,7 @@ class Fences(Sequence[Fence]):
         return json.dumps({"format": _FORMAT, "fences": [asdict(fence) for fence in self._all]}, indent=1) + "\n"
 
     @classmethod
+    @checked
     def parsed(cls, text: str | bytes) -> Self:
         """Return the fences in a JSON text.
 
