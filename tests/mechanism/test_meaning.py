@@ -98,11 +98,13 @@ def test_homes_are_found_as_near_as_the_formula_says(held: Lattice, monkeypatch:
         assert np.linalg.norm(guess[:, 0], axis=-1).mean() == pytest.approx(found_m[name], rel=0.2)
 
 
-def test_a_fenced_place_is_two_thirds_of_the_radius_away() -> None:
+def test_a_fence_keeps_less_than_the_distance_to_its_centre() -> None:
+    """Two thirds of the radius, if nothing is known about homes; a prior over homes helps."""
     words = random.Random(6)  # noqa: S311
-    away = [math.hypot(*point_in_disc(500, words.randrange)) for _ in range(4000)]
-    assert np.mean(away) == pytest.approx(fenced_m(0.5), rel=0.02)
-    assert "about 670 m off, after any number of nights (δ = 6.6 % for two places 100 m" in fenced_in_words(1, 0.066)
+    away = np.mean([math.hypot(*point_in_disc(500, words.randrange)) for _ in range(4000)])
+    assert away == pytest.approx(1000 / 3, rel=0.02)
+    assert 0.8 * away < fenced_m(0.5) < away
+    assert "about 570 m off, after any number of nights (δ = 6.6 % for two places 100 m" in fenced_in_words(1, 0.066)
 
 
 def test_everybody_says_the_same_of_a_stay(held: Lattice) -> None:
@@ -111,7 +113,7 @@ def test_everybody_says_the_same_of_a_stay(held: Lattice) -> None:
     assert words == (
         "A stay costs one report, however long: a recipient of all reports is about 250 m off (8 per km). Each return "
         "is a new draw. After a week of nights the recipient is 84 m off (56 per km), after a month 40 m (240 per km). "
-        "A fence of 1 km keeps a home about 670 m off, however many nights are seen. Knowledge of streets and habits "
+        "A fence of 1 km keeps a home about 570 m off, however many nights are seen. Knowledge of streets and habits "
         "brings a guess nearer."
     )
     assert lattice_in_words(held, 60.0)[-1] == words

@@ -93,10 +93,10 @@ def test_what_devices_refuse_is_not_recommended() -> None:
 def test_a_fence_keeps_what_was_asked_for_and_little_more() -> None:
     assert fence_km(HOME_M) == 1.0
     assert fence_km(350) == 0.62
-    for home_m in (57, 100, 285, 333, 1000, 5700):
+    for home_m in (57.0, 100.0, 285.0, 333.0, 1000.0, 5700.0):
         assert home_m <= fenced_m(fence_km(home_m)) * (1 + 1e-9) <= 1.1 * home_m
     # Both ends are fences that can be drawn.
-    for home_m in (0.001, 5700):
+    for home_m in (0.001, 5700.0):
         assert Fence.draw(45.001, -30.002, radius_km=fence_km(home_m)).reach_m == round(1000 * fence_km(home_m))
 
 
