@@ -37,7 +37,7 @@ ROUNDS = 5
 def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path) -> tuple[str, ...]:
     """Return the figures of one fleet: reports, then errors and shares by start, true walks, and seconds a round."""
     graph, known = RoadGraph.load(roads), fleet.known
-    save_lattice(folder / "bundle", fleet.lattice.spec, None, version=1, interval_s=known.interval_s)
+    save_lattice(folder / "bundle", fleet.lattice.spec, version=1, interval_s=known.interval_s)
     bundle = load_bundle(folder / "bundle")
     reports = perturb_walk_points(fleet.walks, roads, folder / "reports.parquet", bundle=bundle).reports
     walked, _ = fleet.errors(learn_motion(graph, known.places, walks=fleet.walks, order=2))

@@ -94,7 +94,7 @@ def test_a_held_report_takes_the_same_steps_as_a_fresh_one(bundle: Bundle, monke
 def law(lattice: Lattice, life: tuple[tuple[int, int], ...]) -> Floats:
     """The probabilities of all report sequences of a life, an axis for each slot, computed from the definition."""
     count = lattice.cells
-    result = np.ones(())
+    result: Floats = np.ones(())
     last: tuple[int, int] | None = None
     for point in life:
         if last is None or (point[0] - last[0]) ** 2 + (point[1] - last[1]) ** 2 > 5**2:
@@ -195,18 +195,19 @@ def test_a_kill_at_any_moment_never_repeats_a_report_for_another_place(path: Pat
             os.read(reader, 1)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        os.close(reader), os.close(writer)
+        os.close(reader)
+        os.close(writer)
         opened = Ledger.open(ledger)
         last, drawn = opened.account("").last, opened.drawn_at("")
         opened.close()
         if last is None:
             continue
-        step = (last.slot_ms // 1000 - start) // 30 if last.slot_ms // 1000 >= start else None
-        if drawn is not None and step is not None:
+        number = (last.slot_ms // 1000 - start) // 30
+        if drawn is not None and number >= 0:
             assert drawn.slot_ms == last.slot_ms
             with Device.open(path, ledger=ledger) as device:
                 plane = device._source._plane  # type: ignore[attr-defined]
-                here = round((LAT + step % 2 * 200 * METRE) * 1e7), round(LON * 1e7)
+                here = round((LAT + number % 2 * 200 * METRE) * 1e7), round(LON * 1e7)
                 assert plane.unit_of_e7(*here) == (drawn.x, drawn.y)
 
 
