@@ -13,10 +13,12 @@ from geoblanket._unfinished import Journal, PartStore
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.mobility.matching import match_traces
+from geoblanket.release import Budget, Device, Ledger
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.places import choose_places
 from geoblanket.roads.zones import partition_zones, write_zones
 from geoblanket.traces.importing import import_traces
+from tests.release.lattices import LAT, LON, START, save_small
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +55,12 @@ def test_what_an_interrupted_run_leaves_is_private(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal", {}, resume=False) as journal:
         journal.add(1)
     assert mode(tmp_path / "journal") == 0o600
+
+
+def test_the_files_of_a_ledger_are_private(tmp_path: Path) -> None:
+    bundle = save_small(tmp_path / "held.bundle", hold_m=50.0)
+    Ledger.create(tmp_path / "a.ledger", budget=Budget(100.0, 600.0))
+    with Device.open(bundle, ledger=tmp_path / "a.ledger", replay=True) as device:
+        device.report(LAT, LON, START)
+        made = {path.name: oct(mode(path)) for path in tmp_path.glob("a.ledger*")}
+    assert made == dict.fromkeys(("a.ledger", "a.ledger-wal", "a.ledger.count", "a.ledger.hold"), "0o600")

@@ -69,7 +69,7 @@ def test_a_fleet_and_devices_agree_on_fences_and_hold(held: Bundle, tmp_path: Pa
     fleet = open_fleet()
     places = np.empty((len(names), steps), np.int64)
     for step in range(steps):
-        places[:, step] = fleet.report(np.arange(4), *ways[:, step].T, START + 30 * step).place
+        places[:, step] = fleet.report(np.arange(4), ways[:, step, 0], ways[:, step, 1], START + 30 * step).place
         if durable and step % 17 == 0:
             fleet.close()
             fleet = open_fleet()
@@ -78,7 +78,7 @@ def test_a_fleet_and_devices_agree_on_fences_and_hold(held: Bundle, tmp_path: Pa
     for number, name in enumerate(names):
         with Device.open(held, ledger=None, budget=PLENTY, replay=True, fences=fences[name]) as device:
             for step in range(steps):
-                device.report(*ways[number, step].tolist(), START + 30 * step)
+                device.report(float(ways[number, step, 0]), float(ways[number, step, 1]), START + 30 * step)
             expected = [answer.cost_micro for answer in device._ledger.account("").answers]
             assert fleet._ledger.drawn_at(name) == device._ledger.drawn_at("")
         costs = [answer.cost_micro for answer in fleet._ledger.account(name).answers]

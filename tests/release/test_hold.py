@@ -202,12 +202,12 @@ def test_a_kill_at_any_moment_never_repeats_a_report_for_another_place(path: Pat
         opened.close()
         if last is None:
             continue
-        made = (last.slot_ms // 1000 - start) // 30
-        if drawn is not None and made >= 0:
+        number = (last.slot_ms // 1000 - start) // 30
+        if drawn is not None and number >= 0:
             assert drawn.slot_ms == last.slot_ms
             with Device.open(path, ledger=ledger) as device:
                 plane = device._source._plane  # type: ignore[attr-defined]
-                here = round((LAT + made % 2 * 200 * METRE) * 1e7), round(LON * 1e7)
+                here = round((LAT + number % 2 * 200 * METRE) * 1e7), round(LON * 1e7)
                 assert plane.unit_of_e7(*here) == (drawn.x, drawn.y)
 
 
