@@ -84,7 +84,8 @@ def test_a_device_hides_its_home(resting: Path, receiver: Receiver, tmp_path: Pa
         json.dumps(HOME | {"lat": LAT + 0.5, "margin_m": 100}).encode(),  # the name 'home' is taken
         json.dumps(HOME | {"lat": LAT + 0.5, "name": "work", "margin_m": 100}).encode(),
         *(json.dumps(HOME | change).encode() for change in (
-            {"radius_km": 41.1051373}, {"lat": str(LAT)}, {"lat": 1 << 2000}, {"lat": 91}, {"name": ["x"]},
+            {"radius_km": 41.1051373}, {"lat": str(LAT)}, {"lat": 1 << 2000}, {"radius_km": 1 << 2000}, {"lat": 91},
+            {"radius_km": True}, {"lat": None}, {"name": ["x"]},
             {"margin_m": None}, {"address": "here"},
         )),
         json.dumps({"lat": LAT, "lon": LON}).encode(),

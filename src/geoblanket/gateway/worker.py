@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from geoblanket._strict_json import read_object
 from geoblanket.errors import LedgerError, ParameterError
-from geoblanket.gateway.adapters._values import json_object, number_of
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox, Schedule
-from geoblanket.gateway.position import Dropped, Position, Reason, Released, WantedFence
+from geoblanket.gateway.position import Position, Reason, Released, WantedFence
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.inputs import accepted_ms, checked_location_e7, checked_time_ms
 from geoblanket.service.metrics import where
@@ -268,9 +268,9 @@ class ReleaseWorker:
             fences = self._fleet.fences_of(fence.device)
             try:
                 if fence.device not in self._numbers:
-                    raise Dropped("unknown_device")
+                    raise ValueError("The operator refuses this device.")
                 fences, _ = fences.with_place(**_place_of(fence.body))
-            except (Dropped, ParameterError):
+            except (ValueError, OverflowError, ParameterError):  # never logged: the message may be about the place
                 refused += 1
             self._fleet.set_fences(fence.device, fences)  # the same ones, if it was refused: that takes as long
             self._finish(job, "fence")
@@ -356,9 +356,10 @@ def _problem(position: Position, accepted: tuple[float, float]) -> Reason | None
 
 
 def _place_of(body: bytes) -> dict[str, Any]:
-    """Return the arguments of `Fences.with_place` in a message; raise Dropped if it has others, or is too long."""
-    values = json_object(body) if len(body) <= _LARGEST_FENCE else {}
+    """Return the arguments of `Fences.with_place` in a message; raise ValueError if it has others, or is too long."""
+    values = read_object(body) if len(body) <= _LARGEST_FENCE else {}
     required, optional = {"lat", "lon", "radius_km"}, {"margin_m", "name"}
-    if not required <= values.keys() <= required | optional:
-        raise Dropped("malformed")
-    return {name: value if name == "name" else number_of(values, name) for name, value in values.items()}
+    are_numbers = all(type(value) in {int, float} for name, value in values.items() if name != "name")
+    if not are_numbers or not required <= values.keys() <= required | optional:
+        raise ValueError("This is not a fence.")
+    return values
