@@ -328,7 +328,7 @@ def all_reports_of_a_ring(table: Floats) -> Floats:
 def test_how_much_the_rule_for_rests_loses(rate: float, lost: float, lost_by_repeating: float) -> None:
     """Expected logarithms of the belief in the true place, beside the exact posterior that knows hold.
 
-    What is lost is a share of what the reports tell. `lost_by_repeating` is for who counts each repetition as evidence.
+    What is lost is a share of what the reports tell. `lost_by_repeating`: if each repetition counts as new evidence.
     """
     apart = np.abs(np.arange(RING)[:, None] - np.arange(RING))
     table: Floats = np.exp(-rate * np.minimum(apart, RING - apart))
