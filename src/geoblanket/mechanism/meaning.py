@@ -12,7 +12,7 @@ from geoblanket.mechanism.lattice.lattice import Lattice
 
 __all__ = [
     "DISTANCES_KM",
-    "HOME_SHARE",
+    "HOME_M_PER_KM",
     "AtRest",
     "Errors",
     "fenced_in_words",
@@ -82,8 +82,8 @@ def found_km(epsilon: float, draws: float) -> float:
     return math.sqrt(math.pi / draws) / epsilon
 
 
-HOME_SHARE: Final = 0.57
-"""Of ρ: the attacker's mean error by nights only, with a prior over homes. `python -m benchmarks.home` measured 293,
+HOME_M_PER_KM: Final = 570.0
+"""The attacker's mean error for each km of ρ, by nights only, with a prior over homes. `python -m benchmarks.home` measured 293,
 581 and 819 m at ρ = .5, 1 and 1.5 km."""
 
 
@@ -92,14 +92,14 @@ def fenced_m(radius_km: float) -> float:
 
     The reports tell the centre c of the fence. It was drawn uniformly within ρ of the place, so without a prior over
     homes the place is uniform within ρ of c. The best guess is then c, and its mean error 2ρ/3. A prior over homes
-    helps (`HOME_SHARE`). This is for nights only: the ways in and out tell more.
+    helps (`HOME_M_PER_KM`). This is for nights only: the ways in and out tell more.
 
     Parameters
     ----------
     radius_km
         ρ: how far the centre may lie from the place, kilometres.
     """
-    return 1000 * radius_km * HOME_SHARE
+    return HOME_M_PER_KM * radius_km
 
 
 def fenced_in_words(radius_km: float, delta: float) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
-from geoblanket.mechanism.meaning import HOME_SHARE, fenced_m, found_km, laplace_errors
+from geoblanket.mechanism.meaning import HOME_M_PER_KM, fenced_m, found_km, laplace_errors
 
 __all__ = [
     "HOME_M",
@@ -172,7 +172,7 @@ def fence_km(home_m: float) -> float:
             f"The distance to keep a home off must be above 0 and at most {most_m:,.0f} m, for fences have a radius of "
             f"at most {_FENCES_KM[1]:g} km. Got {home_m:g} m instead."
         )
-    return round_up(max(home_m, least_m) / 1000 / HOME_SHARE)
+    return round_up(max(home_m, least_m) / HOME_M_PER_KM)
 
 
 def every(seconds: float) -> str:

@@ -216,9 +216,12 @@ class Fences(Sequence[Fence]):
     """
 
     def __init__(self, fences: Iterable[Fence] = ()) -> None:
-        self._all = tuple(fences) if isinstance(fences, Iterable) else (fences,)
-        if not all(isinstance(fence, Fence) for fence in self._all):
-            raise ParameterError("Give fences, as `Fence.draw` returns them.")
+        try:
+            self._all = tuple(fences)
+        except TypeError:
+            self._all = (None,)  # type: ignore[assignment]  # refused below, as everything else that is no fence
+        if not all(type(fence) is Fence for fence in self._all):
+            raise ParameterError("Fences are made of fences, as `Fence.draw` returns them.")
         self._active = tuple(fence for fence in self._all if fence.active)
         # Most positions are far from all fences, and every report looks at them.
         self._bands = [(fence.lat_e7 - fence.span_e7, fence.lat_e7 + fence.span_e7, fence) for fence in self._active]
