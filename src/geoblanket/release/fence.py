@@ -189,8 +189,12 @@ class Fence:
 
     def may_hide_place_of(self, other: Fence) -> bool:
         """Return whether both may have been drawn for one place: it lies within the reach of either centre."""
-        (x, y), (center_x, center_y) = self._plane.unit_of_e7(other.lat_e7, other.lon_e7), self._center
-        return (x - center_x) ** 2 + (y - center_y) ** 2 <= (self.reach_m + other.reach_m + _ROUNDING_M) ** 2
+        # In the frame that shrinks distances more, both reaches and the triangle inequality hold.
+        nearest = min(
+            math.dist(plane.unit_of_e7(self.lat_e7, self.lon_e7), plane.unit_of_e7(other.lat_e7, other.lon_e7))
+            for plane in (self._plane, other._plane)
+        )
+        return nearest <= self.reach_m + other.reach_m + _ROUNDING_M
 
     def delta(self, distance_km: float) -> float:
         """Return the δ of two homes at this distance: see the module. Degrees are taken at this fence's latitude."""
