@@ -123,11 +123,19 @@ def changes_vector() -> list[Json]:
     change({"do": "remove", "name": "home"})
     add(home, "another name", radius_km=5.0)  # gets the former one back
     change({"do": "import", "content": exported})  # the same one
+    change({"do": "remove", "name": "home"})
+    change({"do": "import", "content": exported})  # in use on the other device: in use
+    change({"do": "import", "content": fences.without("home").as_json()})  # in use here: still in use
     with predictable_words(np.array([rng.getrandbits(62) for _ in range(1000)], np.int64)):
         other = Fence.draw(*home, radius_km=1.0, name="home of another device")
         elsewhere = Fence.draw(52.0, 13.0, radius_km=1.0, name="elsewhere")
         many = [Fence.draw(10.0 + number, 20.0, radius_km=0.2, name=f"n {number}") for number in range(MOST_FENCES)]
     change({"do": "import", "content": Fences([other]).as_json()})
+    for distance_m in (1990, 2015):  # second draws lie up to twice the reach apart
+        first, *_ = fences
+        lat_e7 = first.lat_e7 + distance_m * 10**7 // 111_195
+        change({"do": "import", "content": Fences([replace(first, lat_e7=lat_e7, name=f"{distance_m} m")]).as_json()})
+    change({"do": "import", "content": Fences([*fences, other]).as_json()})  # both travel together
     change({"do": "import", "content": Fences([replace(elsewhere, name="work")]).as_json()})
     change({"do": "import", "content": Fences([replace(elsewhere, active=False)]).as_json()})
     change({"do": "import", "content": Fences(many).as_json()})

@@ -83,6 +83,16 @@ export class Fence {
     Object.freeze(this);
   }
 
+  /** @param {Fence} other @returns {boolean} whether both may have been drawn for one place: it lies within reach of either centre */
+  mayHidePlaceOf(other) {
+    // In the frame that shrinks distances more, both reaches and the triangle inequality hold.
+    const apart = [this.#plane, other.#plane].map((plane) => {
+      const [[x, y], [otherX, otherY]] = [this, other].map(({ latE7, lonE7 }) => plane.unitOfE7(BigInt(latE7), BigInt(lonE7)));
+      return Math.hypot(Number(x - otherX), Number(y - otherY));
+    });
+    return Math.min(...apart) <= this.reachM + other.reachM + ROUNDING_M;
+  }
+
   /** @param {bigint} latE7 @param {bigint} lonE7 @returns {boolean} whether a position lies within the radius of the centre */
   holdsE7(latE7, lonE7) {
     const north = latE7 - BigInt(this.latE7);
@@ -232,22 +242,24 @@ export class Fences {
    * @throws {ParameterError} A centre of one lies in another, or a name is taken: two draws for one place tell where it is.
    */
   withAll(others) {
-    /** @type {Fences} */
-    let result = this;
-    for (const other of others.all) {
-      if (this.all.some((fence) => isSame(fence, other))) continue;
-      result.#refuseTaken(other.name);
-      for (const fence of result.all) {
-        if (holdsCenter(fence, other) || holdsCenter(other, fence)) {
+    const isGiven = (/** @type {Fence} */ fence) => others.all.some((other) => isSame(fence, other));
+    const added = others.all.filter((other) => !this.all.some((fence) => isSame(fence, other)));
+    for (const other of added) {
+      this.#refuseTaken(other.name);
+      for (const fence of this.all) {
+        if (!isGiven(fence) && fence.mayHidePlaceOf(other)) {
           throw new ParameterError(
             `The fences '${fence.name}' and '${other.name}' may be for one place, and together they would show where it is. ` +
               "Keep the older one on every device.",
           );
         }
       }
-      result = new Fences([...result.all, other]);
     }
-    return result;
+    const kept = this.all.map((fence) => {
+      const active = fence.active || others.all.some((other) => other.active && isSame(fence, other));
+      return new Fence({ ...fence, active });
+    });
+    return new Fences([...kept, ...added]);
   }
 
   /** @param {unknown} name */
@@ -287,11 +299,6 @@ export class Fences {
 /** @param {Fence} first @param {Fence} second */
 function isSame(first, second) {
   return Object.keys(first).every((part) => part === "active" || first[part] === second[part]);
-}
-
-/** @param {Fence} fence @param {Fence} other */
-function holdsCenter(fence, other) {
-  return fence.holdsE7(BigInt(other.latE7), BigInt(other.lonE7));
 }
 
 /** @returns {never} */
