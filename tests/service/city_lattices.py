@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from geoblanket.mechanism.lattice.anchor import make_anchor
-
 from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 
@@ -17,13 +15,12 @@ def save_city(
     path: Path,
     *,
     epsilon: float = 4.0,
-    anchor: bool = True,
+    hold_m: float = 50.0,
     at: tuple[float, float] = (41.15, -8.6),
     radius_km: float = 2.0,
     version: int = 1,
 ) -> Path:
     """Write a lattice of cells of 100 m around a point, over 9 km at ε = 4."""
     spec = _spec_over(Area.around(*at, radius_km), epsilon=epsilon, cell_m=100)
-    stays = make_anchor(spec.plane, epsilon_micro=round(epsilon * 1e6), period_s=3600) if anchor else None
-    save_lattice(path, spec, stays, version=version, interval_s=30)
+    save_lattice(path, spec, hold_mm=round(1000 * hold_m), version=version, interval_s=30)
     return path
