@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from geoblanket.mobility.map_matcher import MapMatcher
     from geoblanket.mobility.matching import match_traces
     from geoblanket.mobility.walks import Walks, scan_walks
-    from geoblanket.planning.making import make_plan
-    from geoblanket.planning.search import Plan
+    from geoblanket.planning.search import Plan, make_plan
     from geoblanket.release.budget import Budget
     from geoblanket.release.bulk import perturb_traces, perturb_walks
     from geoblanket.release.device import Device, Report
@@ -185,7 +184,7 @@ _HOME = {
     "load_predictor": "geoblanket.blanket.predictor_file",
     "make_city": "geoblanket.city.model",
     "make_lattice": "geoblanket.build.city_lattice",
-    "make_plan": "geoblanket.planning.making",
+    "make_plan": "geoblanket.planning.search",
     "match_traces": "geoblanket.mobility.matching",
     "optimise": "geoblanket.mechanism.solver.optimiser",
     "partition_zones": "geoblanket.roads.zones",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(model: Path) -> dict[str, Any]:
-    code, text, talk, _ = run("plan", "--model", model, "--night", 72, "--hour", 240, "--trips", 40, "--json")
+    code, text, talk, _ = run("plan", "--model", model, "--home", 350, "--hour", 240, "--trips", 40, "--json")
     assert code == 0, talk
     found: dict[str, Any] = json.loads(text)
     return found
@@ -42,11 +43,14 @@ def facts(model: Path) -> dict[str, Any]:
 
 def test_a_plan_has_errors_costs_and_shares(facts: dict[str, Any]) -> None:
     chosen = facts["recommended"]
-    assert chosen["anchor"] == {"epsilon_per_km": 8.0, "period_s": 3600}
-    assert chosen["cost_per_km"]["night"] <= 72
-    assert chosen["parked_m"]["month"] < 0.1 * chosen["parked_m"]["hour"]
+    assert facts["home"] == {
+        "nights": 30,
+        "without_a_fence_m": pytest.approx(1000 * (math.pi / 30) ** 0.5 / chosen["epsilon_per_km"], abs=0.1),
+        "fence_radius_km": 0.62,
+        "with_the_fence_m": 353.4,
+    }
     assert chosen["cost_per_km"]["hour"] <= 240
-    for where in (chosen["on_the_road"], chosen["at_rest_for_an_hour"], facts["without_any_report"]["on_the_road"]):
+    for where in (chosen["on_the_road"], facts["without_any_report"]["on_the_road"]):
         shares = list(where["share_within"].values())
         assert list(where["share_within"]) == ["100 m", "250 m", "533.4 m", "563.88 m"]
         assert shares == sorted(shares)
@@ -58,19 +62,19 @@ def test_the_commands_that_are_printed_make_what_was_planned(
     facts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    lat, lon = walking(6).model.lat[0], walking(6).model.lon[0]
     for command in facts["commands"]:
-        subprocess.run(command, shell=True, check=True, capture_output=True)  # noqa: S602 - as a person would
+        home = f"{lat}, {lon}\n".encode()  # which only the fence asks for
+        subprocess.run(command, shell=True, check=True, capture_output=True, input=home)  # noqa: S602 - as a person would
     chosen, bundle = facts["recommended"], load_bundle("city.bundle")
     assert bundle.lattice is not None
-    assert bundle.lattice.anchor is not None
-    assert bundle.lattice.epsilon == chosen["epsilon_per_km"]
-    assert bundle.lattice.anchor.epsilon == chosen["anchor"]["epsilon_per_km"]
+    assert (bundle.lattice.epsilon, bundle.lattice.hold_m) == (chosen["epsilon_per_km"], facts["hold_m"])
     assert bundle.needed_clock().interval_s == chosen["interval_s"]
-    # Two hours of the planned reports, and none is refused.
+    # Two hours of the planned reports away from home, further apart than hold reaches, and none is refused.
     with Device.open("city.bundle", ledger="car.ledger", replay=True) as device:
-        lat, lon = walking(6).model.lat[0], walking(6).model.lon[0]
+        assert [fence.reach_m for fence in device.fences] == [620]
         for number in range(round(7200 / chosen["interval_s"])):
-            device.report(lat, lon, START + 1234 + number * chosen["interval_s"])
+            device.report(lat + 0.015 + number % 2 * 0.001, lon, START + 1234 + number * chosen["interval_s"])
 
 
 def test_a_command_runs_whatever_is_there_and_wherever_the_program_is(
@@ -82,10 +86,11 @@ def test_a_command_runs_whatever_is_there_and_wherever_the_program_is(
         (tmp_path / name).touch()
     code, text, talk, _ = run("plan", "--model", model, "--hour", 480, "--trips", 40)
     assert code == 0, talk
-    lattice, ledger = (line.strip() for line in text.partition("To do so:\n")[2].splitlines())
+    lattice, ledger, fence = (line.strip() for line in text.partition("To do so:\n")[2].splitlines())
     assert lattice.startswith(f"{sys.executable} -m geoblanket lattice --area=")
     assert lattice.endswith("--out city-3.bundle")
     assert "ledger create car-2.ledger" in ledger
+    assert fence.endswith("fence add --ledger car-2.ledger --radius-km 1")
     subprocess.run(ledger, shell=True, check=True, capture_output=True)  # noqa: S602 - as a person would
     assert (tmp_path / "car-2.ledger").exists()
 
@@ -96,11 +101,11 @@ def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -
     )
     assert code == 0, talk
     assert text.startswith("Report every ")
-    assert "nothing protects a parked vehicle" in text
-    assert "Limit what a night may cost (--night)" in text
+    assert "A home needs a fence. After 30 nights without one" in text
+    assert "With a fence of 1 km" in text
     assert "564 m (1,850 ft)" in text
     assert "geoblanket lattice --area=" in text
-    assert "--no-anchor" in text
+    assert "anchor" not in text
     assert "Estimates, by simulation." in talk
     assert (tmp_path / "plan.png").stat().st_size > 10_000
 
@@ -109,7 +114,7 @@ def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -
     ("arguments", "message"),
     [
         (("--model", "MODEL"), "at least one of"),
-        (("--model", "MODEL", "--night", 0), "What a night may cost"),
+        (("--model", "MODEL", "--hour", 60, "--home", 0), "keep a home off must be above 0"),
         (("--model", "MODEL", "--hour", -3), "What an hour may cost"),
         (("--model", "MODEL", "--report", "nan"), "What a report may cost"),
         (("--hour", 60), "either --roads or --model"),

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import random
+from pathlib import Path
 
 import numpy as np
 import pytest
-from geoblanket.mechanism.lattice.anchor import make_anchor
 
-from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.build.city_lattice import make_lattice
 from geoblanket.mechanism.lattice.kernel import slope
-from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.planning.on_the_road import LATTICE_SHARE, RADII_M, RoadErrors, TickErrors, laplace_m, tick_errors
 from geoblanket.planning.schedules import Schedule
 from geoblanket.tracking.belief import BeliefFilter
@@ -61,27 +58,18 @@ def test_where_nobody_moves_reports_add_up() -> None:
     assert errors.error_m[step < 3].mean() > 3 * errors.error_m[step > 40].mean()
 
 
-def test_a_verified_lattice_gives_the_same_errors_as_the_estimate(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Reports drawn from a real lattice and its anchor, and the tracker's own grid of shifts."""
+def test_a_verified_lattice_gives_the_same_errors_as_the_estimate(tmp_path: Path) -> None:
+    """Reports drawn from a real lattice, and weighed as the tracker weighs them."""
     judges = walking(8, trips=120, steps=24)
     model, trips = judges.model, judges.trips
-    schedule = Schedule(8.0, 60.0, 6.0)
-    area = Area(model.lat.min(), model.lon.min(), model.lat.max(), model.lon.max())
-    spec = spec_over(area, epsilon=8.0)
-    assert float(slope(spec.rate)) * 1e6 / spec.plane.unit_mm / 8 == pytest.approx(LATTICE_SHARE, abs=0.003)
-    path = tmp_path_factory.mktemp("lattice") / "a.bundle"
-    save_lattice(
-        path, spec, make_anchor(spec.plane, epsilon_micro=6_000_000, period_s=3600), version=1, interval_s=30.0
-    )
-    bundle = load_bundle(path)
-    lattice, side = bundle.lattice, spec.plane.side
+    corners = (model.lat.min(), model.lon.min(), model.lat.max(), model.lon.max())
+    bundle = make_lattice(corners, tmp_path / "a.bundle", epsilon=8.0, interval_s=30.0, hold_m=0)
+    lattice = bundle.lattice
     assert lattice is not None
-    assert lattice.anchor is not None
-    below = random.Random(4).randrange  # noqa: S311
-    shift = np.array([lattice.anchor.draw(side, below) for _ in range(len(trips))])
+    spec = lattice.spec
+    assert float(slope(spec.rate)) * 1e6 / spec.plane.unit_mm / 8 == pytest.approx(LATTICE_SHARE, abs=0.003)
     trip = np.repeat(np.arange(len(trips)), trips.lengths)
-    x, y = spec.plane.units(model.lat[trips.place], model.lon[trips.place])
-    cells = lattice.draw_many_at(x, y, shift=(shift[trip, 0], shift[trip, 1]))
+    cells = lattice.draw_many_at(*spec.plane.units(model.lat[trips.place], model.lon[trips.place]))
     step = np.arange(len(trip)) - trips.starts[trip]
     beliefs, estimator, error_m = BeliefFilter.of(bundle, model), Estimator(model), np.empty(len(trip))
 
@@ -91,20 +79,10 @@ def test_a_verified_lattice_gives_the_same_errors_as_the_estimate(tmp_path_facto
 
     follow(beliefs, Sequences(step, np.where(step % 2 == 0, cells, NO_REPORT), trips.starts), note)
     real = RoadErrors.of(TickErrors(error_m, step % 2, trip))
-    estimate = RoadErrors.of(tick_errors(schedule, model, trips))
+    estimate = RoadErrors.of(tick_errors(Schedule(8.0, 60.0), model, trips))
     spread = np.hypot(real.standard_error_m, estimate.standard_error_m)
     assert abs(real.error_m - estimate.error_m) < 3 * spread
     assert spread < 0.1 * real.error_m
-
-
-def test_an_anchor_only_adds_to_the_error() -> None:
-    judges = walking(7, trips=80, steps=20)
-    errors = [
-        RoadErrors.of(tick_errors(Schedule(8.0, 60.0, anchor), judges.model, judges.trips)).error_m
-        for anchor in (None, 20.0, 8.0, 3.0)
-    ]
-    assert errors == sorted(errors)
-    assert errors[-1] > 1.5 * errors[0]
 
 
 def test_noise_is_planar_laplace() -> None:

@@ -1,4 +1,4 @@
-"""`geoblanket plan`: which anchor, which ε and how often, for what a night, an hour and a report may cost."""
+"""`geoblanket plan`: which ε, how often and which fence, for what an hour, a report and a home may tell."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ __all__ = ["plan"]
 
 def plan(
     *,
-    night: Annotated[
-        float | None, typer.Option(help="What 8 hours at one place may cost, ε per km.", show_default="no limit")
-    ] = None,
     hour: Annotated[
         float | None, typer.Option(help="What an hour on the road may cost, ε per km.", show_default="no limit")
     ] = None,
     report: Annotated[
         float | None, typer.Option(help="What one report may cost, ε per km.", show_default="no limit")
     ] = None,
+    home: Annotated[
+        float,
+        typer.Option(
+            "--home",
+            "--home-m",
+            help="How far off an attacker who sees nights only must stay of a home after a month of them, metres.",
+        ),
+    ] = 570.0,
     roads: options.MaybeRoads = None,
     walks: options.MaybeWalks = None,
     model: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a motion model, instead of roads.")] = None,
@@ -41,10 +46,6 @@ def plan(
             show_default="as small as possible",
         ),
     ] = None,
-    private_day: Annotated[
-        bool,
-        typer.Option("--private-day", help="Nobody knows where the vehicle is by day: an anchor may stay for a day."),
-    ] = False,
     order: Annotated[int, typer.Option(min=1, max=3, help="How many recent places the motion model knows.")] = 2,
     trips: Annotated[int, typer.Option(min=1, help="How many trips are followed for each schedule, at most.")] = 600,
     seed: options.Seed = 0,
@@ -53,13 +54,13 @@ def plan(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Choose how a vehicle should report: which anchor, which ε, and how often.
+    """Choose how a vehicle should report: which ε, how often, and which fence around a home.
 
-    Give what a night at home, an hour on the road or one report may cost at most. Schedules within these budgets are
-    tried on trips, and a tracker follows the reports: all figures are estimates by simulation.
+    Give what an hour on the road or one report may cost at most. Schedules within these budgets are tried on trips, and
+    a tracker follows the reports: all figures are estimates by simulation.
     """
     from geoblanket.errors import ParameterError
-    from geoblanket.planning.making import make_plan
+    from geoblanket.planning.search import make_plan
     from geoblanket.planning.words import commands, in_words, plan_facts
 
     options.check_outputs(picture=picture, overwrite=overwrite)
@@ -70,14 +71,13 @@ def plan(
     with progress_bars() as progress:
         made = make_plan(
             roads,
-            night=night,
             hour=hour,
             report=report,
+            home_m=home,
             walks=walks,
             model=model,
             spacing_m=spacing,
             error_m=error,
-            private_day=private_day,
             order=order,
             trips=trips,
             seed=seed,
@@ -118,28 +118,22 @@ def _print_tables(made: Plan) -> None:
     from geoblanket.planning.words import radius_in_words
 
     print_table(
-        "The best within the budgets, tracked by the present place alone",
-        [_candidate(rated, tied=len(made.tied) > 1 and rated in made.tied) for rated in made.candidates[:6]],
-        header=("anchor", "ε", "every", "error on the road", "a report", "an hour", "a night"),
+        "The best within the budgets",
+        [_candidate(rated, tied=len(made.tied) > 1 and rated in made.tied) for rated in made.candidates],
+        header=("ε", "every", "error on the road", "a report", "an hour"),
     )
-    chosen, bare = made.recommended, made.without_anchor
-    columns = [("on the road", chosen.road.within)]
-    if chosen.rest is not None:
-        columns.append(("at rest for an hour", chosen.rest.within))
-    if bare is not None and bare.rest is not None:
-        columns.append(("at rest, no anchor", bare.rest.within))
-    columns.append(("no report at all", made.no_report_rest.within))
+    columns = (made.recommended.road.within, made.no_report_road.within)
     print_table(
-        "How often a recipient is within",
-        [(radius_in_words(radius), *(f"{within[radius]:.0%}" for _, within in columns)) for radius in RADII_M],
-        header=("", *(name for name, _ in columns)),
+        "How often a recipient is within, on the road",
+        [(radius_in_words(radius), *(f"{within[radius]:.0%}" for within in columns)) for radius in RADII_M],
+        header=("", "with the plan", "no report at all"),
     )
     if not made.grid:
         return
     intervals = sorted({rated.schedule.interval_s for rated in made.grid})
     cells = {(rated.schedule.epsilon, rated.schedule.interval_s): rated for rated in made.grid}
     print_table(
-        "Without an anchor: error on the road, and what an hour costs",
+        "Error on the road, and what an hour costs",
         [
             (
                 f"ε = {epsilon:g}",
@@ -153,15 +147,13 @@ def _print_tables(made: Plan) -> None:
 
 
 def _candidate(rated: Rated, *, tied: bool) -> tuple[str, ...]:
-    from geoblanket.planning.schedules import every, stays
+    from geoblanket.planning.schedules import every
 
     schedule, road = rated.schedule, rated.road
     return (
-        stays(schedule),
         f"{schedule.epsilon:g}",
         every(schedule.interval_s),
         f"{'tied: ' if tied else ''}{road.error_m:,.0f} ± {road.standard_error_m:.0f} m",
         f"{schedule.report:g}",
         f"{schedule.hour:g}",
-        f"{schedule.night:,g}",
     )

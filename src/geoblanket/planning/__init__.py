@@ -1,4 +1,4 @@
-"""From what a report, an hour and a night may cost to an anchor, an ε and how often a vehicle reports."""
+"""From what an hour, a report and a home may tell to an ε, an interval and a fence."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.planning.making import make_plan
     from geoblanket.planning.schedules import Budgets, Schedule
-    from geoblanket.planning.search import Plan, Rated
+    from geoblanket.planning.search import Plan, Rated, make_plan
 
 __all__ = ["Budgets", "Plan", "Rated", "Schedule", "make_plan"]
 
@@ -18,7 +17,7 @@ _HOME = {
     "Plan": "geoblanket.planning.search",
     "Rated": "geoblanket.planning.search",
     "Schedule": "geoblanket.planning.schedules",
-    "make_plan": "geoblanket.planning.making",
+    "make_plan": "geoblanket.planning.search",
 }
 
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -1,4 +1,4 @@
-"""Trips that a plan is judged by: held-out vehicles, or, without any, trips that nobody drove."""
+"""Trips that a plan is judged by: held-out vehicles, or, without any, simulated trips."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JudgedTrips:
         return np.diff(np.append(self.starts, len(self.place)))
 
     def some(self, count: int, *, seed: int) -> JudgedTrips:
-        """Return so many of the trips, drawn without replacement; all where there are no more."""
+        """Return a number of the trips, drawn without replacement; all where there are no more."""
         if count >= len(self):
             return self
         order = np.random.default_rng(seed).permutation(len(self))[:count]
@@ -141,7 +141,7 @@ def judges_of_roads(
     vehicles = len(np.unique(parts.vehicle[parts.chosen]))
     words = f"{len(trips):,} trips of {vehicles:,} vehicles that the motion model was not learned from."
     if about.get("method") == DRAWN:
-        words = f"The walks were {DRAWN}: nobody drove them. {_EXPECT_LARGER}"
+        words = f"The walks were {DRAWN}, not driven. {_EXPECT_LARGER}"
     return _checked(Judges(model, trips, words), walks)
 
 

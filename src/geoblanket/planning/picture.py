@@ -19,7 +19,7 @@ __all__ = ["plan_figure", "plot_plan"]
 _SIZE_IN: Final = (10.5, 4.2)
 _BY_INTERVAL: Final = ("#1b3a6b", "#2f7dbd", "#43a9a3", "#9ac46a")
 _CHOSEN: Final = "#c8442d"
-_BARS: Final = ("#c8442d", "#e3a08f", "#5b6473", "#d3d7dc")
+_BARS: Final = ("#c8442d", "#d3d7dc")
 
 
 def plan_figure(plan: Plan) -> Figure:
@@ -60,13 +60,9 @@ def _draw_budgets(axes: Axes, plan: Plan) -> None:
         ha="right", fontsize=7.5, color=INK,
     )  # fmt: skip
     schedule, error_m = plan.recommended.schedule, plan.recommended.road.error_m / 1000
-    if plan.without_anchor is not None:
-        bare = plan.without_anchor.road.error_m / 1000
-        axes.plot([schedule.hour] * 2, [bare, error_m], color=_CHOSEN, linewidth=1, linestyle=":", zorder=4)
-    name = f"the plan: {every(schedule.interval_s)}, ε = {schedule.epsilon:g}"
     axes.plot(
         [schedule.hour], [error_m], "*", color=_CHOSEN, markersize=15, markeredgecolor="white", zorder=5,
-        label=name if schedule.anchor_epsilon is None else f"{name} and an anchor", linestyle="none",
+        label=f"the plan: {every(schedule.interval_s)}, ε = {schedule.epsilon:g}", linestyle="none",
     )  # fmt: skip
     axes.set_xscale("log")
     ticks = np.array([10, 30, 100, 300, 1000])
@@ -90,16 +86,9 @@ def _draw_shares(axes: Axes, plan: Plan) -> None:
     """Draw how often a recipient is within some distances."""
     quiet(axes)
     axes.grid(visible=False, axis="x")
-    chosen, bare = plan.recommended, plan.without_anchor
-    groups = [("on the road", chosen.road.within)]
-    if chosen.rest is not None:
-        groups.append(("after an hour at rest", chosen.rest.within))
-    if bare is not None and bare.rest is not None:
-        groups.append(("at rest, without the anchor", bare.rest.within))
-    groups.append(("without any report", plan.no_report_rest.within))
-    colours = _BARS if len(groups) == len(_BARS) else (*_BARS[: len(groups) - 1], _BARS[-1])
+    groups = (("with the plan", plan.recommended.road.within), ("without any report", plan.no_report_road.within))
     width = 0.8 / len(groups)
-    for number, ((name, within), colour) in enumerate(zip(groups, colours, strict=True)):
+    for number, ((name, within), colour) in enumerate(zip(groups, _BARS, strict=True)):
         place = np.arange(len(RADII_M)) + (number - (len(groups) - 1) / 2) * width
         shares = [100 * within[radius] for radius in RADII_M]
         axes.bar(place, shares, 0.92 * width, color=colour, label=name)
@@ -109,5 +98,5 @@ def _draw_shares(axes: Axes, plan: Plan) -> None:
     axes.set_ylim(0, 112)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel("% of the time", fontsize=8.5, color=INK)
-    axes.set_title("How often a recipient is within", loc="left", fontsize=9.5, color=INK)
+    axes.set_title("How often a recipient is within, on the road", loc="left", fontsize=9.5, color=INK)
     axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)

@@ -1,13 +1,14 @@
-"""How a vehicle may report, and what that costs: one report, an hour on the road, a night at one place.
+"""How a vehicle may report, what that costs, and which fence keeps a home.
 
-All costs are bounds of the theorem for trips (`geoblanket.mechanism.lattice.anchor`), in ε per kilometre, as a ledger
-counts them:
+All costs are in ε per kilometre, as a ledger counts them. One report costs ε, and an hour on the road ε for each
+report. With hold (`geoblanket.release.hold`) a stay costs ε once, however long it is. Each return is a new draw.
 
-- one report costs ε;
-- an hour on the road costs ε for each report. The theorem holds for every shift; without any (s = 0) the anchor adds
-  nothing;
-- a stay costs ε₀ for each period of the anchor that it touches, or ε for each report, whichever is less. Without an
-  anchor every report counts.
+A fence for a home
+------------------
+Let an attacker know the centre c of a fence, after any number of nights, and nothing else. The centre was drawn
+uniformly within ρ of the home h, so without a prior over homes h is uniform within ρ of c. By symmetry the best guess
+is c, and its mean error is ∫ r·2r/ρ² dr from 0 to ρ, which is 2ρ/3. A prior over homes helps: 582 m were measured at
+ρ = 1 km and 285 m at ρ = .5 km, so `HOME_SHARE` is .57. This is for nights only. The ways in and out tell more.
 """
 
 from __future__ import annotations
@@ -15,45 +16,54 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Final
 
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, NIGHT_S, SMALLEST_EPSILON, periods_touched
-from geoblanket.mechanism.meaning import AtRest
+from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from geoblanket.mechanism.meaning import found_km, laplace_errors
 
 __all__ = [
-    "DAY_S",
+    "HOME_M",
+    "HOME_SHARE",
     "HOUR_S",
+    "MONTH_NIGHTS",
     "Budgets",
     "Schedule",
     "affordable",
+    "area_in_degrees",
     "every",
+    "fence_km",
     "round_down",
-    "stays",
+    "round_up",
+    "schedule_by_distance",
+    "schedule_commands",
 ]
 
-DAY_S: Final = 24 * HOUR_S
+MONTH_NIGHTS: Final = 30
+HOME_SHARE: Final = 0.57
+"""Of ρ: how far off the best guess of a home is on average, by nights only, with a prior over homes."""
+HOME_M: Final = 570.0
+"""What a plan keeps a home off by default, metres: a fence of 1 km."""
+_FENCES_KM: Final = (0.1, 10.0)
 _LARGEST_BUDGET: Final = 1e6
-_DIGITS: Final = 2
-_SPOKEN: Final = {"night": "a night", "hour": "an hour", "report": "a report"}
+_SPOKEN: Final = {"hour": "an hour", "report": "a report"}
 
 
 @checked
 @dataclass(frozen=True)
 class Budgets:
-    """What may be given away at most, ε per kilometre; None: no limit is set.
+    """Limits of what may be spent, ε per kilometre; None: no limit is set.
 
     Examples
     --------
     >>> from geoblanket.planning import Budgets
-    >>> budgets = Budgets(night=32, hour=240)
+    >>> budgets = Budgets(hour=240)
     >>> budgets.given()
-    {'night': 32, 'hour': 240}
+    {'hour': 240}
     """
 
-    night: float | None = None
-    """8 hours at one place."""
     hour: float | None = None
     """An hour on the road."""
     report: float | None = None
@@ -62,7 +72,7 @@ class Budgets:
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         if all(value is None for value in given.values()):
-            raise ParameterError("A plan needs a limit: give at least one of night, hour and report, ε per km.")
+            raise ParameterError("A plan needs a limit: give at least one of hour and report, ε per km.")
         for name, value in given.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not is_number or not 0 < value <= _LARGEST_BUDGET):
@@ -73,11 +83,11 @@ class Budgets:
 
     def given(self) -> dict[str, float]:
         """Return the limits that are set, by name."""
-        limits = {"night": self.night, "hour": self.hour, "report": self.report}
+        limits = {"hour": self.hour, "report": self.report}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def times(self, factor: float) -> Budgets:
-        """Return all limits, so many times as large, up to the largest that there is."""
+        """Return all limits times a factor, up to the largest limit that is allowed."""
         return Budgets(**{name: min(limit * factor, _LARGEST_BUDGET) for name, limit in self.given().items()})
 
 
@@ -89,54 +99,90 @@ class Schedule:
     Examples
     --------
     >>> from geoblanket.planning import Schedule
-    >>> schedule = Schedule(epsilon=2.0, interval_s=30, anchor_epsilon=4.0)
-    >>> schedule.hour, schedule.night  # what an hour on the road and a night at home cost, ε per km
-    (240.0, 36.0)
+    >>> schedule = Schedule(epsilon=4.0, interval_s=60)
+    >>> schedule.hour  # what an hour on the road costs, ε per km
+    240.0
+    >>> round(schedule.found_m(30))  # how near 30 nights at one place lead, metres
+    81
     """
 
     epsilon: float
     """ε of a report, per kilometre."""
     interval_s: float
     """From one report to the next, seconds."""
-    anchor_epsilon: float | None = None
-    """ε₀ of a period, per kilometre; None: no anchor."""
-    anchor_period_s: int = HOUR_S
-    """How long an anchor stays, seconds."""
 
     @property
     def report(self) -> float:
-        """What one report costs."""
+        """What one report costs, and with hold a whole stay."""
         return self.epsilon
 
     @property
     def hour(self) -> float:
         """What an hour on the road costs at most."""
-        return _exact(self._reports(HOUR_S) * self.epsilon)
+        # In whole millionths, as ledgers count: 6 times 0.7 is 4.2.
+        return round(math.ceil(HOUR_S / self.interval_s) * self.epsilon, 6)
 
-    @property
-    def night(self) -> float:
-        """What 8 hours at one place cost at most."""
-        return self.at_rest.night_cost
-
-    @property
-    def at_rest(self) -> AtRest:
-        """What it tells of a vehicle at rest."""
-        return AtRest(self.epsilon, self.interval_s, self.anchor_epsilon, self.anchor_period_s)
-
-    @property
-    def anchors_of_hour(self) -> float:
-        """What the anchors cost that the reports of any hour can touch; 0 without an anchor."""
-        if self.anchor_epsilon is None:
-            return 0.0
-        return _exact(periods_touched(HOUR_S, self.anchor_period_s) * self.anchor_epsilon)
+    def found_m(self, returns: int) -> float:
+        """Return how far off the best guess of a place without a fence is on average, after some stays, metres."""
+        return 1000 * found_km(self.epsilon, returns)
 
     def within(self, budgets: Budgets) -> bool:
         """Return whether nothing costs more than it may."""
-        pairs = ((self.night, budgets.night), (self.hour, budgets.hour), (self.report, budgets.report))
+        pairs = ((self.hour, budgets.hour), (self.report, budgets.report))
         return all(limit is None or cost <= limit * (1 + 1e-12) for cost, limit in pairs)
 
-    def _reports(self, seconds: float) -> int:
-        return math.ceil(seconds / self.interval_s)
+
+def affordable(budgets: Budgets, *, intervals_s: Sequence[float]) -> Iterator[Schedule]:
+    """Yield, for each interval, the schedule with the largest ε within the budgets, rounded down to two digits.
+
+    A larger ε is never less useful, so smaller ones need not be tried.
+    """
+    for interval_s in intervals_s:
+        limits = [LARGEST_EPSILON if budgets.report is None else budgets.report]
+        if budgets.hour is not None:
+            limits.append(budgets.hour / Schedule(1.0, interval_s).hour)
+        epsilon = round_down(min(limits))
+        if epsilon >= SMALLEST_EPSILON:
+            yield Schedule(epsilon, interval_s)
+
+
+def schedule_by_distance(off_km: float, *, interval_s: float) -> Schedule:
+    """Return the schedule by which half of all single reports are this far off or further.
+
+    It follows from planar Laplace noise alone. What a tracker learns from a trip does not: a plan estimates it.
+
+    Parameters
+    ----------
+    off_km
+        The median distance from a report to the truth, kilometres.
+    interval_s
+        Seconds from one report to the next.
+
+    Raises
+    ------
+    ParameterError
+        If devices would refuse the ε that this needs.
+    """
+    # Twice the ε has half the noise.
+    needed = laplace_errors(1.0).median_km / off_km
+    return Schedule(round_down(check_epsilon(needed, name="The ε for reports this far off")), interval_s)
+
+
+def fence_km(home_m: float) -> float:
+    """Return the radius ρ of the fence that keeps a home this far off, kilometres, rounded up to two digits.
+
+    Parameters
+    ----------
+    home_m
+        How far off the best guess of an attacker who sees nights only must stay, on average, metres.
+    """
+    least_m, most_m = (1000 * HOME_SHARE * radius_km for radius_km in _FENCES_KM)
+    if not 0 < home_m <= most_m:
+        raise ParameterError(
+            f"The distance to keep a home off must be above 0 and at most {most_m:,.0f} m, for fences have a radius of "
+            f"at most {_FENCES_KM[1]:g} km. Got {home_m:g} m instead."
+        )
+    return round_up(max(home_m, least_m) / 1000 / HOME_SHARE)
 
 
 def every(seconds: float) -> str:
@@ -144,39 +190,56 @@ def every(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 60 or seconds % 60 else f"{seconds / 60:g} min"
 
 
-def stays(schedule: Schedule) -> str:
-    """Return an anchor in words."""
-    if schedule.anchor_epsilon is None:
-        return "none"
-    period = {HOUR_S: "an hour", DAY_S: "a day"}.get(schedule.anchor_period_s, every(schedule.anchor_period_s))
-    return f"ε₀ = {schedule.anchor_epsilon:g} per km for {period}"
+def schedule_commands(
+    schedule: Schedule,
+    where: str,
+    *,
+    radius_km: float | None = None,
+    program: str = "geoblanket",
+    folder: Path | None = None,
+) -> list[str]:
+    """Return the commands that make the bundle and a ledger for a schedule, and the fence of a home.
 
-
-def affordable(budgets: Budgets, *, intervals_s: Sequence[float], periods_s: Sequence[int]) -> Iterator[Schedule]:
-    """Yield, for each interval, with each anchor and without, the largest ε and ε₀ within the budgets.
-
-    A larger ε or ε₀ is never less useful, so nothing below them needs a look. Both are rounded down to two digits.
+    Parameters
+    ----------
+    schedule
+        How to report.
+    where
+        The option that tells the area.
+    radius_km
+        The radius of the fence, kilometres; None: no fence. Its command asks for the place.
+    program
+        How this program is called.
+    folder
+        Where the commands will run: what they write gets names that are free there. None: anywhere.
     """
-    for interval_s in intervals_s:
-        alone = Schedule(1.0, interval_s)
-        limits = [LARGEST_EPSILON if budgets.report is None else budgets.report]
-        if budgets.hour is not None:
-            limits.append(budgets.hour / alone.hour)
-        if budgets.night is not None:
-            for period_s in periods_s:
-                epsilon = round_down(min(limits))
-                anchor_epsilon = round_down(budgets.night / periods_touched(NIGHT_S, period_s))
-                if min(epsilon, anchor_epsilon) >= SMALLEST_EPSILON:
-                    yield Schedule(epsilon, interval_s, anchor_epsilon, period_s)
-            limits.append(budgets.night / alone.night)
-        epsilon = round_down(min(limits))
-        if epsilon >= SMALLEST_EPSILON:
-            yield Schedule(epsilon, interval_s)
+    ledger = _free("car", ".ledger", folder)
+    fence = [] if radius_km is None else [f"{program} fence add --ledger {ledger} --radius-km {radius_km:g}"]
+    return [
+        f"{program} lattice {where} --epsilon {schedule.epsilon:g} --interval {schedule.interval_s:g} "
+        f"--out {_free('city', '.bundle', folder)}",
+        f"{program} ledger create {ledger} --budget {schedule.hour:.6g} --window {HOUR_S}",
+        *fence,
+    ]
 
 
-def _exact(cost: float) -> float:
-    """Return a cost in whole millionths, as ledgers count: 6 times 0.7 is 4.2."""
-    return round(cost, 6)
+def _free(stem: str, suffix: str, folder: Path | None) -> str:
+    """Return the name of a file that is not there yet: neither a bundle nor a ledger is overwritten."""
+    names = (f"{stem}{number}{suffix}" for number in ("", *map("-{}".format, range(2, 1000))))
+    return next(name for name in names if folder is None or not any(folder.glob(f"{name}*")))
+
+
+def area_in_degrees(area: tuple[float, float, float, float]) -> str:
+    """Return south, west, north and east as an option takes them, rounded outwards to some ten metres."""
+    south, west, north, east = area
+    outwards = (math.floor(south * 1e4), math.floor(west * 1e4), math.ceil(north * 1e4), math.ceil(east * 1e4))
+    return ",".join(f"{value / 1e4:.4f}" for value in outwards)
+
+
+def round_up(value: float) -> float:
+    """Round up to two digits that count."""
+    scale = 10.0 ** (1 - math.floor(math.log10(value)))
+    return math.ceil(value * scale * (1 - 1e-12)) / scale
 
 
 def round_down(epsilon: float) -> float:
@@ -184,5 +247,5 @@ def round_down(epsilon: float) -> float:
     epsilon = min(epsilon, LARGEST_EPSILON)
     if epsilon < SMALLEST_EPSILON / 10:
         return 0.0
-    scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(epsilon)))
+    scale = 10.0 ** (1 - math.floor(math.log10(epsilon)))
     return round(math.floor(epsilon * scale * (1 + 1e-12)) / scale, 6)

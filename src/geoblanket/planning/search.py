@@ -1,19 +1,19 @@
-"""The best schedule within budgets: candidates, what each is worth on the road and at rest, and the choice.
+"""The best schedule within budgets: candidates, what each is worth on the road, the choice, and the fence of a home.
 
-For each interval the largest ε and ε₀ that the budgets allow are candidates, with an anchor and without. All are judged
-by trackers of order 1, with the same trips and draws. An anchor only adds noise, so what a schedule is worth without
-one bounds what it is worth with it, and most anchors need not be followed, which takes a hundred times as long. What is
-recommended is judged once more, by more trips, and by the order of the motion model if it has no anchor.
+For each interval the largest ε that the budgets allow is a candidate. All are judged with the same trips and draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._html import card
 from geoblanket._lazy import companion
 from geoblanket._progress import Progress, silent
@@ -21,17 +21,29 @@ from geoblanket._repr import short_repr
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism.costs import LARGEST_EPSILON
-from geoblanket.planning.at_rest import RestErrors, rest_errors
-from geoblanket.planning.judged_trips import JudgedTrips, Judges
-from geoblanket.planning.on_the_road import RoadErrors, TickErrors, cells_of, tick_errors
-from geoblanket.planning.schedules import DAY_S, HOUR_S, Budgets, Schedule, affordable, every, stays
+from geoblanket.mobility.walks import write_walks
+from geoblanket.planning.judged_trips import JudgedTrips, Judges, judges_of_model, judges_of_roads
+from geoblanket.planning.on_the_road import RoadErrors, TickErrors, tick_errors
+from geoblanket.planning.schedules import (
+    HOME_M,
+    HOME_SHARE,
+    HOUR_S,
+    MONTH_NIGHTS,
+    Budgets,
+    Schedule,
+    affordable,
+    every,
+    fence_km,
+    round_up,
+)
 from geoblanket.release.budget import Budget
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.tracking.motion_model import MotionModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["GRID_EPSILONS", "Plan", "Rated", "search_plan"]
+__all__ = ["GRID_EPSILONS", "Plan", "Rated", "make_plan", "search_plan"]
 
 GRID_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
 """Of the table that every plan has: ε of a report, by how often."""
@@ -39,9 +51,6 @@ _GRID_STEPS: Final = (1, 2, 4, 8)
 _STEPS: Final = (1, 2, 4, 8, 20)
 """Steps of the motion model from one report to the next."""
 _ENOUGH_TRIPS: Final = 20
-_SEARCH_CELLS, _FINAL_CELLS = 1.5e8, 6e8
-"""Cells of all beliefs that are computed for an anchor: to choose one, and to judge the one chosen."""
-_FEWEST_TRIPS: Final = 40
 _CHUNKS: Final = 4
 _S_PER_CELL: Final = 4e-8
 _TELLS_SOMETHING: Final = 0.9
@@ -52,21 +61,19 @@ _FACTOR_STEP: Final = 1.1
 
 @dataclass(frozen=True)
 class Rated:
-    """A schedule, and what a recipient makes of its reports.
+    """A schedule, and the error of a recipient who tracks its reports.
 
     Examples
     --------
     With the `plan` in the example of `make_plan`:
 
     >>> best = plan.candidates[0]
-    >>> best.schedule.night <= 72, best.road.error_m < plan.no_report_road.error_m
+    >>> best.schedule.hour <= 240, best.road.error_m < plan.no_report_road.error_m
     (True, True)
     """
 
     schedule: Schedule
     road: RoadErrors
-    rest: RestErrors | None = None
-    """None where it was not asked for."""
 
     def facts(self) -> tuple[str, ...]:
         """Return what it is, in a few words each."""
@@ -74,7 +81,6 @@ class Rated:
         return (
             f"every {every(schedule.interval_s)}",
             f"ε = {schedule.epsilon:g} per km",
-            "no anchor" if schedule.anchor_epsilon is None else f"anchor {stays(schedule)}",
             f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m off on the road",
         )
 
@@ -84,34 +90,31 @@ class Rated:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, what it costs and gives, and what else there was. Made by `make_plan`.
+    """What to do, what it costs, how far off a recipient is, and the alternatives. Made by `make_plan`.
 
     Examples
     --------
     With the `plan` in the example of `make_plan`:
 
     >>> plan
-    <Plan: every ..., ε = ... per km, anchor ε₀ = 8 per km for an hour, ... m off on the road>
+    <Plan: every ..., ε = ... per km, ... m off on the road, fence of 1 km>
     >>> sorted(plan.lattice)  # for `make_lattice`
-    ['anchor', 'anchor_epsilon', 'anchor_period_s', 'epsilon', 'interval_s']
+    ['epsilon', 'interval_s']
     """
 
     budgets: Budgets
     recommended: Rated
     candidates: Sequence[Rated]
-    """All that was judged within the budgets, by trackers of order 1, the smallest error first."""
+    """All that was judged within the budgets, the smallest error first."""
     tied: Sequence[Rated]
-    """Of these, all whose error the simulation cannot tell from the smallest; the one with the smallest ε, which is
-    recommended, comes first."""
-    without_anchor: Rated | None
-    """The recommended schedule without its anchor, which costs more at rest."""
-    day: Rated | None
-    """The recommended interval with an anchor of a day: for vehicles whose day nobody knows."""
+    """The candidates whose error the simulation cannot tell from the smallest. The first has the smallest ε, and is
+    recommended."""
     grid: Sequence[Rated]
-    """ε by interval, without an anchor and whatever the budgets."""
+    """ε by interval, whatever the budgets."""
     no_report_road: RoadErrors
-    no_report_rest: RestErrors
     need_m: float | None
+    fence_km: float
+    """The radius of a fence around a home, kilometres."""
     judged_by: str
     area: tuple[float, float, float, float]
     """South, west, north and east of the places, degrees."""
@@ -124,19 +127,22 @@ class Plan:
     def lattice(self) -> dict[str, Any]:
         """The options of `make_lattice` that do what is recommended."""
         schedule = self.recommended.schedule
-        return {
-            "epsilon": schedule.epsilon,
-            "interval_s": schedule.interval_s,
-            "anchor": schedule.anchor_epsilon is not None,
-            "anchor_epsilon": schedule.anchor_epsilon,
-            "anchor_period_s": schedule.anchor_period_s,
-        }
+        return {"epsilon": schedule.epsilon, "interval_s": schedule.interval_s}
 
     @property
     def budget(self) -> Budget:
         """What a ledger allows each vehicle in an hour, so that it can do what is recommended and no more."""
-        schedule = self.recommended.schedule
-        return Budget(schedule.hour, HOUR_S, schedule.anchors_of_hour or None)
+        return Budget(self.recommended.schedule.hour, HOUR_S)
+
+    @property
+    def bare_home_m(self) -> float:
+        """How far off an attacker is after a month of nights at home without a fence, metres."""
+        return self.recommended.schedule.found_m(MONTH_NIGHTS)
+
+    @property
+    def fenced_home_m(self) -> float:
+        """How far off an attacker who sees nights only is with the fence, after any number of nights, metres."""
+        return 1000 * HOME_SHARE * self.fence_km
 
     def __str__(self) -> str:
         return "\n".join(companion("geoblanket.planning.words", "Plan").in_words(self))
@@ -157,23 +163,110 @@ class Plan:
         rows = [
             ("report every", every(schedule.interval_s)),
             ("ε of a report", f"{schedule.epsilon:g} per km"),
-            ("anchor", stays(schedule)),
             ("an hour on the road costs", f"{schedule.hour:,g} per km"),
-            ("a night at one place costs", f"{schedule.night:,g} per km"),
             ("mean error on the road", f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m"),
+            ("fence around a home", f"{self.fence_km:g} km"),
+            ("home after a month of nights", f"{self.fenced_home_m:,.0f} m off, {self.bare_home_m:,.0f} m without it"),
         ]
         return card(self, rows, draw=(lambda ax: self.plot(ax=ax)) if self.grid else None, words=str(self).split("\n"))
 
     def __repr__(self) -> str:
-        return short_repr(self, *self.recommended.facts())
+        return short_repr(self, *self.recommended.facts(), f"fence of {self.fence_km:g} km")
+
+
+@checked
+@takes_frames(walks=write_walks)
+def make_plan(
+    roads: RoadGraph | str | Path | None = None,
+    *,
+    hour: float | None = None,
+    report: float | None = None,
+    home_m: float = HOME_M,
+    walks: str | Path | AnyFrame | None = None,
+    model: MotionModel | str | Path | None = None,
+    spacing_m: float | None = None,
+    error_m: float | None = None,
+    order: int = 2,
+    trips: int = 600,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> Plan:
+    """Choose how a vehicle should report: which ε, how often, and which fence around a home.
+
+    Schedules within the budgets are tried on trips, and a tracker follows the reports: all figures are estimates by
+    simulation.
+
+    Parameters
+    ----------
+    roads
+        The road graph, or its file.
+    hour, report
+        What an hour on the road and one report may cost at most, ε per kilometre; at least one of them. None: no limit.
+    home_m
+        How far off an attacker who sees nights only must stay of a home after a month of nights, metres.
+    walks
+        Walks on these roads, or `Walks` of a data frame: the trips of some vehicles then judge, instead of simulated
+        trips.
+    model
+        A motion model, or its file, instead of roads.
+    spacing_m
+        Without walks: least distance between places, metres; None: 250.
+    error_m
+        A mean error on the road that is small enough, metres: then the least cost is sought. None: the smallest error.
+    order
+        How many recent places the motion model knows.
+    trips
+        How many are followed for each schedule, at most.
+    seed
+        Another seed, other trips and draws.
+    workers
+        Number of processes; None for one per core.
+    progress
+        Called as the work goes on.
+
+    Returns
+    -------
+    plan
+        `print(plan)` says what to do, and `plan.plot()` draws what an hour buys. `make_lattice(roads, out,
+        **plan.lattice)` makes the bundle, and `ledger.add_fence(lat, lon, radius_km=plan.fence_km)` the fence.
+
+    Raises
+    ------
+    UnmetPlanError
+        If nothing within the budgets does what is needed: says which budgets would.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket import make_plan
+    >>> plan = make_plan(graph, hour=240, spacing_m=500, trips=40, order=1, workers=1)
+    >>> print(plan)
+    Report every ... at ε = ... per km, held within 50 m.
+    On the road, a recipient who tracks the vehicle is then ... m off on average ...
+    """
+    budgets = Budgets(hour=hour, report=report)
+    if (roads is None) == (model is None):
+        raise ParameterError("A plan needs either roads or a motion model. Give one of them.")
+    if model is not None and (walks is not None or spacing_m is not None):
+        raise ParameterError("Walks and a spacing need roads: a motion model has its own places.")
+    fence_km(home_m)  # refused before the work, not after it
+    if roads is not None:
+        judges = judges_of_roads(roads, walks=walks, spacing_m=spacing_m, order=order, seed=seed, progress=progress)
+    elif model is not None:
+        judges = judges_of_model(model, seed=seed)
+    return search_plan(
+        judges, budgets, home_m=home_m, need_m=error_m, trips=trips, seed=seed, workers=workers, progress=progress
+    )
 
 
 def search_plan(
     judges: Judges,
     budgets: Budgets,
     *,
+    home_m: float = HOME_M,
     need_m: float | None = None,
-    private_day: bool = False,
     trips: int = 600,
     grid: bool = True,
     seed: int = 0,
@@ -187,14 +280,14 @@ def search_plan(
     judges
         A motion model, and trips to judge by.
     budgets
-        What a report, an hour on the road and a night at one place may cost.
+        What a report and an hour on the road may cost.
+    home_m
+        How far off an attacker who sees nights only must stay of a home, metres.
     need_m
         The mean error on the road that is small enough, metres: the schedule is then the one that costs least, all
         budgets reduced alike. None: the smallest error within the budgets.
-    private_day
-        Nobody knows where the vehicle is during the day: an anchor may stay for a day. Otherwise it stays for an hour.
     trips
-        How many are followed for each schedule, at most; schedules with an anchor have fewer.
+        How many are followed for each schedule, at most.
     grid
         Whether to judge ε by interval as well.
 
@@ -207,9 +300,9 @@ def search_plan(
         raise ParameterError(f"The error that is small enough must be above 0 m. Got {need_m} instead.")
     if trips < 1:
         raise ParameterError(f"A plan is judged by 1 trip or more. Got {trips} instead.")
-    period_s = DAY_S if private_day else HOUR_S
-    search = _Search(judges, period_s=period_s, trips=trips, seed=seed, workers=workers, progress=progress)
-    blind = search.rate_all([None], search.model, search.trips)[0]
+    radius_km = fence_km(home_m)
+    search = _Search(judges, trips=trips, seed=seed, workers=workers, progress=progress)
+    blind = search.rate_all([None])[0]
     enough_m = _TELLS_SOMETHING * blind.error_m if need_m is None else min(need_m, _TELLS_SOMETHING * blind.error_m)
     used, candidates = budgets, search.candidates(budgets)
     if not candidates or candidates[0].road.error_m > enough_m:
@@ -217,21 +310,15 @@ def search_plan(
     if need_m is not None:
         used, candidates = search.reduced(budgets, candidates, enough_m)
     tied = _tied(candidates, enough_m)
-    recommended = search.judged_again(tied[0].schedule)
-    schedule = recommended.schedule
-    without = Schedule(schedule.epsilon, schedule.interval_s)
-    has_anchor = schedule.anchor_epsilon is not None
     return Plan(
         budgets=used,
-        recommended=recommended,
+        recommended=tied[0],
         candidates=candidates,
         tied=tied,
-        without_anchor=search.judged_again(without) if has_anchor else None,
-        day=search.of_a_day(used, schedule) if has_anchor and not private_day else None,
         grid=search.grid() if grid else (),
         no_report_road=blind,
-        no_report_rest=rest_errors(None, search.model, search.trips, seed=seed),
         need_m=need_m,
+        fence_km=radius_km,
         judged_by=judges.words,
         area=_area(judges.model),
         order=judges.model.memory,
@@ -240,111 +327,57 @@ def search_plan(
 
 
 class _Search:
-    def __init__(
-        self, judges: Judges, *, period_s: int, trips: int, seed: int, workers: int | None, progress: Progress
-    ) -> None:
-        self.model, self.first_order = judges.model, judges.model.of_order_1()
-        self.trips = judges.trips.some(trips, seed=seed)
-        self._period_s, self._seed = period_s, seed
-        self._workers, self._progress = workers, progress
+    def __init__(self, judges: Judges, *, trips: int, seed: int, workers: int | None, progress: Progress) -> None:
+        self._model, self._trips = judges.model, judges.trips.some(trips, seed=seed)
+        self._seed, self._workers, self._progress = seed, workers, progress
         self._known: dict[Schedule, RoadErrors] = {}
-        lengths = np.sort(self.trips.lengths)[::-1]
+        lengths = np.sort(self._trips.lengths)[::-1]
         # Each time since a report has to be seen often enough; the shortest interval always is.
         enough = int(lengths[min(_ENOUGH_TRIPS, len(lengths)) - 1])
-        step_s = self.model.interval_s
-        # Budgets and anchors are of an hour: neither a ledger nor a bundle takes a longer interval.
+        step_s = self._model.interval_s
+        # Budgets are of an hour: neither a ledger nor a bundle takes a longer interval.
         self.intervals_s = [
             steps * step_s for steps in _STEPS if (2 * steps <= enough and steps * step_s <= HOUR_S) or steps == 1
         ]
         self.skipped_s = [steps * step_s for steps in _STEPS if steps * step_s not in self.intervals_s]
 
-    def rate_all(
-        self, schedules: Sequence[Schedule | None], model: MotionModel, trips: JudgedTrips
-    ) -> list[RoadErrors]:
-        """Follow trips by each schedule."""
-        parts = [trips.chosen(np.arange(first, len(trips), _CHUNKS)) for first in range(min(_CHUNKS, len(trips)))]
+    def rate_all(self, schedules: Sequence[Schedule | None]) -> list[RoadErrors]:
+        """Follow the trips by each schedule."""
+        count = min(_CHUNKS, len(self._trips))
+        parts = [self._trips.chosen(np.arange(first, len(self._trips), count)) for first in range(count)]
         tasks = {
-            (number, part): (schedule, model, parts[part], self._seed + part)
+            (number, part): (schedule, self._model, parts[part], self._seed + part)
             for number, schedule in enumerate(schedules)
-            for part in range(len(parts))
+            for part in range(count)
         }
-        cells = sum(len(model) if schedule is None else cells_of(schedule, model) for schedule in schedules)
-        seconds = _S_PER_CELL * cells * len(trips.place)
+        seconds = _S_PER_CELL * len(schedules) * len(self._model) * len(self._trips.place)
         workers = count_workers(self._workers, tasks=len(tasks), seconds=seconds)
         done: dict[tuple[int, int], TickErrors] = {}
         self._progress("following trips", 0, len(tasks))
-        for key, errors in run_tasks(_ticks_of, tasks, workers=workers):
-            done[key] = errors
+        for (number, part), errors in run_tasks(_ticks_of, tasks, workers=workers):
+            done[number, part] = replace(errors, trip=count * errors.trip + part)
             self._progress("following trips", len(done), len(tasks))
-        result = []
-        for number in range(len(schedules)):
-            own = [done[number, part] for part in range(len(parts))]
-            result.append(
-                RoadErrors.of(
-                    TickErrors(
-                        np.concatenate([errors.error_m for errors in own]),
-                        np.concatenate([errors.age for errors in own]),
-                        np.concatenate([len(parts) * errors.trip + part for part, errors in enumerate(own)]),
-                    )
-                )
-            )
-        return result
+        return [
+            RoadErrors.of(TickErrors.joined([done[number, part] for part in range(count)]))
+            for number in range(len(schedules))
+        ]
 
     def candidates(self, budgets: Budgets, intervals_s: Sequence[float] | None = None) -> list[Rated]:
         """Return what was judged within the budgets, the best first."""
-        intervals_s = self.intervals_s if intervals_s is None else intervals_s
-        schedules = list(affordable(budgets, intervals_s=intervals_s, periods_s=[self._period_s]))
-        anchored = [schedule for schedule in schedules if schedule.anchor_epsilon is not None]
-        bare = {schedule: Schedule(schedule.epsilon, schedule.interval_s) for schedule in schedules}
-        self._learn(list(bare.values()), self.trips)
-        found = [Rated(schedule, self._known[schedule]) for schedule in schedules if schedule not in anchored]
-        least_m = min((rated.road.error_m for rated in found), default=np.inf)
-        # The same trips for all of them, so that they have the same draws.
-        some = self._fewer(anchored, _SEARCH_CELLS)
-        for schedule in sorted(anchored, key=lambda schedule: self._known[bare[schedule]].error_m):
-            if self._known[bare[schedule]].error_m >= least_m:
-                break
-            self._learn([schedule], some)
-            found.append(Rated(schedule, self._known[schedule]))
-            least_m = min(least_m, found[-1].road.error_m)
-        return sorted(found, key=lambda rated: rated.road.error_m)
-
-    def _learn(self, schedules: Sequence[Schedule], trips: JudgedTrips) -> None:
-        new = [schedule for schedule in dict.fromkeys(schedules) if schedule not in self._known]
-        self._known.update(zip(new, self.rate_all(new, self.first_order, trips), strict=True))
-
-    def _fewer(self, schedules: Sequence[Schedule], cells: float) -> JudgedTrips:
-        """Return as many trips as the work for each of some schedules allows."""
-        if not schedules:
-            return self.trips
-        of_a_step = sum(cells_of(schedule, self.first_order) for schedule in schedules) / len(schedules)
-        of_a_trip = of_a_step * len(self.trips.place) / len(self.trips)
-        return self.trips.some(max(int(cells / of_a_trip), _FEWEST_TRIPS), seed=self._seed)
-
-    def judged_again(self, schedule: Schedule) -> Rated:
-        """Judge a schedule on the road and at rest, as well as can be."""
-        if schedule.anchor_epsilon is None:
-            (road,) = self.rate_all([schedule], self.model, self.trips)
-        else:
-            (road,) = self.rate_all([schedule], self.first_order, self._fewer([schedule], _FINAL_CELLS))
-        return Rated(schedule, road, rest_errors(schedule, self.first_order, self.trips, seed=self._seed))
-
-    def of_a_day(self, budgets: Budgets, schedule: Schedule) -> Rated | None:
-        """Judge an anchor of a day at the interval of a schedule."""
-        for found in affordable(budgets, intervals_s=[schedule.interval_s], periods_s=[DAY_S]):
-            if found.anchor_epsilon is not None:
-                self._learn([found], self._fewer([found], _SEARCH_CELLS))
-                rest = rest_errors(found, self.first_order, self.trips, seed=self._seed)
-                return Rated(found, self._known[found], rest)
-        return None
+        schedules = affordable(budgets, intervals_s=self.intervals_s if intervals_s is None else intervals_s)
+        return sorted(self._rated(list(schedules)), key=lambda rated: rated.road.error_m)
 
     def grid(self) -> list[Rated]:
-        """Judge ε by interval, by the order of the motion model."""
-        intervals_s = [
-            steps * self.model.interval_s for steps in _GRID_STEPS if steps * self.model.interval_s in self.intervals_s
-        ]
-        schedules = [Schedule(epsilon, interval_s) for epsilon in GRID_EPSILONS for interval_s in intervals_s]
-        return [Rated(*pair) for pair in zip(schedules, self.rate_all(schedules, self.model, self.trips), strict=True)]
+        """Judge ε by interval."""
+        steps_s = [steps * self._model.interval_s for steps in _GRID_STEPS]
+        intervals_s = [interval_s for interval_s in steps_s if interval_s in self.intervals_s]
+        return self._rated([Schedule(epsilon, interval_s) for epsilon in GRID_EPSILONS for interval_s in intervals_s])
+
+    def _rated(self, schedules: Sequence[Schedule]) -> list[Rated]:
+        """Judge schedules, each of them once."""
+        new = [schedule for schedule in schedules if schedule not in self._known]
+        self._known.update(zip(new, self.rate_all(new), strict=True))
+        return [Rated(schedule, self._known[schedule]) for schedule in schedules]
 
     def reduced(self, budgets: Budgets, found: list[Rated], enough_m: float) -> tuple[Budgets, list[Rated]]:
         """Return the least budgets that are enough, all reduced alike, and the candidates within them."""
@@ -368,10 +401,10 @@ class _Search:
     ) -> UnmetPlanError:
         """Return the error that says what would be enough."""
         wanted = f"an error of {enough_m:,.0f} m" if need_m is not None else "reports that tell something"
-        best = f"the best schedule is off by {found[0].road.error_m:,.0f} m" if found else "no report can be made"
+        best = f"the best schedule is {found[0].road.error_m:,.0f} m off" if found else "no report can be made"
         start = (
-            f"No schedule gives {wanted}: within these budgets {best}, and a recipient without any report by "
-            f"{blind.error_m:,.0f} m."
+            f"No schedule gives {wanted}: within these budgets {best}. Without any report a recipient would be "
+            f"{blind.error_m:,.0f} m off."
         )
         factor, candidates = 1.0, list(found)
         while factor < _LARGEST_FACTOR:
@@ -380,7 +413,7 @@ class _Search:
             if candidates and candidates[0].road.error_m <= enough_m:
                 low = factor / 2
                 factor, _ = self._between(budgets, low, factor, candidates, enough_m)
-                least = {name: _two_digits(limit * factor) for name, limit in budgets.given().items()}
+                least = {name: round_up(limit * factor) for name, limit in budgets.given().items()}
                 would_do = " ".join(f"--{name} {limit:g}" for name, limit in least.items())
                 return UnmetPlanError(
                     f"{start} The least budgets that would do, all enlarged alike: {would_do}.", least
@@ -395,8 +428,7 @@ class _Search:
 
     def _is_largest(self, schedule: Schedule) -> bool:
         """Return whether no budget allows more than a schedule has."""
-        epsilons = (schedule.epsilon, schedule.anchor_epsilon or LARGEST_EPSILON)
-        return min(epsilons) >= LARGEST_EPSILON and schedule.interval_s == self.intervals_s[0]
+        return schedule.epsilon >= LARGEST_EPSILON and schedule.interval_s == self.intervals_s[0]
 
     def _between(
         self, budgets: Budgets, low: float, high: float, found: list[Rated], enough_m: float
@@ -428,18 +460,12 @@ def _tied(candidates: Sequence[Rated], enough_m: float) -> list[Rated]:
         if rated.road.error_m <= enough_m
         and rated.road.error_m - best.error_m <= rated.road.standard_error_m + best.standard_error_m
     ]
-    return sorted(tied, key=lambda rated: (rated.schedule.epsilon, rated.schedule.night, rated.road.error_m))
+    return sorted(tied, key=lambda rated: (rated.schedule.epsilon, rated.road.error_m))
 
 
 def _ticks_of(task: tuple[Schedule | None, MotionModel, JudgedTrips, int]) -> TickErrors:
     schedule, model, trips, seed = task
     return tick_errors(schedule, model, trips, seed=seed)
-
-
-def _two_digits(limit: float) -> float:
-    """Round up to two digits that count."""
-    scale = 10.0 ** (1 - np.floor(np.log10(limit)))
-    return float(np.ceil(limit * scale * (1 - 1e-12)) / scale)
 
 
 def _area(model: MotionModel) -> tuple[float, float, float, float]:

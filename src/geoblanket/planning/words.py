@@ -1,4 +1,4 @@
-"""A plan in words: what to do, what it gives, what it costs, and the commands that do it."""
+"""A plan in words: what to do, how far off a recipient is, what it costs, and the commands that do it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from geoblanket.planning.at_rest import RestErrors
-from geoblanket.planning.commands import area_in_degrees, schedule_commands
+from geoblanket.build.city_lattice import HOLD_M
 from geoblanket.planning.on_the_road import RoadErrors
-from geoblanket.planning.schedules import DAY_S, every, stays
+from geoblanket.planning.schedules import MONTH_NIGHTS, area_in_degrees, every, schedule_commands
 from geoblanket.planning.search import Plan, Rated
 
 __all__ = ["commands", "in_words", "plan_facts", "radius_in_words"]
@@ -20,14 +19,19 @@ _FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
 
 def in_words(plan: Plan) -> list[str]:
     """Return what to do and why, in sentences for people."""
-    schedule, road, rest = plan.recommended.schedule, plan.recommended.road, plan.recommended.rest
+    schedule, road = plan.recommended.schedule, plan.recommended.road
     sentences = [
-        f"Report every {every(schedule.interval_s)} at ε = {schedule.epsilon:g} per km, "
-        f"{'without an anchor' if schedule.anchor_epsilon is None else f'with an anchor of {stays(schedule)}'}.",
+        f"Report every {every(schedule.interval_s)} at ε = {schedule.epsilon:g} per km, held within {HOLD_M:g} m.",
         f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
-        f"{math.ceil(road.standard_error_m):,} m), and {_metres(plan.no_report_road.error_m)} off without any report.",
-        f"One report costs {schedule.report:g} per km, and an hour on the road {schedule.hour:g} at most.",
-        schedule.at_rest.in_words(hour_m=None if rest is None else rest.error_m),
+        f"{math.ceil(road.standard_error_m):,} m). Without any report it would be "
+        f"{_metres(plan.no_report_road.error_m)} off.",
+        "At rest it stays about as far off as on the road, however long the stay: hold repeats the last report.",
+        f"One report costs {schedule.report:g} per km, and so does a stay. An hour on the road costs "
+        f"{schedule.hour:g} at most.",
+        f"A home needs a fence. After {MONTH_NIGHTS} nights without one, an attacker is "
+        f"{_metres(plan.bare_home_m)} off on average (ε adds up to {MONTH_NIGHTS * schedule.epsilon:g} per km).",
+        f"With a fence of {plan.fence_km:g} km, an attacker who sees nights only stays about "
+        f"{_metres(plan.fenced_home_m)} off, after a month as after years. The ways in and out tell more.",
     ]
     if others := plan.tied[1:]:
         listed = ", ".join(
@@ -39,40 +43,11 @@ def in_words(plan: Plan) -> list[str]:
     if plan.need_m is not None:
         given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
         sentences.append(f"An error of {plan.need_m:,.0f} m needs no more than {given}.")
-    return [*sentences, *_about_the_anchor(plan)]
-
-
-def _about_the_anchor(plan: Plan) -> list[str]:
-    schedule, rest = plan.recommended.schedule, plan.recommended.rest
-    if schedule.anchor_epsilon is None:
-        found = "" if rest is None else f": it is found to within {_metres(rest.error_m)} in an hour"
-        hint = " Limit what a night may cost (--night), unless the vehicle never parks where it matters."
-        return [f"Without an anchor, nothing protects a parked vehicle{found}.{hint if not plan.budgets.night else ''}"]
-    sentences = []
-    if schedule.anchor_period_s >= DAY_S:
-        sentences.append(
-            "An anchor of a day holds only against those who know nothing about the rest of that day. Others learn the "
-            "shift from reports whose place they know."
-        )
-    bare = plan.without_anchor
-    if bare is not None and bare.rest is not None:
-        sentences.append(
-            f"Without the anchor, the error on the road would be {_metres(bare.road.error_m)}. But a night would cost "
-            f"{bare.schedule.night:,g} per km, and a parked vehicle be found to within {_metres(bare.rest.error_m)} in "
-            "an hour."
-        )
-    day = plan.day
-    if day is not None:
-        sentences.append(
-            f"If nobody knows where the vehicle is during the day, an anchor of a day (--private-day) with "
-            f"ε₀ = {day.schedule.anchor_epsilon:g} per km gives {_metres(day.road.error_m)} on the road, and a "
-            f"night costs {day.schedule.night:g}."
-        )
     return sentences
 
 
 def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None) -> list[str]:
-    """Return the commands that make the bundle and a ledger for this plan.
+    """Return the commands that make the bundle, a ledger and the fence of this plan.
 
     Parameters
     ----------
@@ -84,7 +59,8 @@ def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", fold
         Where the commands will run: what they write gets names that are free there. None: anywhere.
     """
     where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
-    return schedule_commands(plan.recommended.schedule, where, program=program, folder=folder)
+    schedule = plan.recommended.schedule
+    return schedule_commands(schedule, where, radius_km=plan.fence_km, program=program, folder=folder)
 
 
 def plan_facts(
@@ -93,12 +69,14 @@ def plan_facts(
     """Return a plan as JSON values; the parameters are those of `commands`."""
     return {
         "recommended": _rated(plan.recommended),
-        "without_the_anchor": None if plan.without_anchor is None else _rated(plan.without_anchor),
-        "anchor_of_a_day": None if plan.day is None else _rated(plan.day),
-        "without_any_report": {
-            "on_the_road": _errors(plan.no_report_road),
-            "at_rest_for_an_hour": _errors(plan.no_report_rest),
+        "hold_m": HOLD_M,
+        "home": {
+            "nights": MONTH_NIGHTS,
+            "without_a_fence_m": round(plan.bare_home_m, 1),
+            "fence_radius_km": plan.fence_km,
+            "with_the_fence_m": round(plan.fenced_home_m, 1),
         },
+        "without_any_report": {"on_the_road": _errors(plan.no_report_road)},
         "budgets_per_km": plan.budgets.given(),
         "need_m": plan.need_m,
         "tied": [_rated(rated) for rated in plan.tied],
@@ -114,41 +92,29 @@ def plan_facts(
 
 def _rated(rated: Rated) -> dict[str, Any]:
     schedule = rated.schedule
-    anchor = None
-    if schedule.anchor_epsilon is not None:
-        anchor = {"epsilon_per_km": schedule.anchor_epsilon, "period_s": schedule.anchor_period_s}
-    facts: dict[str, Any] = {
+    return {
         "epsilon_per_km": schedule.epsilon,
         "interval_s": schedule.interval_s,
-        "anchor": anchor,
-        "cost_per_km": {"report": schedule.report, "hour": schedule.hour, "night": schedule.night},
-        "parked_m": {name: round(metres, 1) for name, metres in schedule.at_rest.found_m.items()},
+        "cost_per_km": {"report": schedule.report, "hour": schedule.hour},
         "on_the_road": _errors(rated.road),
     }
-    if rated.rest is not None:
-        facts["at_rest_for_an_hour"] = _errors(rated.rest)
-    return facts
 
 
-def _errors(errors: RoadErrors | RestErrors) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _errors(errors: RoadErrors) -> dict[str, Any]:
+    return {
         "error_m": round(errors.error_m, 1),
         "standard_error_m": round(errors.standard_error_m, 1),
-        "share_within": {_radius(radius): round(share, 4) for radius, share in errors.within.items()},
+        "share_within": {f"{radius:g} m": round(share, 4) for radius, share in errors.within.items()},
+        "error_of_steps_m": round(errors.error_of_steps_m, 1),
+        "trips": errors.trips,
+        "steps": errors.steps,
     }
-    if isinstance(errors, RoadErrors):
-        facts |= {"error_of_steps_m": round(errors.error_of_steps_m, 1), "trips": errors.trips, "steps": errors.steps}
-    return facts
 
 
 def radius_in_words(radius_m: float) -> str:
     """Return a radius as people know it."""
     feet = _FEET.get(radius_m)
     return f"{radius_m:.0f} m" if feet is None else f"{radius_m:.0f} m ({feet})"
-
-
-def _radius(radius_m: float) -> str:
-    return f"{radius_m:g} m"
 
 
 def _metres(metres: float) -> str:
