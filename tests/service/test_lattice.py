@@ -383,9 +383,9 @@ def test_a_wish_in_metres_is_answered_for_this_city(
     assert home["median_m"] == pytest.approx(1000 * errors.median_km) == pytest.approx(500, rel=0.02)
     assert home["hour_cost"] == pytest.approx(30 * home["epsilon"])
     assert home["home_m"] == pytest.approx({"1": 2000 / 3.3, "7": 203, "30": 98}, rel=0.01)
-    assert home["fenced_m"] == pytest.approx(667, abs=1)
+    assert home["fence"] == {"radius_km": 1, "home_m": pytest.approx(667, abs=1)}
     passing = site.client.post("/explore/start", json={**wish, "off_m": 1000, "home": False}).json()
-    assert (passing["fenced_m"], len(passing["commands"]), len(home["commands"])) == (None, 2, 3)
+    assert (passing["fence"], len(passing["commands"]), len(home["commands"])) == (None, 2, 3)
     stored = {served.path: served.sha256 for served in BundleStore([city, bare]).bundles}
     assert (home["nearest"], passing["nearest"]) == (stored[city], stored[bare])
     monkeypatch.chdir(tmp_path)

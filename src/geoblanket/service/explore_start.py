@@ -10,10 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.costs import HOUR_S, check_epsilon
-from geoblanket.mechanism.meaning import found_km, laplace_errors
-from geoblanket.planning.commands import area_in_degrees
-from geoblanket.planning.schedules import round_down
+from geoblanket.mechanism.meaning import laplace_errors
+from geoblanket.planning.schedules import Schedule, area_in_degrees, schedule_by_distance, schedule_commands
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.refusals import NOT_FOUND, Refusal, Refused
 
@@ -46,49 +44,40 @@ def add_start_route(routes: APIRouter, explorer: Explorer) -> None:
     @routes.post("/explore/start")
     def start(wish: Wish) -> Response:
         try:
-            # Twice the ε has half the noise.
-            needed = laplace_errors(1.0).median_km / (wish.off_m / 1000)
-            epsilon = round_down(check_epsilon(needed, name="The ε for reports this far off"))
+            schedule = schedule_by_distance(wish.off_m / 1000, interval_s=wish.interval_s)
         except ParameterError as error:
             raise Refused(TOO_NEAR) from error
-        return JSONResponse({**_facts(wish, epsilon), **_in_this_city(explorer, wish, epsilon)})
+        return JSONResponse({**_facts(schedule), **_in_this_city(explorer, schedule, home=wish.home)})
 
 
-def _facts(wish: Wish, epsilon: float) -> dict[str, Any]:
-    """Return what a lattice with hold tells of a report, an hour and a home, with a fence if there is a home."""
-    report = laplace_errors(1.0)
+def _facts(schedule: Schedule) -> dict[str, Any]:
+    """Return what a lattice with hold tells of a report, of an hour, and of a home without a fence."""
+    report = laplace_errors(schedule.epsilon)
     return {
-        "epsilon": epsilon,
-        "interval_s": wish.interval_s,
-        "median_m": 1000 * report.median_km / epsilon,
-        "most_m": 1000 * report.most_km / epsilon,
-        "home_m": {str(nights): 1000 * found_km(epsilon, nights) for nights in _NIGHTS},
-        # An attacker who knows the centre is as far off as a point of the disc is from it, on average.
-        "fenced_m": 1000 * _RADIUS_KM * 2 / 3 if wish.home else None,
-        "hour_cost": _hour_cost(wish, epsilon),
+        "epsilon": schedule.epsilon,
+        "interval_s": schedule.interval_s,
+        "median_m": 1000 * report.median_km,
+        "most_m": 1000 * report.most_km,
+        "home_m": {str(nights): schedule.found_m(nights) for nights in _NIGHTS},
+        "hour_cost": schedule.hour,
     }
 
 
-def _hour_cost(wish: Wish, epsilon: float) -> float:
-    return round(math.ceil(HOUR_S / wish.interval_s) * epsilon, 6)
-
-
-def _in_this_city(explorer: Explorer, wish: Wish, epsilon: float) -> dict[str, Any]:
-    """Return the commands for this city, and the bundle that is served whose ε comes nearest."""
+def _in_this_city(explorer: Explorer, schedule: Schedule, *, home: bool) -> dict[str, Any]:
+    """Return the fence for a home, the commands for this city, and the bundle that is served whose ε comes nearest."""
     lattices, area = explorer.lattices, explorer.area
     if area is None:
         if not lattices:
             raise Refused(NOT_FOUND)
         area = next(iter(lattices.values())).lattice.spec.plane.corners
-    commands = [
-        f"geoblanket lattice --area={area_in_degrees(area)} --epsilon {epsilon:g} --interval {wish.interval_s:g} "
-        "--out city.bundle",
-        f"geoblanket ledger create car.ledger --budget {_hour_cost(wish, epsilon):.6g} --window {HOUR_S}",
-    ]
-    if wish.home:
-        commands.append(f"geoblanket fence add --ledger car.ledger --radius-km {_RADIUS_KM:g} --name home")
+    radius_km = _RADIUS_KM if home else None
 
     def unlike(sha256: str) -> float:
-        return abs(math.log(lattices[sha256].lattice.epsilon / epsilon))
+        return abs(math.log(lattices[sha256].lattice.epsilon / schedule.epsilon))
 
-    return {"commands": commands, "nearest": min(lattices, key=unlike, default=None)}
+    return {
+        # An attacker who knows the centre is as far off as a point of the disc is from it, on average.
+        "fence": {"radius_km": radius_km, "home_m": 1000 * radius_km * 2 / 3} if radius_km else None,
+        "commands": schedule_commands(schedule, f"--area={area_in_degrees(area)}", radius_km=radius_km),
+        "nearest": min(lattices, key=unlike, default=None),
+    }
