@@ -55,7 +55,7 @@ export class TryView {
 
   /** A device for the bundle, with the budget of an hour, in memory. */
   async device() {
-    const { sha256, lattice, interval_s: intervalS, epsilon } = this.bundle;
+    const { sha256, interval_s: intervalS, epsilon } = this.bundle;
     if (!this.opened.has(sha256)) {
       const opening = (async () => {
         const file = await bundleFile(sha256);
@@ -63,8 +63,7 @@ export class TryView {
         const loaded = await loadBundle(file);
         const verifiedMs = performance.now() - start;
         const reports = Math.max(Math.floor(HOUR_S / intervalS), 1);
-        const anchors = lattice.anchor ? (2 + Math.floor(HOUR_S / lattice.anchor.period_s)) * lattice.anchor.epsilon_per_km : null;
-        const budget = new Budget({ epsilon: reports * epsilon, windowS: Math.max(HOUR_S, intervalS), anchorEpsilon: anchors });
+        const budget = new Budget({ epsilon: reports * epsilon, windowS: Math.max(HOUR_S, intervalS) });
         // Each click counts as the next interval, so that nobody has to wait for it.
         return { device: await Device.open(loaded, { budget, replay: true }), verifiedMs, time: Date.now() / 1000 };
       })();
