@@ -22,7 +22,7 @@ const CITY_MARKS = {
     ["present", "home"], ["reported", "reported"], ["guess", "attacker's guess"], ["within", "holds 9 homes of 10"],
     ["fence", "fence"],
   ],
-  try: [["present", "you, for this page alone"], ["reported", "what would be told"]],
+  try: [["present", "you, for this page alone"], ["reported", "what would be told"], ["fence", "fence"]],
 }; // prettier-ignore
 
 /**
