@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.mechanism.meaning import Errors, laplace_errors
-from geoblanket.service.explore_guess import WholeCity
+from geoblanket.service.explore_guess import WholeCity, laplace_per_km2
 from geoblanket.service.store import ServedBundle
 
 __all__ = ["ExploredLattice", "Heat"]
@@ -101,18 +100,7 @@ class ExploredLattice:
         # Where noise is small against the city, nothing is a better guess than the report itself.
         if mean_km < _SMALL_NOISE * min(self.city.size_km):
             return mean_km
-        return min(self.city.reported_km(self._per_km2, self._noise), mean_km)
-
-    def _per_km2(self, distance_km: npt.ArrayLike) -> Floats:
-        """Return the density of planar Laplace noise at distances in km, per square kilometre."""
-        epsilon, distance = self.lattice.epsilon, np.asarray(distance_km, np.float64)
-        return np.asarray(epsilon**2 / (2 * math.pi) * np.exp(-epsilon * distance))
-
-    def _noise(self, rng: np.random.Generator, count: int) -> Floats:
-        """Draw noise for an estimate, in floating point, shape (n, 2), km."""
-        radius, angle = rng.gamma(2, 1 / self.lattice.epsilon, count), rng.uniform(0, 2 * math.pi, count)
-        noise: Floats = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-        return noise
+        return min(self.city.reported_km(self.lattice.epsilon), mean_km)
 
     def heat(self, lat: float, lon: float) -> Heat:
         """Return where reports from a coordinate fall, around it.
@@ -176,9 +164,10 @@ class ExploredLattice:
         steps = np.linspace(-_NEAR_KM, _NEAR_KM, 21)
         east, north = np.meshgrid(steps, steps)
         inside = np.hypot(east, north) <= _NEAR_KM
-        here = float(self._per_km2(np.hypot(east[inside] + away_km, north[inside])).mean()) * near_km2
+        epsilon = self.lattice.epsilon
+        here = float(laplace_per_km2(epsilon, np.hypot(east[inside] + away_km, north[inside])).mean()) * near_km2
         # Of a lattice's noise much may lie beyond the city, where nobody looks for the vehicle.
-        anywhere = min(self.city.mean_per_km2(self._per_km2, *report) * self.city.area_km2, 1.0)
+        anywhere = min(self.city.mean_per_km2(epsilon, *report) * self.city.area_km2, 1.0)
         before = min(near_km2 / self.city.area_km2, 1.0)
         return before, min(here / anywhere, 1.0) if anywhere > 0 else before
 
