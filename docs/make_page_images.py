@@ -85,6 +85,7 @@ def take_pictures(browser: Browser, address: str) -> None:
     page.locator("#home-chart svg").wait_for()
     save(page, "page-home.png")
     page = opened(browser, address, "replay")
+    page.locator("#epsilon-a").fill("3")
     page.locator("#kind-a").select_option("zones")
     page.locator("#chart svg").wait_for()
     page.locator("#step").fill("24")
