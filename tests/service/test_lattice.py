@@ -237,7 +237,7 @@ def test_the_page_asks_about_a_home(site: Live, explored: ExploredLattice) -> No
 def test_a_replay_holds_reports_at_rest(explorer: Explorer) -> None:
     held, bare = explorer.lattices.values()
     lat = HERE[0] + np.array([0.0, 0.0002, 0.0003, 0.01, 0.01, 0.01])  # 22 m, 33 m and 1.1 km away
-    way = Way(1.7e9 + np.arange(6) * 30.0, lat, np.full(6, HERE[1]))
+    way = Way(np.linspace(1.7e9, 1.7e9 + 150, 6), lat, np.full(6, HERE[1]))
     replayed = replay_way(held, way, None)
     assert replayed["spent"] == [4, 4, 4, 8, 8, 8]
     assert replayed["reports"][0] == replayed["reports"][2] != replayed["reports"][3] == replayed["reports"][5]
