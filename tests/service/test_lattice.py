@@ -22,7 +22,7 @@ from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.facts import BundleFacts, FrameFacts, LatticeFacts
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
-from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
+from geoblanket.mechanism.meaning import fenced_m, laplace_errors, lattice_in_words
 from geoblanket.service.explore_home import best_fit, live_at_home
 from geoblanket.service.explore_lattice import ExploredLattice
 from geoblanket.service.explore_ways import Way, drive, replay_way
@@ -383,7 +383,7 @@ def test_a_wish_in_metres_is_answered_for_this_city(
     assert home["median_m"] == pytest.approx(1000 * errors.median_km) == pytest.approx(500, rel=0.02)
     assert home["hour_cost"] == pytest.approx(30 * home["epsilon"])
     assert home["home_m"] == pytest.approx({"1": 2000 / 3.3, "7": 203, "30": 98}, rel=0.01)
-    assert home["fence"] == {"radius_km": 1, "home_m": pytest.approx(667, abs=1)}
+    assert home["fence"] == {"radius_km": 1, "home_m": fenced_m(1)}
     passing = site.client.post("/explore/start", json={**wish, "off_m": 1000, "home": False}).json()
     assert (passing["fence"], len(passing["commands"]), len(home["commands"])) == (None, 2, 3)
     stored = {served.path: served.sha256 for served in BundleStore([city, bare]).bundles}

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.meaning import laplace_errors
+from geoblanket.mechanism.meaning import fenced_m, laplace_errors
 from geoblanket.planning.schedules import Schedule, area_in_degrees, schedule_by_distance, schedule_commands
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.refusals import NOT_FOUND, Refusal, Refused
@@ -76,8 +76,7 @@ def _in_this_city(explorer: Explorer, schedule: Schedule, *, home: bool) -> dict
         return abs(math.log(lattices[sha256].lattice.epsilon / schedule.epsilon))
 
     return {
-        # An attacker who knows the centre is as far off as a point of the disc is from it, on average.
-        "fence": {"radius_km": radius_km, "home_m": 1000 * radius_km * 2 / 3} if radius_km else None,
+        "fence": {"radius_km": radius_km, "home_m": fenced_m(radius_km)} if radius_km else None,
         "commands": schedule_commands(schedule, f"--area={area_in_degrees(area)}", radius_km=radius_km),
         "nearest": min(lattices, key=unlike, default=None),
     }
