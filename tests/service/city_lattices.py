@@ -15,7 +15,7 @@ def save_city(
     path: Path,
     *,
     epsilon: float = 4.0,
-    hold_m: float = 50.0,
+    hold_m: float = 0.0,
     at: tuple[float, float] = (41.15, -8.6),
     radius_km: float = 2.0,
     version: int = 1,

@@ -38,13 +38,13 @@ HERE = (41.152, -8.604)
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_city(tmp_path_factory.mktemp("city") / "city.bundle")
+    return save_city(tmp_path_factory.mktemp("city") / "city.bundle", hold_m=50)
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Without hold."""
-    return save_city(tmp_path_factory.mktemp("bare") / "bare.bundle", epsilon=2.0, hold_m=0)
+    return save_city(tmp_path_factory.mktemp("bare") / "bare.bundle", epsilon=2.0)
 
 
 @pytest.fixture(scope="module")

@@ -411,7 +411,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("city")
     plan = folder / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    store = BundleStore([save_city(folder / "city.bundle")])
+    store = BundleStore([save_city(folder / "city.bundle", hold_m=50)])
     with live(store, explorer=Explorer(store, plan=plan)) as found:
         yield found
 
@@ -457,7 +457,7 @@ def test_nothing_keeps_anybody_out(browser: Browser, small_town: SmallTown, tmp_
     lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    store = BundleStore([*small_town.bundles, save_city(tmp_path / "city.bundle", at=(lat, lon))])
+    store = BundleStore([*small_town.bundles, save_city(tmp_path / "city.bundle", at=(lat, lon), hold_m=50)])
     explorer = Explorer(store, roads=small_town.roads, walks=small_town.walks, plan=plan)
     context = browser.new_context(bypass_csp=True, reduced_motion="reduce")  # axe is no part of the page
     with live(store, explorer=explorer) as found:
@@ -665,7 +665,7 @@ def test_a_lattice_fits_a_phone(open_page: Open, city: Live) -> None:
 
 def test_zones_beside_a_lattice(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
     lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
-    store = BundleStore([small_town.bundles[0], save_city(tmp_path / "city.bundle", at=(lat, lon))])
+    store = BundleStore([small_town.bundles[0], save_city(tmp_path / "city.bundle", at=(lat, lon), hold_m=50)])
     with live(store, explorer=Explorer(store)) as mixed:
         page = open_page("compare", url=mixed.url)
         expect(page.locator("#title-a")).to_have_text("A: ε = 4 per km, lattice, hold 50 m")

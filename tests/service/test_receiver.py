@@ -32,7 +32,7 @@ NOW = int(time.time()) // 30 - 1000
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_city(tmp_path_factory.mktemp("city") / "city.bundle", hold_m=0)
+    return save_city(tmp_path_factory.mktemp("city") / "city.bundle")
 
 
 @pytest.fixture(scope="module")
