@@ -19,13 +19,13 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.bundle.facts import AnchorFacts, BundleFacts, FrameFacts, LatticeFacts
+from geoblanket.mechanism.bundle.facts import BundleFacts, FrameFacts, LatticeFacts
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
-from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
-from geoblanket.service.explore_anchor import replay_way
-from geoblanket.service.explore_lattice import ExploredLattice, Spread
-from geoblanket.service.explore_ways import Way, drive, parked
+from geoblanket.mechanism.meaning import fenced_m, laplace_errors, lattice_in_words
+from geoblanket.service.explore_home import best_fit, live_at_home
+from geoblanket.service.explore_lattice import ExploredLattice
+from geoblanket.service.explore_ways import Way, drive, replay_way
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from tests.service.city_lattices import save_city
@@ -38,13 +38,13 @@ HERE = (41.152, -8.604)
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_city(tmp_path_factory.mktemp("city") / "city.bundle")
+    return save_city(tmp_path_factory.mktemp("city") / "city.bundle", hold_m=50)
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Without an anchor."""
-    return save_city(tmp_path_factory.mktemp("bare") / "bare.bundle", epsilon=2.0, anchor=False)
+    """Without hold."""
+    return save_city(tmp_path_factory.mktemp("bare") / "bare.bundle", epsilon=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_the_list_describes_lattices_beside_zones(site: Live, city: Path) -> Non
     first, second, third = site.client.get("/v1/bundles").json()["bundles"]
     facts = first["lattice"]
     assert (facts["cells"], facts["cell_m"], facts["epsilon_per_km"]) == (lattice.cells, 100, 4)
-    assert facts["anchor"] == {"epsilon_per_km": 4, "period_s": 3600}
+    assert facts["hold_m"] == 50
     assert facts["meaning"] == lattice_in_words(lattice, 30)
     assert facts["rounding_m"] == lattice.certificate.rounding_mm / 1000
     frame = facts["frame"]
@@ -86,13 +86,13 @@ def test_the_list_describes_lattices_beside_zones(site: Live, city: Path) -> Non
     assert frame["south"] < lat.min() < lat.max() < frame["north"]
     assert frame["west"] < lon.min() < lon.max() < frame["east"]
     assert (first["epsilon_per_km"], first["eta_km"], first["zones"]) == ([4], [None], [])
-    assert second["lattice"]["anchor"] is None
+    assert second["lattice"]["hold_m"] == 0
     assert third["lattice"] is None
 
 
 def test_the_interface_describes_lattices(site: Live) -> None:
     schemas = site.client.get("/openapi.json").json()["components"]["schemas"]
-    for facts in (BundleFacts, LatticeFacts, AnchorFacts, FrameFacts):
+    for facts in (BundleFacts, LatticeFacts, FrameFacts):
         assert list(schemas[facts.__name__]["properties"]) == [field.name for field in fields(facts)]
     assert schemas["LatticeFacts"]["properties"]["cell_m"]["description"] == "Metres from edge to edge of a cell."
 
@@ -129,7 +129,7 @@ def test_a_lattice_is_replaced_like_any_bundle(tmp_path: Path, city: Path) -> No
 
 def test_heat_is_what_the_lattice_weighs(explored: ExploredLattice) -> None:
     lattice = explored.lattice
-    heat = explored.heat(*HERE, anchored=False)
+    heat = explored.heat(*HERE)
     weights = lattice.weights(*HERE) / DENOMINATOR
     lat, lon = lattice.centers()
     rows = len(heat.per_hectare) // heat.columns
@@ -143,13 +143,12 @@ def test_heat_is_what_the_lattice_weighs(explored: ExploredLattice) -> None:
     assert max(rows, heat.columns) <= 75
 
 
-@pytest.mark.parametrize("anchored", [True, False])
-def test_heat_is_small_and_stays_in_the_frame(explored: ExploredLattice, anchored: bool) -> None:
+def test_heat_is_small_and_stays_in_the_frame(explored: ExploredLattice) -> None:
     frame = explored.facts.lattice
     assert frame is not None
     for lat in (-89.0, 41.10, *HERE[:1], 41.2, 89.0):
         for lon in (-179.0, -8.66, HERE[1], -8.54, 179.0):
-            heat = explored.heat(lat, lon, anchored=anchored)
+            heat = explored.heat(lat, lon)
             rows = len(heat.per_hectare) // heat.columns
             assert len(heat.per_hectare) == rows * heat.columns <= 75**2
             assert heat.south > frame.frame.south - 1e-6
@@ -159,9 +158,9 @@ def test_heat_is_small_and_stays_in_the_frame(explored: ExploredLattice, anchore
 
 
 def test_a_city_of_many_cells_is_sent_as_few_blocks(tmp_path: Path) -> None:
-    path = save_city(tmp_path / "large.bundle", epsilon=2.0, radius_km=20.0)
+    path = save_city(tmp_path / "large.bundle", epsilon=1.5, radius_km=20.0)
     explored = next(iter(Explorer(BundleStore([path])).lattices.values()))
-    heat = explored.heat(*HERE, anchored=True)
+    heat = explored.heat(*HERE)
     assert explored.lattice.cells > 200_000
     assert heat.cells == 2
     assert len(heat.per_hectare) <= 75**2
@@ -169,89 +168,81 @@ def test_a_city_of_many_cells_is_sent_as_few_blocks(tmp_path: Path) -> None:
     assert heat.per_hectare.sum() * heat.cells**2 > 0.95
 
 
-def test_both_noises_add_up() -> None:
-    spread, errors = Spread(4.0, 2.0), laplace_errors(4.0, 2.0)
-    distance = np.linspace(0, 12, 200_001)
-    mass = spread.per_km2(distance) * 2 * np.pi * distance * distance[1]
-    assert mass.sum() == pytest.approx(1, abs=2e-3)
-    assert (mass * distance).sum() == pytest.approx(errors.mean_km, rel=5e-3)
-    alone = Spread(4.0, None)
-    assert (alone.per_km2(distance) * 2 * np.pi * distance).sum() * distance[1] == pytest.approx(1, abs=1e-4)
-
-
 def test_figures_of_reports_are_those_of_draws(explored: ExploredLattice) -> None:
-    drawn = [explored.draw(*HERE, anchored=True) for _ in range(800)]
+    drawn = [explored.draw(*HERE) for _ in range(800)]
     off_m = haversine_m(*HERE, *np.array(drawn).T)
-    assert off_m.mean() == pytest.approx(explored.figures(anchored=True)["error_m"], rel=0.12)
-    assert np.median(off_m) == pytest.approx(explored.figures(anchored=True)["median_error_m"], rel=0.15)
+    assert off_m.mean() == pytest.approx(explored.figures["error_m"], rel=0.12)
+    assert np.median(off_m) == pytest.approx(explored.figures["median_error_m"], rel=0.15)
 
 
 def test_a_conclusion_keeps_the_promise(site: Live, explored: ExploredLattice) -> None:
-    answer = site.client.post("/explore/lattice/conclusion", json=at(explored, anchored=True, report=None)).json()
+    answer = site.client.post("/explore/lattice/conclusion", json=at(explored, report=None)).json()
     assert haversine_m(*explored.snapped(*answer["report"]), *answer["report"]) < 1
     assert answer["before"] == pytest.approx(np.pi * 0.25**2 / 81, rel=0.05)  # 9 km × 9 km, all alike
-    near = site.client.post("/explore/lattice/conclusion", json=at(explored, anchored=False, report=HERE)).json()
-    far = site.client.post(
-        "/explore/lattice/conclusion", json=at(explored, anchored=False, report=[41.17, -8.6])
-    ).json()
+    near = site.client.post("/explore/lattice/conclusion", json=at(explored, report=HERE)).json()
+    far = site.client.post("/explore/lattice/conclusion", json=at(explored, report=[41.17, -8.6])).json()
     apart_km = float(haversine_m(*near["report"], *far["report"])) / 1000
     assert 1 < near["after"] / far["after"] < np.exp(4 * apart_km)
 
 
-def test_a_parked_car_is_found_without_an_anchor_only(explored: ExploredLattice) -> None:
-    way = parked(*HERE, hours=1, interval_s=30)
-    found: dict[str, list[float]] = {"anchored": [], "independent": []}
-    held = []
-    for _ in range(6):
-        replayed = replay_way(explored, way, None)
-        for name, errors in found.items():
-            tracked = replayed[name]["tracked"]
-            errors.append(tracked["error_m"][-1])
-            held.append(tracked["error_m"][-1] <= tracked["radius_m"][-1])
-    assert np.mean(found["independent"]) < 80
-    assert np.mean(found["anchored"]) > 120  # 500 m on average
-    assert np.mean(held) > 0.4
-    assert (replayed["periods"][0], replayed["periods"][-1], len(replayed["true"])) == (1, 1, 120)
-    assert replayed["independent"]["model"]["from"] == "parked"
-    # The frame is 9 km wide, and its middle the best guess: on average, wherever this car stands.
-    assert replayed["without"]["typical"]
-    assert replayed["without"]["error_m"] == pytest.approx([382.6 * 9] * 120, rel=0.03)
+def test_without_a_fence_nights_find_a_home(explored: ExploredLattice) -> None:
+    """With hold a night is one draw: 2/ε for the first, and √(π/n)/ε for many."""
+    found = live_at_home(explored.lattice, *HERE, interval_s=30, hold=True, radius_km=None)
+    assert (found["fence"], found["draws"], found["lives"]) == (None, 1, 200)
+    assert found["error_m"][0] == pytest.approx(500, rel=0.25)
+    assert found["error_m"][29] == pytest.approx(1000 * (np.pi / 30) ** 0.5 / 4, rel=0.25)
+    every_report = live_at_home(explored.lattice, *HERE, interval_s=600, hold=False, radius_km=None)
+    assert every_report["draws"] == 48
+    assert every_report["error_m"][0] == pytest.approx(1000 * (np.pi / 48) ** 0.5 / 4, rel=0.25)
+    assert every_report["error_m"][29] < 25
 
 
-def test_a_parked_car_without_an_anchor_is_where_its_reports_are_most_probable(explorer: Explorer) -> None:
-    """Against the sum of distances to all reports, whose least value is the likeliest point by planar Laplace noise."""
-    explored = list(explorer.lattices.values())[1]
-    assert explored.lattice.anchor is None
-    replayed = replay_way(explored, parked(*HERE, hours=1, interval_s=30), None)["independent"]
-    lon, lat = np.array(replayed["reports"]).T
-
-    def away(at: list[float]) -> float:
-        return float(haversine_m(at[1], at[0], lat, lon).sum())
-
-    estimate, radius_m = replayed["tracked"]["at"][-1], replayed["tracked"]["radius_m"][-1]
-    steps = [(east, north) for east in (-3e-3, 0, 3e-3) for north in (-3e-3, 0, 3e-3) if east or north]
-    assert all(away(estimate) < away([estimate[0] + east, estimate[1] + north]) for east, north in steps)
-    # 120 reports: σ = √2/(ε√n) along each axis, and 90 % within 2.15 σ.
-    assert radius_m == pytest.approx(2.15 * 2**0.5 / (2 * 120**0.5) * 1000, rel=0.4)
+def test_with_a_fence_nights_find_its_centre(explored: ExploredLattice) -> None:
+    found = live_at_home(explored.lattice, *HERE, interval_s=30, hold=True, radius_km=1.0)
+    # Of a point anywhere in a disc, the mean distance from its centre is ⅔ of the radius, and never more than it.
+    assert found["error_m"][29] == pytest.approx(667, rel=0.15)
+    assert found["error_m"][29] > 0.85 * found["error_m"][6]
+    fence, (lon, lat) = found["fence"], found["guesses"][-1]
+    assert (fence["radius_m"], round(fence["delta_100_m"], 3)) == (1302, 0.066)
+    assert haversine_m(*HERE, *fence["center"][::-1]) <= 1001
+    assert haversine_m(lat, lon, *fence["center"][::-1]) < 400
+    assert haversine_m(lat, lon, *HERE) == pytest.approx(found["guess_error_m"][-1], abs=1)
+    assert len(found["reports"]) == len(found["guesses"]) == len(found["circle_m"]) == 30
 
 
-def test_reports_scatter_around_the_shifted_point(explored: ExploredLattice) -> None:
-    replayed = replay_way(explored, parked(*HERE, hours=1, interval_s=30), None)["anchored"]
-    (lon, lat), shifted = np.mean(replayed["reports"], axis=0), replayed["shifted"][0]
-    assert len({tuple(point) for point in replayed["shifted"]}) == 1
-    assert haversine_m(lat, lon, shifted[1], shifted[0]) < 300
-    (lon, lat) = replayed["tracked"]["at"][-1]
-    assert haversine_m(lat, lon, shifted[1], shifted[0]) < 500
+def test_the_attacker_takes_the_point_that_fits_best() -> None:
+    told = np.random.default_rng(2).normal(size=(3, 9, 2))
+    guess = best_fit(told)
+
+    def away(at: Any) -> Any:
+        return np.hypot(*np.moveaxis(told - at[:, None], -1, 0)).sum(axis=1)
+
+    for step in ((0.05, 0), (-0.05, 0), (0, 0.05), (0, -0.05)):
+        assert (away(guess) < away(guess + step)).all()
 
 
-def test_a_night_has_an_anchor_for_each_period(explored: ExploredLattice) -> None:
-    replayed = replay_way(explored, parked(*HERE, hours=8, interval_s=30), None)
-    assert replayed["periods"][-1] == 8
-    assert len({tuple(point) for point in replayed["anchored"]["shifted"]}) == 8
-    assert len(replayed["times"]) == 960
-    # Periods add up.
-    radius_m = replayed["anchored"]["tracked"]["radius_m"]
-    assert radius_m[-1] < 0.7 * radius_m[119]
+def test_the_page_asks_about_a_home(site: Live, explored: ExploredLattice) -> None:
+    asked = at(explored, interval_s=30, hold=True, radius_km=0.5)
+    answer = site.client.post("/explore/lattice/home", json=asked).json()
+    assert answer["bare"]["fence"] is None
+    assert answer["fenced"]["fence"]["radius_m"] == 802
+    assert answer["fenced"]["error_m"][-1] > 2 * answer["bare"]["error_m"][-1]
+    assert site.client.post("/explore/lattice/home", json=asked | {"radius_km": None}).json()["fenced"] is None
+    pole = site.client.post("/explore/lattice/home", json=asked | {"lat": 89.0})
+    assert (pole.status_code, pole.json()["error"]) == (422, "no_fence")
+    for wrong in ({"radius_km": 0}, {"radius_km": 11}, {"interval_s": 1}, {"hold": "perhaps"}, {"nights": 1}):
+        assert site.client.post("/explore/lattice/home", json=asked | wrong).status_code == 400
+
+
+def test_a_replay_holds_reports_at_rest(explorer: Explorer) -> None:
+    held, bare = explorer.lattices.values()
+    lat = HERE[0] + np.array([0.0, 0.0002, 0.0003, 0.01, 0.01, 0.01])  # 22 m, 33 m and 1.1 km away
+    way = Way(np.linspace(1.7e9, 1.7e9 + 150, 6), lat, np.full(6, HERE[1]))
+    replayed = replay_way(held, way, None)
+    assert replayed["spent"] == [4, 4, 4, 8, 8, 8]
+    assert replayed["reports"][0] == replayed["reports"][2] != replayed["reports"][3] == replayed["reports"][5]
+    assert replayed["tracked"]["at"][0] == replayed["tracked"]["at"][2]  # nothing new was told
+    assert replay_way(bare, way, None)["spent"] == [2, 4, 6, 8, 10, 12]
 
 
 def test_a_drive_is_tracked(explored: ExploredLattice) -> None:
@@ -259,11 +250,13 @@ def test_a_drive_is_tracked(explored: ExploredLattice) -> None:
     assert len(way.lat) == 90
     assert haversine_m(way.lat, way.lon, *HERE).max() < 4000
     replayed = [replay_way(explored, way, None) for _ in range(3)]
-    reports = np.mean([each["independent"]["error_m"] for each in replayed])
-    tracked = np.mean([each["independent"]["tracked"]["error_m"] for each in replayed])
+    reports = np.mean([each["error_m"] for each in replayed])
+    tracked = np.mean([each["tracked"]["error_m"] for each in replayed])
     assert tracked < 0.9 * reports
-    assert replayed[0]["independent"]["model"]["from"] == "distance"
+    assert replayed[0]["model"]["from"] == "distance"
     assert [line[-1] for line in replayed[0]["lines"]] == replayed[0]["true"]
+    # The frame is 9 km wide, and its middle the best guess: on average, wherever this drive begins.
+    assert replayed[0]["without"] == {"error_m": pytest.approx([382.6 * 9] * 90, rel=0.03), "typical": True}
 
 
 def test_only_a_few_replays_run_at_once(
@@ -279,7 +272,7 @@ def test_only_a_few_replays_run_at_once(
 
 
 def test_a_device_makes_one_report_in_a_slot() -> None:
-    way = Way(np.array([0.0, 10, 31, 59, 60, 95]), np.zeros(6), np.arange(6.0), moves=True)
+    way = Way(np.array([0.0, 10, 31, 59, 60, 95]), np.zeros(6), np.arange(6.0))
     assert way.in_slots(30).lon.tolist() == [0, 2, 4, 5]
 
 
@@ -297,15 +290,15 @@ def test_zones_and_lattices_on_one_map(small_town: SmallTown, tmp_path: Path) ->
     with live(store, explorer=explorer) as site:
         answer = site.client.post("/explore/outlook", json={"bundle": lattice, **place})
         assert answer.json()["error"] == "no_zones"
-        asked = {"bundle": zones, "lat": lat, "lon": lon, "anchored": True}
+        asked = {"bundle": zones, "lat": lat, "lon": lon}
         assert site.client.post("/explore/lattice/outlook", json=asked).json()["error"] == "no_lattice"
         trip = overview["trips"][0]
         walk = {"bundle": lattice, "lat": lat, "lon": lon, "way": trip["number"]}
         replayed = site.client.post("/explore/lattice/replay", json=walk).json()
-        assert (len(replayed["true"]), replayed["moves"]) == (trip["steps"], True)
-        assert replayed["independent"]["model"]["from"] == "roads and walks"
+        assert len(replayed["true"]) == trip["steps"]
+        assert replayed["model"]["from"] == "roads and walks"
         assert not replayed["without"]["typical"]
-        assert np.mean(replayed["independent"]["tracked"]["error_m"]) < np.mean(replayed["without"]["error_m"])
+        assert np.mean(replayed["tracked"]["error_m"]) < np.mean(replayed["without"]["error_m"])
         drive = site.client.post("/explore/lattice/replay", json={**walk, "way": "drive"}).json()
         assert (len(drive["lines"]), drive["without"]["typical"]) == (90, True)
         assert (
@@ -326,16 +319,16 @@ def test_walks_are_replayed_by_a_lattice_alone(small_town: SmallTown, tmp_path: 
 
 @pytest.mark.parametrize(
     "change",
-    [{"lat": 91}, {"lon": "8"}, {"lat": None}, {"bundle": "x"}, {"anchored": "perhaps"}, {"more": 1}, {"report": [1]}],
+    [{"lat": 91}, {"lon": "8"}, {"lat": None}, {"bundle": "x"}, {"more": 1}, {"report": [1]}],
 )
 def test_bad_questions_are_refused(site: Live, explored: ExploredLattice, change: dict[str, Any]) -> None:
-    asked = at(explored, anchored=True, report=None) | change
+    asked = at(explored, report=None) | change
     answer = site.client.post("/explore/lattice/conclusion", json=asked)
     assert (answer.status_code, answer.json()["error"]) == (400, "bad_request")
 
 
 def test_a_coordinate_outside_the_frame_counts_as_its_nearest(site: Live, explored: ExploredLattice) -> None:
-    asked = at(explored, anchored=False) | {"lat": 50.0}
+    asked = at(explored) | {"lat": 50.0}
     answer = site.client.post("/explore/lattice/outlook", json=asked).json()
     assert answer["inside"] is False
     assert answer["exact"] > 0
@@ -347,13 +340,14 @@ def test_a_running_service_tells_no_coordinate_that_was_asked_about(tmp_path: Pa
     asked = {"bundle": sha256, "lat": LAT, "lon": LON}
     with Command([city, "--access-log"]) as command, httpx.Client(base_url=command.url, timeout=60) as client:
         for path, more in (
-            ("outlook", {"anchored": True}),
-            ("conclusion", {"anchored": True, "report": None}),
+            ("outlook", {}),
+            ("conclusion", {"report": None}),
+            ("home", {"interval_s": 30, "hold": True, "radius_km": 1}),
             ("replay", {"way": "drive"}),
         ):
             url = f"/explore/lattice/{path}"
             assert client.post(url, json=asked | more).is_success
-            for wrong in (asked, asked | more | {"extra": LAT}, asked | more | {"lat": str(LAT)}, [LAT, LON]):
+            for wrong in (asked | more | {"extra": LAT}, asked | more | {"lat": str(LAT)}, [LAT, LON]):
                 answer = client.post(url, json=wrong)
                 assert answer.status_code == 400
                 assert not hits(answer.text + str(answer.headers))
@@ -375,9 +369,7 @@ def test_the_log_of_a_fault_has_no_coordinate(
 
     monkeypatch.setattr(ExploredLattice, "heat", fail)
     with caplog.at_level(logging.INFO):
-        answer = site.client.post(
-            "/explore/lattice/outlook", json=at(explored, anchored=True) | {"lat": LAT, "lon": LON}
-        )
+        answer = site.client.post("/explore/lattice/outlook", json=at(explored) | {"lat": LAT, "lon": LON})
     assert (answer.status_code, answer.json()["error"]) == (500, "internal")
     assert not hits(answer.text)
 
@@ -385,30 +377,30 @@ def test_the_log_of_a_fault_has_no_coordinate(
 def test_a_wish_in_metres_is_answered_for_this_city(
     site: Live, city: Path, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wish = {"off_m": 1000, "interval_s": 120, "parks": True}
-    parks = site.client.post("/explore/start", json=wish).json()
-    errors = laplace_errors(parks["epsilon"], parks["anchor_epsilon"])
-    assert parks["median_m"] == pytest.approx(1000 * errors.median_km) == pytest.approx(1000, rel=0.02)
-    assert parks["hour_cost"] == pytest.approx(30 * parks["epsilon"])
-    assert parks["night_cost"] == pytest.approx(9 * parks["anchor_epsilon"])
-    drives = site.client.post("/explore/start", json={**wish, "parks": False}).json()
-    assert drives["parked_m"]["night"] < drives["parked_m"]["hour"] < 0.3 * parks["parked_m"]["hour"]
-    assert [*parks["parked_m"]] == ["hour", "night", "week", "month"]
+    wish = {"off_m": 500, "interval_s": 120, "home": True}
+    home = site.client.post("/explore/start", json=wish).json()
+    errors = laplace_errors(home["epsilon"])
+    assert home["median_m"] == pytest.approx(1000 * errors.median_km) == pytest.approx(500, rel=0.02)
+    assert home["hour_cost"] == pytest.approx(30 * home["epsilon"])
+    assert home["home_m"] == pytest.approx({"1": 2000 / 3.3, "7": 203, "30": 98}, rel=0.01)
+    assert home["fence"] == {"radius_km": 1, "home_m": fenced_m(1)}
+    passing = site.client.post("/explore/start", json={**wish, "off_m": 1000, "home": False}).json()
+    assert (passing["fence"], len(passing["commands"]), len(home["commands"])) == (None, 2, 3)
     stored = {served.path: served.sha256 for served in BundleStore([city, bare]).bundles}
-    assert (parks["nearest"], drives["nearest"]) == (stored[city], stored[bare])
+    assert (home["nearest"], passing["nearest"]) == (stored[city], stored[bare])
     monkeypatch.chdir(tmp_path)
-    for command in drives["commands"]:
-        done = CliRunner().invoke(app, shlex.split(command)[1:])
+    for command in home["commands"]:
+        done = CliRunner().invoke(app, shlex.split(command)[1:], input=f"{HERE[0]}, {HERE[1]}\n")
         assert done.exit_code == 0, done.output
     made = load_bundle("city.bundle")
     assert made.lattice is not None
-    assert (made.lattice.epsilon, made.lattice.anchor, made.needed_clock().interval_s) == (drives["epsilon"], None, 120)
+    assert (made.lattice.epsilon, made.lattice.hold_m, made.needed_clock().interval_s) == (home["epsilon"], 50, 120)
     assert made.lattice.spec.plane.holds(*HERE)
 
 
 def test_wishes_that_nothing_meets_are_refused(site: Live) -> None:
-    near = site.client.post("/explore/start", json={"off_m": 50, "interval_s": 60, "parks": True})
+    near = site.client.post("/explore/start", json={"off_m": 50, "interval_s": 60, "home": True})
     assert (near.status_code, near.json()["error"]) == (422, "too_near")
-    for wish in ({"off_m": 0}, {"off_m": 1e9}, {"interval_s": 0}, {"parks": "perhaps"}, {"place": 1}):
-        answer = site.client.post("/explore/start", json={"off_m": 500, "interval_s": 60, "parks": True, **wish})
+    for wish in ({"off_m": 0}, {"off_m": 1e9}, {"interval_s": 0}, {"home": "perhaps"}, {"place": 1}):
+        answer = site.client.post("/explore/start", json={"off_m": 500, "interval_s": 60, "home": True, **wish})
         assert answer.status_code == 400

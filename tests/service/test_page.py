@@ -411,7 +411,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("city")
     plan = folder / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    store = BundleStore([save_city(folder / "city.bundle")])
+    store = BundleStore([save_city(folder / "city.bundle", hold_m=50)])
     with live(store, explorer=Explorer(store, plan=plan)) as found:
         yield found
 
@@ -429,20 +429,22 @@ def test_a_newcomer_starts_with_metres(open_page: Open, city: Live) -> None:
     def value(words: str) -> Locator:
         return row.filter(has_text=words).locator("td")
 
-    expect(value("Half of all single reports")).to_have_text("within 500 m")
-    expect(page.locator(".ring-label").first).to_have_text("half of all reports: 500 m")
-    # ε = 5.2 every 60 s: between the plan's 2 and 8 by logarithms, 100 m · 60 / 5.2. The anchor adds to that.
-    expect(value("follows all reports")).to_have_text("at least 1.2 km off")
-    expect(value("Parked for an hour")).to_have_text("380 m off")
-    expect(value("for a month of nights")).to_have_text("21 m off")  # √(π/270)/5.2 km
+    expect(value("Half of all single reports")).to_have_text("within 510 m")
+    expect(page.locator(".ring-label").first).to_have_text("half of all reports: 510 m")
+    # ε = 3.3 every 60 s: between the plan's 2 and 8 by logarithms, 100 m · 60 / 3.3.
+    expect(value("follows all reports")).to_have_text("1.8 km off")
+    expect(value("A night at home")).to_have_text("610 m off")
+    expect(value("30 nights")).to_have_text("98 m off")  # √(π/30)/3.3 km
+    expect(value("with a fence")).to_have_text("570 m off")
+    expect(page.locator("#start-commands")).to_contain_text("fence add --ledger car.ledger --radius-km 1")
     page.get_by_text("No, or it does not report there").click()
-    expect(value("Parked for an hour")).to_have_text("69 m off")  # √(π/60)/3.3 km
-    expect(page.locator("#start-commands")).to_contain_text("--epsilon 3.3 --interval 60 --no-anchor")
+    expect(value("with a fence")).to_have_count(0)
+    expect(page.locator("#start-commands")).to_contain_text("--epsilon 3.3 --interval 60 --out")
     page.get_by_role("radio", name="10 min").focus()
     page.keyboard.press("Space")
     expect(value("follows all reports")).to_have_text("more than 1.8 km off")  # the plan ends at 60 s
     page.get_by_role("button", name="Show it on the map").click()
-    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, lattice, anchor ε₀ = 4")
+    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, lattice, hold 50 m")
     page.keyboard.press("Shift+Tab")
     page.locator("#skip").focus()
     page.keyboard.press("Enter")
@@ -455,7 +457,7 @@ def test_nothing_keeps_anybody_out(browser: Browser, small_town: SmallTown, tmp_
     lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    store = BundleStore([*small_town.bundles, save_city(tmp_path / "city.bundle", at=(lat, lon))])
+    store = BundleStore([*small_town.bundles, save_city(tmp_path / "city.bundle", at=(lat, lon), hold_m=50)])
     explorer = Explorer(store, roads=small_town.roads, walks=small_town.walks, plan=plan)
     context = browser.new_context(bypass_csp=True, reduced_motion="reduce")  # axe is no part of the page
     with live(store, explorer=explorer) as found:
@@ -468,7 +470,7 @@ def test_nothing_keeps_anybody_out(browser: Browser, small_town: SmallTown, tmp_
         schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
         screens = list(itertools.product((1360, 390), schemes))
         for kind, views, shown in (
-            ("lattice", (*VIEWS, "try"), screens),
+            ("lattice", (*VIEWS, "home", "try"), screens),
             ("zones", ("explore", "replay", "promise"), [screens[0], screens[-1]]),  # the same colours
         ):
             page.evaluate("location.hash = 'explore'")
@@ -491,17 +493,15 @@ def test_nothing_keeps_anybody_out(browser: Browser, small_town: SmallTown, tmp_
 
 def test_a_lattice_is_explored_anywhere(open_page: Open, city: Live) -> None:
     page = open_page(url=city.url)
-    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, lattice, anchor ε₀ = 4")
+    expect(page.locator("#title-a")).to_have_text("ε = 4 per km, lattice, hold 50 m")
     vehicle = _at(page, "Vehicle")
     before = vehicle.get_attribute("aria-label") or ""
-    assert _metres(page, "Mean error of a report") == pytest.approx(740, abs=20)
+    assert _metres(page, "Mean error of a report") == pytest.approx(500, abs=20)
     _wait_until(page, lambda: _share_of(page, "#64abc3") > 0.01)
     x, y = _centre(vehicle)
     page.mouse.click(x - 90, y + 60)
     expect(vehicle).not_to_have_attribute("aria-label", before)
     assert _centre(vehicle) == pytest.approx((x - 90, y + 60), abs=1.5)
-    page.locator("#leaked").check()
-    expect(page.locator("#figures tr", has_text="Mean error").locator("td")).to_have_text("500 m")
     page.get_by_text("What a recipient concludes").click()
     expect(_at(page, "Reported")).to_be_visible()
     expect(page.locator("#layer-hint")).to_contain_text("within 250 m of its true coordinate")
@@ -512,22 +512,51 @@ def test_a_lattice_is_explored_anywhere(open_page: Open, city: Live) -> None:
     assert "." not in urlsplit(page.url).fragment  # no coordinate stands in the address
 
 
-def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, city: Live) -> None:
+def test_nights_at_home_pass_with_a_fence_and_without(open_page: Open, city: Live) -> None:
+    page = open_page("home", url=city.url)
+    rows = page.locator("#home-figures tr")
+
+    def off(nights: str) -> list[float]:
+        cells = rows.filter(has_text=nights).locator("td").all_inner_texts()
+        return [float(value) * {"m": 1, "km": 1000}[unit] for value, unit in map(str.split, cells)]
+
+    expect(page.locator("#home-words")).to_contain_text("After 30 nights an attacker is")
+    bare, fenced = off("After 30 nights")
+    assert bare == pytest.approx(81, rel=0.25)
+    assert fenced == pytest.approx(667, rel=0.15)
+    assert off("After one night")[0] > 2 * off("After 7 nights")[0] > 2 * bare
+    assert rows.filter(has_text="30 nights cost").locator("td").all_inner_texts() == ["120 per km", "δ = 6.6 %"]
+    expect(page.locator("#home-interval")).to_be_disabled()
+    _wait_until(page, lambda: _share_of(page, "#0e6f8c") > 0.001)  # the fence
+    _wait_until(page, lambda: _share_of(page, "#ede2d8") > 0.02)  # the attacker's circle
+    page.locator("#home-fence").fill("0")
+    expect(page.locator("#home-figures thead")).to_have_count(0)
+    found = float(page.locator("#home-words").inner_text().split(" m off")[0].rsplit(" ", 1)[1])
+    page.locator("#home-hold").uncheck()
+    expect(page.locator("#home-interval")).to_be_enabled()
+    expect(rows.filter(has_text="30 nights cost").locator("td")).to_have_text("115,000 per km")
+    assert off("After 30 nights")[0] < found / 3
+    page.locator("#home-interval").fill("4")
+    expect(rows.filter(has_text="30 nights cost").locator("td")).to_have_text("5,760 per km")
+    page.locator("#home-night").fill("0")
+    expect(page.locator("#home-words")).to_contain_text("After one night an attacker is")
+    home = _at(page, "Home")
+    before = home.get_attribute("aria-label") or ""
+    home.focus()
+    page.keyboard.press("ArrowUp")
+    expect(home).not_to_have_attribute("aria-label", before)
+    page.goto(f"{city.url}/#explore")
+    expect(_at(page, "The attacker's guess")).to_have_count(0)
+
+
+def test_a_drive_is_replayed(open_page: Open, city: Live) -> None:
     page = open_page("replay", url=city.url)
-    expect(page.locator("#way-words")).to_contain_text("Reports scatter around the shifted point")
-    expect(_at(page, "True coordinate, shifted by the anchor,")).to_be_visible()
-    given_away = page.locator("#way-figures tr", has_text="Given away so far").locator("td")
-    assert given_away.all_inner_texts() == ["4 per km", "480 per km"]
-    page.get_by_text("Without it").click()
-    expect(_at(page, "True coordinate, shifted by the anchor,")).to_have_count(0)
-    page.locator("#way").select_option("night")
-    expect(page.locator("#way-step")).to_have_attribute("aria-valuetext", "report 960 of 960")
-    assert given_away.all_inner_texts() == ["32 per km", "3,840 per km"]
-    page.locator("#way").select_option("drive")
     expect(page.locator("#way-words")).to_contain_text("holds the vehicle nine times out of ten")
+    expect(page.locator("#way-step")).to_have_attribute("aria-valuetext", "90 of 90")
     expect(page.locator("#way-model")).to_contain_text("knows no roads")
     without = page.locator("#way-figures tr", has_text="Mean error without any report").locator("td")
-    assert without.all_inner_texts() == ["3.5 km", "3.5 km"]
+    assert without.all_inner_texts() == ["3.5 km"]
+    expect(page.locator("#way-figures tr", has_text="Cost so far").locator("td")).to_have_text("360 per km")
     expect(page.locator("#way-chart svg path.guess")).to_have_count(1)
     # ε = 4 lies halfway, by logarithms, between the plan's 2 and 8: 1,500 m and 375 m.
     expect(page.locator("#plan-chart circle.here")).to_have_count(1)
@@ -537,12 +566,12 @@ def test_a_parked_car_is_replayed_with_the_anchor_and_without(open_page: Open, c
 
 def test_the_promise_of_a_lattice_is_drawn(open_page: Open, city: Live) -> None:
     page = open_page("promise", url=city.url)
-    expect(page.locator("#night")).to_contain_text("A night of 8 hours at one place costs at most 36 per km")
+    expect(page.locator("#night")).to_contain_text("A stay costs one report, however long")
     labels = page.locator(".ring-label")
     expect(labels).to_have_text(["× 2: 170 m", "× 10: 580 m", "× 100: 1.2 km"])
     _wait_until(page, lambda: _share_of(page, "#0e6f8c") > 0.001)
-    page.get_by_text("a night of 8 hours at home", exact=True).click()
-    expect(labels).to_have_text(["× 2: 19 m", "× 10: 64 m", "× 100: 130 m"])
+    nights = page.locator("#promise-words tbody tr td:last-child")
+    assert nights.all_inner_texts() == ["6 m", "19 m", "38 m"]
     page.goto(f"{city.url}/#explore")
     expect(labels).to_have_count(0)
 
@@ -557,22 +586,30 @@ def test_the_browser_reports_by_itself(open_page: Open, city: Live) -> None:
     page.on("request", lambda request: asked.append(f"{request.url} {request.post_data}"))
     vehicle = _at(page, "You")
     x, y = _centre(vehicle)
-    page.mouse.click(x - 90, y + 60)
+    before = vehicle.get_attribute("aria-label") or ""
+    page.mouse.click(x - 90, y + 60)  # the map moves too, if the report is out of sight
     expect(page.locator("#try-words")).to_contain_text("What would be told: cell")
-    assert _centre(vehicle) == pytest.approx((x - 90, y + 60), abs=1.5)
+    expect(vehicle).not_to_have_attribute("aria-label", before)
     left = page.locator("#try-figures tr", has_text="Budget left").locator("td")
     expect(left).to_have_text("476 per km")
-    page.get_by_role("button", name="Report again").click()
-    expect(left).to_have_text("472 per km")
+    page.get_by_role("button", name="Report again").click()  # held, at no cost
     vehicle.focus()
     page.keyboard.press("ArrowUp")
-    expect(left).to_have_text("468 per km")
+    expect(left).to_have_text("472 per km")
     expect(_at(page, "Reported")).to_be_visible()
+    page.get_by_role("button", name="Fence this place").click()
+    expect(left).to_have_text("468 per km")  # from the fence's centre
+    vehicle.focus()
+    page.keyboard.press("ArrowUp")  # within the fence
+    page.get_by_role("button", name="Fence this place").click()
+    expect(page.locator("#problem")).to_contain_text("A fence holds this place already")
+    expect(left).to_have_text("468 per km")
+    _wait_until(page, lambda: _share_of(page, "#0e6f8c") > 0.001)
     page.context.grant_permissions(["geolocation"])
     page.context.set_geolocation({"latitude": 41.1512, "longitude": -8.6023})
     page.get_by_role("button", name="Use my location").click()
     expect(vehicle).to_have_attribute("aria-label", "You at 41.1512, -8.6023")
-    expect(left).to_have_text("464 per km")
+    expect(page.locator("#problem")).to_be_hidden()
     assert asked == []
     page.goto(f"{city.url}/#explore")  # what was clicked here is not asked about there
     expect(_at(page, "Vehicle")).to_be_visible()
@@ -589,11 +626,11 @@ KEEP_A_LEDGER = """async ([name, sha256]) => {
     for (const Store of [IndexedDbStore, LocalStorageStore]) {
         const store = new Store(name);
         const isNew = (await store.read()) === null;
-        if (isNew) await Ledger.create(store, new Budget({ epsilon: 40, windowS: 3600, anchorEpsilon: 8 }));
+        if (isNew) await Ledger.create(store, new Budget({ epsilon: 40, windowS: 3600 }));
         const more = new Budget({ epsilon: 1e6, windowS: 60 });
         const twice = await Ledger.create(store, more).catch((error) => error.name);
         const device = await Device.open(file, { store });
-        const { left, stored } = await device.report(41.15, -8.6, Date.now() / 1000 + (isNew ? 0 : 60));
+        const { left, stored } = await device.report(isNew ? 41.15 : 41.16, -8.6, Date.now() / 1000 + (isNew ? 0 : 60));
         const second = await Device.open(file, { store: new Store(name) });
         const late = await device.report(41.15, -8.6, Date.now() / 1000 + 120).catch((error) => error.name);
         await second.close();
@@ -617,7 +654,7 @@ def test_a_budget_is_kept_in_the_browser(open_page: Open, city: Live) -> None:
 
 def test_a_lattice_fits_a_phone(open_page: Open, city: Live) -> None:
     page = open_page(width=390, url=city.url)
-    for view in (*VIEWS, "try"):
+    for view in (*VIEWS, "home", "try"):
         page.goto(f"{city.url}/#{view}")
         page.wait_for_selector(f"body[data-view={view}]")
         page.wait_for_load_state("networkidle")
@@ -628,10 +665,10 @@ def test_a_lattice_fits_a_phone(open_page: Open, city: Live) -> None:
 
 def test_zones_beside_a_lattice(open_page: Open, small_town: SmallTown, tmp_path: Path) -> None:
     lat, lon = load_bundle(small_town.bundles[0]).places_e7.mean(axis=0) / 1e7
-    store = BundleStore([small_town.bundles[0], save_city(tmp_path / "city.bundle", at=(lat, lon))])
+    store = BundleStore([small_town.bundles[0], save_city(tmp_path / "city.bundle", at=(lat, lon), hold_m=50)])
     with live(store, explorer=Explorer(store)) as mixed:
         page = open_page("compare", url=mixed.url)
-        expect(page.locator("#title-a")).to_have_text("A: ε = 4 per km, lattice, anchor ε₀ = 4")
+        expect(page.locator("#title-a")).to_have_text("A: ε = 4 per km, lattice, hold 50 m")
         expect(page.locator("#title-b")).to_have_text("B: ε = 2 per km, w = 1")
         expect(page.locator(".for-both")).to_contain_text("promise different things")
         assert page.locator("#legend .scale").count() == 2
@@ -639,7 +676,7 @@ def test_zones_beside_a_lattice(open_page: Open, small_town: SmallTown, tmp_path
         expect(page.locator("#where")).to_contain_text("B: Place")
         expect(page.locator("#where")).to_contain_text("tells no zone")
         page.locator("#kind-b").select_option("lattice")
-        expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, lattice, anchor ε₀ = 4")
+        expect(page.locator("#title-b")).to_have_text("B: ε = 4 per km, lattice, hold 50 m")
         expect(page.locator(".for-both")).to_be_hidden()
         expect(page.locator('#frame-b [aria-label^="Vehicle at"]')).to_be_visible()
         page.goto(f"{mixed.url}/#explore")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 
-__all__ = ["WholeCity"]
+__all__ = ["WholeCity", "laplace_per_km2"]
 
 _ACROSS: Final = 31
 _REPORTS: Final = 300
@@ -52,31 +53,25 @@ class WholeCity:
         """Return how far off the best guess is without any report, on average."""
         return float(self._between.mean(axis=0).min())
 
-    def reported_km(
-        self, per_km2: Callable[[Floats], Floats], draw: Callable[[np.random.Generator, int], Floats]
-    ) -> float:
-        """Return how far off the best guess is after one report, on average.
-
-        Parameters
-        ----------
-        per_km2
-            The density of the noise at distances in km.
-        draw
-            Draws noise, shape (n, 2), km.
-        """
+    def reported_km(self, epsilon: float) -> float:
+        """Return how far off the best guess is after one report with ε per km, on average."""
         rng = np.random.default_rng(_SEED)
-        reports = rng.uniform((0.0, 0.0), self.size_km, (_REPORTS, 2)) + draw(rng, _REPORTS)
-        likelihood = per_km2(_apart(reports, self._points)) + 1e-300  # far beyond the city, a report tells nothing
+        radius, angle = rng.gamma(2, 1 / epsilon, _REPORTS), rng.uniform(0, 2 * math.pi, _REPORTS)
+        noise = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+        reports = rng.uniform((0.0, 0.0), self.size_km, (_REPORTS, 2)) + noise
+        likelihood = (
+            laplace_per_km2(epsilon, _apart(reports, self._points)) + 1e-300
+        )  # far beyond the city, a report tells nothing
         posterior = likelihood / likelihood.sum(axis=1, keepdims=True)
         return float((posterior @ self._between).min(axis=1).mean())
 
-    def mean_per_km2(self, per_km2: Callable[[Floats], Floats], lat: float, lon: float) -> float:
-        """Return the mean over the city of what depends on the distance to a coordinate, km."""
+    def mean_per_km2(self, epsilon: float, lat: float, lon: float) -> float:
+        """Return the mean over the city of the density of noise around a coordinate, degrees."""
         middle = (self.south + self.north) / 2
         north = float(haversine_m(self.south, 0.0, lat, 0.0)) / 1000 * (1 if lat >= self.south else -1)
         degrees = (lon - self.west + 180) % 360 - 180
         east = float(haversine_m(middle, 0.0, middle, degrees)) / 1000 * (1 if degrees >= 0 else -1)
-        return float(per_km2(_apart(np.array([[east, north]]), self._points)).mean())
+        return float(laplace_per_km2(epsilon, _apart(np.array([[east, north]]), self._points)).mean())
 
     @cached_property
     def _points(self) -> Floats:
@@ -87,6 +82,11 @@ class WholeCity:
     @cached_property
     def _between(self) -> Floats:
         return _apart(self._points, self._points)
+
+
+def laplace_per_km2(epsilon: float, distance_km: npt.ArrayLike) -> Floats:
+    """Return the density of planar Laplace noise of ε per km at distances in km, per square kilometre."""
+    return np.asarray(epsilon**2 / (2 * math.pi) * np.exp(-epsilon * np.asarray(distance_km, np.float64)))
 
 
 def _apart(points: Floats, others: Floats) -> Floats:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from geoblanket.service.explore_anchor import replay_way
+from geoblanket.errors import ParameterError
+from geoblanket.service.explore_home import live_at_home
 from geoblanket.service.explore_lattice import ExploredLattice
-from geoblanket.service.explore_ways import Way, drive, parked, street_drive
+from geoblanket.service.explore_ways import Way, drive, replay_way, street_drive
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.refusals import NO_BUNDLE, Refusal, Refused
 
@@ -20,7 +22,7 @@ __all__ = ["NO_LATTICE", "NO_TRIP", "add_lattice_routes"]
 NO_LATTICE: Final = Refusal(422, "no_lattice", "This bundle has zones and no lattice: ask about its places.")
 NO_TRIP: Final = Refusal(404, "no_such_trip", "There is no such trip to replay.")
 
-_HOURS: Final = {"hour": 1, "night": 8}
+NO_FENCE: Final = Refusal(422, "no_fence", "No fence can lie there: it is too near to a pole.")
 
 _Degrees = {"allow_inf_nan": False, "strict": True}
 
@@ -33,54 +35,70 @@ class _Question(BaseModel):
     lon: Annotated[float, Field(ge=-180, le=180, **_Degrees)]
 
 
-class AtPoint(_Question):
-    """A coordinate on the map."""
-
-    anchored: bool
-    """Whether the anchor is part of the noise; without it, what is left if it is known."""
-
-
-class ReportedAt(AtPoint):
+class ReportedAt(_Question):
     """What was reported from there; null: draw a report."""
 
     report: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]] | None
 
 
-class Stay(_Question):
-    """A way to replay: a car that is parked for an hour or a night, a made-up drive, or a walk by its number."""
+class Home(_Question):
+    """A home, and what is done to hide it."""
 
-    way: Literal["hour", "night", "drive"] | Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
+    interval_s: Annotated[float, Field(ge=10, le=28_800, allow_inf_nan=False)]
+    hold: bool
+    radius_km: Annotated[float, Field(ge=0.1, le=10)] | None
+    """Of the fence; null: there is none."""
+
+
+class Drive(_Question):
+    """A way to replay: a made-up drive, or a walk by its number."""
+
+    way: Literal["drive"] | Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 def add_lattice_routes(routes: APIRouter, explorer: Explorer) -> None:
     """Add what can be asked about bundles with a lattice."""
 
     @routes.post("/explore/lattice/outlook")
-    def outlook(asked: AtPoint) -> Response:
+    def outlook(asked: _Question) -> Response:
         explored = _lattice(explorer, asked.bundle)
-        heat = explored.heat(asked.lat, asked.lon, anchored=asked.anchored)
+        heat = explored.heat(asked.lat, asked.lon)
         return JSONResponse({"heat": heat.as_dict(), **_figures(explored, asked)})
 
     @routes.post("/explore/lattice/conclusion")
     def conclusion(asked: ReportedAt) -> Response:
         explored = _lattice(explorer, asked.bundle)
         if asked.report is None:
-            lat, lon = explored.draw(asked.lat, asked.lon, anchored=asked.anchored)
+            lat, lon = explored.draw(asked.lat, asked.lon)
         else:
             lat, lon = explored.snapped(*asked.report)
-        before, after = explored.near_truth(asked.lat, asked.lon, (lat, lon), anchored=asked.anchored)
+        before, after = explored.near_truth(asked.lat, asked.lon, (lat, lon))
         return JSONResponse(
             {
                 "report": [lat, lon],
-                "heat": explored.heat(lat, lon, anchored=asked.anchored).as_dict(),
+                "heat": explored.heat(lat, lon).as_dict(),
                 "before": before,
                 "after": after,
                 **_figures(explored, asked),
             }
         )
 
+    @routes.post("/explore/lattice/home")
+    def home(asked: Home) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        live = partial(
+            live_at_home, explored.lattice, asked.lat, asked.lon, interval_s=asked.interval_s, hold=asked.hold
+        )
+        with explorer.replaying():
+            try:
+                fenced = None if asked.radius_km is None else live(radius_km=asked.radius_km)
+            except ParameterError as error:
+                raise Refused(NO_FENCE) from error
+            bare = live(radius_km=None)
+        return JSONResponse({"bare": bare, "fenced": fenced})
+
     @routes.post("/explore/lattice/replay")
-    def replay(asked: Stay) -> Response:
+    def replay(asked: Drive) -> Response:
         explored = _lattice(explorer, asked.bundle)
         way = _way(explorer, explored, asked)
         with explorer.replaying():
@@ -88,22 +106,20 @@ def add_lattice_routes(routes: APIRouter, explorer: Explorer) -> None:
         return JSONResponse(replayed)
 
 
-def _figures(explored: ExploredLattice, asked: AtPoint) -> dict[str, Any]:
+def _figures(explored: ExploredLattice, asked: _Question) -> dict[str, Any]:
     plane = explored.lattice.spec.plane
     return {
-        **explored.figures(anchored=asked.anchored),
-        "exact": explored.own_cell(asked.lat, asked.lon, anchored=asked.anchored),
+        **explored.figures,
+        "exact": explored.own_cell(asked.lat, asked.lon),
         "inside": plane.holds(asked.lat, asked.lon),
     }
 
 
-def _way(explorer: Explorer, explored: ExploredLattice, asked: Stay) -> Way:
+def _way(explorer: Explorer, explored: ExploredLattice, asked: Drive) -> Way:
     if asked.way == "drive":
         lattice, at, interval_s = explored.lattice, (asked.lat, asked.lon), explored.interval_s
         known = None if explorer.graph is None else street_drive(lattice, explorer.graph, *at, interval_s=interval_s)
         return drive(lattice, *at, interval_s=interval_s) if known is None else known
-    if isinstance(asked.way, str):
-        return parked(asked.lat, asked.lon, hours=_HOURS[asked.way], interval_s=explored.interval_s)
     trip, places = explorer.trips.get(asked.way), explorer.places
     if trip is None or places is None:
         raise Refused(NO_TRIP)

@@ -1,8 +1,7 @@
 """The recipient on the page: the tracker of `geoblanket.tracking`, with the best motion model that there is.
 
 Where a city's roads are known, the motion model is one that was given, or is learned from the roads (and from the
-training walks, if there are walks) when it is first needed. Elsewhere near places are more probable than far ones. For
-a parked car the recipient knows that it is parked: no attacker on it is underrated.
+training walks, if there are walks) when it is first needed. Elsewhere near places are more probable than far ones.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import KDTree
 
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m
@@ -27,19 +25,18 @@ from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.tracking.belief import BeliefFilter, shifts_of
+from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.following import NO_REPORT, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import LatticeSight, Reports
+from geoblanket.tracking.sight import Reports
 
 __all__ = [
     "MotionModels",
     "ZoneAlone",
     "fits",
     "in_frame",
-    "lattice_filter",
     "model_around",
     "model_facts",
     "points",
@@ -52,21 +49,16 @@ __all__ = [
 _SPACINGS_M: Final = (250.0, 350.0, 500.0, 700.0, 1000.0, 2000.0)
 _MOST_PLACES: Final = 2500
 """Where nobody chose the places of a city, they are as far apart as leaves no more than this."""
-_MOST_CELLS: Final = 1 << 20
-"""States × shifts that a page can wait for; beyond that, the tracker of an anchor forgets the place before."""
-_MOST_ACROSS: Final = {"parked": 160, "parked, anchored": 30, "moving": 40, "moving, anchored": 34}
-_LEAST_STEP_M: Final = {"parked": 20.0, "parked, anchored": 60.0, "moving": 100.0, "moving, anchored": 150.0}
-_OUTSKIRTS_M: Final = 150.0
-_ELSEWHERE: Final = 1e-3
-"""A parked car becomes less probable by a factor e over the one, metres, outside a city, but no less than the other."""
+_MOST_ACROSS: Final = 40
+_LEAST_STEP_M: Final = 100.0
+"""A grid without roads has at most the one from edge to edge, and points no nearer than the other."""
 _MOST_KM: Final = 4.744
 """95 % of planar Laplace noise lies within this over ε."""
 _OUTLIER_KM: Final = 15.0
 """Hardly any noise lies beyond this over ε."""
 _SQUARE: Final = 6**-0.5
 """How far points of a square are from its middle, root mean square, in sides: a place of a grid stands for them."""
-_PARKED: Final = "parked"
-_SOURCES: Final = ("roads", "roads and walks", "distance", "private", "released", _PARKED)
+_SOURCES: Final = ("roads", "roads and walks", "distance", "private", "released")
 _DIGITS: Final = 6
 
 _log = logging.getLogger(__name__)
@@ -187,92 +179,29 @@ class ZoneAlone:
         return inside
 
 
-def model_around(
-    lattice: Lattice,
-    cells: Ints,
-    *,
-    interval_s: float,
-    anchored: bool,
-    moves: bool,
-    city: MotionModel | None = None,
-) -> MotionModel:
-    """Return a model on a grid as far around reports as the vehicle can be.
+def model_around(lattice: Lattice, cells: Ints, *, interval_s: float) -> MotionModel:
+    """Return a model on a grid as far around reports as the vehicle can be: near is more probable than far.
 
     Parameters
     ----------
     cells
         What was reported, shape (T,).
-    anchored
-        Whether an anchor is part of the noise.
-    moves
-        Whether vehicles move, near places being more probable than far ones, or are known to be parked.
-    city
-        Where there are roads: a parked car is by one of them. None: it may be anywhere.
     """
-    places_e7, cell_m = _grid(lattice, cells, anchored=anchored, moves=moves)
-    if moves:
-        return replace(MotionModel.by_distance(places_e7, interval_s=interval_s), spread_m=_SQUARE * cell_m)
-    count = len(places_e7)
-    return MotionModel(
-        places_e7=places_e7,
-        places_identity="",
-        interval_s=interval_s,
-        states=np.arange(count, dtype=np.int32)[:, None],
-        start=np.full(count, 1 / count, np.float32) if city is None else _by_roads(places_e7, city),
-        offsets=np.arange(count + 1, dtype=np.int64),
-        targets=np.arange(count, dtype=np.int32),
-        chances=np.ones(count, np.float32),
-        spread_m=_SQUARE * cell_m,
-        learned={"from": _PARKED},
-    )
-
-
-def _by_roads(points_e7: Indices, city: MotionModel) -> Singles:
-    """Return how probable points are for a parked car: alike within a city, and less so the farther outside."""
-    places = KDTree(city.xy_m)
-    near = min(2, city.place_count)
-    spacing_m = float(np.median(np.asarray(places.query(city.xy_m, k=[near])[0])))
-    lat, lon = points_e7.T * 1e-7
-    away_m = np.asarray(places.query(city.to_plane(lat, lon))[0])
-    weights = np.maximum(np.exp(-np.maximum(away_m - spacing_m, 0.0) / _OUTSKIRTS_M), _ELSEWHERE)
-    chances: Singles = (weights / weights.sum()).astype(np.float32)
-    return chances
-
-
-def _grid(lattice: Lattice, cells: Ints, *, anchored: bool, moves: bool) -> tuple[Indices, float]:
-    """Return points around reports, in 1e-7 degrees, shape (P, 2), and how far they are apart, metres."""
     spec, plane = lattice.spec, lattice.spec.plane
-    kind = ("moving" if moves else "parked") + (", anchored" if anchored else "")
-    spread = 1 / lattice.epsilon + (1 / lattice.anchor.epsilon if anchored and lattice.anchor is not None else 0.0)
     metre = 1000 / plane.unit_mm
+    # In units: how far noise reaches, and beyond what a rare report would make the grid coarse.
+    margin, outlier = (1000 * metre * reach / lattice.epsilon for reach in (_MOST_KM, _OUTLIER_KM))
     row, column = np.divmod(cells, spec.cells_across)
     axes = []
     for numbers in (column, row):
         at = numbers * spec.cell_units + spec.cell_units // 2
-        # Rarely a report is anywhere in the frame; it would make the grid coarse.
-        near = at[np.abs(at - np.median(at)) <= _OUTLIER_KM * spread * 1000 * metre]
-        margin = _MOST_KM * spread * 1000 * metre
+        near = at[np.abs(at - np.median(at)) <= outlier]
         axes.append((max(float(near.min()) - margin, 0.0), min(float(near.max()) + margin, plane.side - 1.0)))
-    longest_m = max(high - low for low, high in axes) / metre
-    step = max(longest_m / _MOST_ACROSS[kind], _LEAST_STEP_M[kind]) * metre
+    step = max(max(high - low for low, high in axes) / _MOST_ACROSS, _LEAST_STEP_M * metre)
     x, y = (part.ravel() for part in np.meshgrid(*(np.arange(low, high + 1, step) for low, high in axes)))
     lat, lon = plane.degrees(x, y)
-    return np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32), step / metre
-
-
-def lattice_filter(lattice: Lattice, model: MotionModel, *, interval_s: float, anchored: bool) -> BeliefFilter:
-    """Return the filter of a lattice's reports, over places and, with the anchor, its shifts."""
-    sight = LatticeSight(lattice, model, interval_s=interval_s)
-    if not anchored or lattice.anchor is None:
-        return BeliefFilter(model, sight)
-    parked = model.learned.get("from") == _PARKED
-    # A night has a thousand reports: shifts as far apart as the places are enough for it.
-    step_m = max(model.spread_m / _SQUARE, 800 / lattice.anchor.epsilon) if parked else None
-    shifts = shifts_of(lattice.anchor, sight.unit_m, step_m=step_m)
-    if len(model) * len(shifts.chances) > _MOST_CELLS and model.memory > 1:
-        model = model.of_order_1()
-        sight = LatticeSight(lattice, model, interval_s=interval_s)
-    return BeliefFilter(model, sight, shifts)
+    places_e7 = np.rint(np.column_stack([lat, lon]) * 1e7).astype(np.int32)
+    return replace(MotionModel.by_distance(places_e7, interval_s=interval_s), spread_m=_SQUARE * step / metre)
 
 
 def track(beliefs: BeliefFilter, slots: Ints, outputs: Ints) -> Estimates:
@@ -317,7 +246,7 @@ def model_facts(model: MotionModel) -> dict[str, Any]:
         "order": model.memory,
         "places": model.place_count,
         "saw_all": model.learned.get("part") == "all",
-        "learned": None if source == _PARKED else model.training.in_words(),
+        "learned": model.training.in_words(),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from geoblanket.build.statement import learned_in_words
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.meaning import AtRest, lattice_at_rest
+from geoblanket.mechanism.costs import NIGHT_S
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
@@ -50,8 +51,9 @@ _MOST_GUESSES = 400
 _MOST_REPLAYS, _TURN_S = 2, 15.0
 """Replays at once, and seconds that another one waits for its turn."""
 _LIMITS = (
-    "Several periods, and several reports on the road, add up: see the figures above. Nothing in the bundle limits how "
-    "often a vehicle reports.",
+    "Several draws add up, on the road and with each return to a place: a home needs a fence. Nothing in the bundle "
+    "limits how often a vehicle reports.",
+    "With hold, when the vehicle rests is not hidden.",
     "When a report was made, and that the vehicle made one, is not hidden.",
     "Who reports is not hidden: a name or a number of the vehicle in a report makes its reports linkable.",
     "What a recipient learns in other ways (a camera, a receipt) is not hidden.",
@@ -367,7 +369,7 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
         "history_weights": max(pasts, key=len),
         "cost": costs.other / 1e6,
         "first_cost": costs.start / 1e6,
-        "night_cost": None if interval_s is None else AtRest(costs.other / 1e6, interval_s).night_cost,
+        "night_cost": None if interval_s is None else _night_cost(costs.other / 1e6, interval_s),
         "interval_s": interval_s,
         "regimes": [regime for regime in facts.regimes if regime != explored.start] or [explored.start],
         "start": explored.start,
@@ -384,6 +386,11 @@ def _bundle_facts(explored: ExploredBundle) -> dict[str, Any]:
     }
 
 
+def _night_cost(cost: float, interval_s: float) -> float:
+    """Return what a night at one place costs if every report of it does, per km."""
+    return round(math.ceil(NIGHT_S / interval_s) * cost, 6)
+
+
 def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
     facts, lattice = explored.facts, explored.lattice
     return {
@@ -393,10 +400,10 @@ def _lattice_facts(explored: ExploredLattice) -> dict[str, Any]:
         "epsilon": lattice.epsilon,
         "history_weights": [],
         "cost": explored.costs.other / 1e6,
-        "night_cost": lattice_at_rest(lattice, explored.interval_s).night_cost,
+        "night_cost": lattice.epsilon if lattice.hold_mm else _night_cost(lattice.epsilon, explored.interval_s),
         "interval_s": explored.interval_s,
         "lattice": None if facts.lattice is None else asdict(facts.lattice),
-        "figures": explored.figures(anchored=True),
+        "figures": explored.figures,
         "loss": None,
         "guarantee": explored.guarantee["words"],
         "disclosed": facts.disclosed,

@@ -172,8 +172,7 @@ class BundleStore:
         content = _read(path)
         bundle = load_bundle(path, trust=self._trust, content=content)
         if bundle.lattice is not None:
-            lattice = bundle.lattice
-            self._policy.check(bundle, bundle.places_e7, bundle.clock, lattice=lattice.spec, anchor=lattice.anchor)
+            self._policy.check(bundle, bundle.places_e7, bundle.clock, lattice=bundle.lattice.spec)
         elif bundle.located:
             self._policy.check(bundle, bundle.places_e7, bundle.clock)
         facts = BundleFacts.of(bundle, name=path.name, size=len(content))

@@ -28,8 +28,9 @@ function path(values, x, y) {
  * @param {{kind: string, values: (number|null)[], words: string}[]} lines Errors in metres, one for each interval; the
  *   kind is a class of the style sheet.
  * @param {number} now The interval that is shown.
+ * @param {{first: string, last: string, each: string}} words What stands at both ends, and what a point is of.
  */
-export function errorChart(lines, now) {
+export function errorChart(lines, now, words = { first: "first report", last: "last", each: "in each interval" }) {
   const { width, height, left, bottom, top } = SIZE;
   const count = lines[0].values.length;
   const largest = Math.max(100, ...lines.flatMap(({ values }) => values.filter((value) => value !== null)));
@@ -37,16 +38,16 @@ export function errorChart(lines, now) {
   const y = (value) => height - bottom - ((height - bottom - top) * value) / largest;
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img" });
   chart.append(
-    svg("title", {}, `Over the trip: ${lines.map(({ words }) => words).join("; ")}`),
+    svg("title", {}, `How far off ${words.each}: ${lines.map(({ words }) => words).join("; ")}`),
     ...[0, 0.5, 1].flatMap((share) => [
       svg("line", { class: "axis", x1: left, x2: width - 4, y1: y(share * largest), y2: y(share * largest) }),
       svg("text", { x: left - 6, y: y(share * largest) + 4, "text-anchor": "end" }, metres(share * largest)),
     ]),
-    svg("text", { x: left, y: height - 4 }, "first report"),
-    svg("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, "last"),
+    svg("text", { x: left, y: height - 4 }, words.first),
+    svg("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, words.last),
     ...lines.map(({ kind, values }) => svg("path", { class: kind, d: path(values, x, y) })),
     svg("line", { class: "now", x1: x(now), x2: x(now), y1: top, y2: height - bottom }),
   );
   const keys = lines.map(({ kind, words }) => element("span", {}, element("i", { class: `key ${kind}` }), words));
-  return [chart, element("figcaption", {}, "How far off, in each interval: ", ...keys)];
+  return [chart, element("figcaption", {}, `How far off, ${words.each}: `, ...keys)];
 }

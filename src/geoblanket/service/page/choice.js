@@ -1,6 +1,6 @@
 /** The choice of a mechanism: a slider for ε and one for the weight of the past, over the bundles that are served. */
 
-import { anchorInWords, element, factor, weightsInWords } from "./words.js";
+import { holdInWords, element, factor, weightsInWords } from "./words.js";
 
 const KINDS = { lattice: "Lattice (trips)", zones: "Zones (one report)" };
 
@@ -113,7 +113,7 @@ export class Choice {
       (candidate) => candidate.epsilon === bundle.epsilon && weightKey(candidate) === weightKey(bundle),
     );
     this.variantField.hidden = alike.length < 2;
-    const words = (candidate) => (bundle.kind === "lattice" ? `${candidate.name}: ${anchorInWords(candidate)}` : candidate.name);
+    const words = (candidate) => (bundle.kind === "lattice" ? `${candidate.name}: ${holdInWords(candidate)}` : candidate.name);
     this.variant.replaceChildren(...alike.map((candidate) => new Option(words(candidate), candidate.sha256)));
     this.variant.value = bundle.sha256;
   }

@@ -9,8 +9,8 @@ const perHour = (bundle) =>
   bundle.interval_s === null ? "–" : `${number((bundle.cost * 3600) / bundle.interval_s)} per km`;
 const perNight = ({ night_cost: cost }) => (cost === null ? "–" : `${number(cost)} per km`);
 const nightHint = (bundle) =>
-  bundle.kind === "lattice" && bundle.lattice.anchor
-    ? "8 hours, however many reports: ε₀ for each period that it touches"
+  bundle.kind === "lattice" && bundle.lattice.hold_m
+    ? "one draw, however long: at rest the report is held"
     : "8 hours, if every interval is reported";
 
 const pastInWords = ({ history_weights: weights }) => (weights.length ? `, w = ${weightsInWords(weights)}` : "");

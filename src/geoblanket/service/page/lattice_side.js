@@ -1,11 +1,11 @@
 /** What happens at a coordinate with a lattice: the part of a map that shows one. */
 
 import * as service from "./service.js";
-import { coordinate, duration, metres, number, percent } from "./words.js";
+import { coordinate, metres, number, percent } from "./words.js";
 
 /** Ask what a lattice does at the chosen coordinate; `heard` is what was reported there, latitude and longitude. */
-export async function askLattice(bundle, { point: [lon, lat], layer, anchored }, heard) {
-  const question = { bundle: bundle.sha256, lat, lon, anchored: anchored && bundle.lattice.anchor !== null };
+export async function askLattice(bundle, { point: [lon, lat], layer }, heard) {
+  const question = { bundle: bundle.sha256, lat, lon };
   if (layer !== "conclusion") return { bundle, figures: await service.latticeOutlook(question), conclusion: null };
   const conclusion = await service.latticeConclusion({ ...question, report: heard });
   return { bundle, figures: conclusion, conclusion };
@@ -32,12 +32,12 @@ export function concludedOverCity({ conclusion: { before, after, recipient_error
 /** Where the vehicle is, and what a report of it tells, in words. */
 export function whereInCity({ bundle: { lattice, epsilon }, figures }, point) {
   const cell = `one of ${lattice.cells.toLocaleString("en")} cells of ${number(lattice.cell_m)} m`;
-  const anchor = lattice.anchor
-    ? ` All reports of ${duration(lattice.anchor.period_s)} share a secret shift, with ε₀ = ${lattice.anchor.epsilon_per_km}.`
-    : " There is no anchor: the noise of a parked car averages out, as the replay shows.";
+  const hold = lattice.hold_m
+    ? ` At rest the report is held: within ${number(lattice.hold_m)} m the last one is repeated.`
+    : " Nothing is held: the noise of a parked car averages out.";
   const outside = figures.inside ? "" : " This is outside the frame, so its nearest point counts.";
   return (
     `At ${coordinate(point)}. A report is ${cell}, and tells no zone: any coordinate of the frame may lie behind it, ` +
-    `with ε = ${epsilon}.${anchor}${outside}`
+    `with ε = ${epsilon}.${hold}${outside}`
   );
 }

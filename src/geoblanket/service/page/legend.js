@@ -17,23 +17,24 @@ const MARKS = {
 const CITY_MARKS = {
   report: [["present", "vehicle"]],
   conclusion: [["present", "vehicle"], ["reported", "reported"]],
-  replay: [
-    ["present", "true"], ["shifted", "shifted by the anchor"], ["reported", "reported"], ["guess", "tracked"],
-    ["within", "90 % circle"],
+  replay: [["present", "true"], ["reported", "reported"], ["guess", "tracked"], ["within", "90 % circle"]],
+  home: [
+    ["present", "home"], ["reported", "reported"], ["guess", "attacker's guess"], ["within", "holds 9 homes of 10"],
+    ["fence", "fence"],
   ],
-  try: [["present", "you, for this page alone"], ["reported", "what would be told"]],
+  try: [["present", "you, for this page alone"], ["reported", "what would be told"], ["fence", "fence"]],
 }; // prettier-ignore
 
 /**
  * Show the legend.
- * @param {"report"|"conclusion"|"replay"|"try"} shows
+ * @param {"report"|"conclusion"|"home"|"replay"|"try"} shows
  * @param {string[]} kinds Of the bundles on the maps: "zones", "lattice" or both.
  */
 export function showLegend(container, shows, kinds) {
   const marks = (kinds.includes("zones") && shows in MARKS ? MARKS : CITY_MARKS)[shows].map(([mark, words]) =>
     element("span", {}, element("i", { class: `marker ${mark}` }), words),
   );
-  const scales = ["replay", "try"].includes(shows) ? [] : kinds.flatMap((kind) => scale(shows, kind));
+  const scales = !(shows in TITLES.lattice) ? [] : kinds.flatMap((kind) => scale(shows, kind));
   container.replaceChildren(...scales, element("div", { class: "marks" }, ...marks));
 }
 

@@ -4,6 +4,7 @@ import { Choice } from "./choice.js";
 import { CityMap, moveTogether } from "./city_map.js";
 import { CityReplayView } from "./city_replay_view.js";
 import { boxAround, boxAt, nearestPlace } from "./geometry.js";
+import { HomeView } from "./home_view.js";
 import { showLegend } from "./legend.js";
 import { PlacesView } from "./places_view.js";
 import { PlanView } from "./plan_view.js";
@@ -16,7 +17,7 @@ import { State } from "./state.js";
 import { followTheme } from "./theme.js";
 import { TryView } from "./try_view.js";
 
-const VIEWS = ["start", "explore", "compare", "replay", "promise", "try"];
+const VIEWS = ["start", "explore", "compare", "home", "replay", "promise", "try"];
 
 const byId = (id) => document.getElementById(id);
 
@@ -38,10 +39,10 @@ function tellLeftOut({ left_out: count }) {
 function beginning(overview) {
   const lattices = overview.bundles.filter((bundle) => bundle.kind === "lattice");
   const zoned = overview.bundles.filter((bundle) => bundle.kind === "zones");
-  const first = lattices.length ? middleOf(lattices, ({ lattice }) => lattice.anchor) : middleOf(zoned, looksBack);
+  const first = lattices.length ? middleOf(lattices, ({ lattice }) => lattice.hold_m) : middleOf(zoned, looksBack);
   return {
-    view: null, layer: "report", prior: overview.traffic ? "traffic" : "equal", draws: 0, output: null, anchored: true,
-    drawn: "anchored", rings: "report", advice: null, a: first.sha256, b: contrast(overview.bundles, first).sha256,
+    view: null, layer: "report", prior: overview.traffic ? "traffic" : "equal", draws: 0, output: null,
+    advice: null, a: first.sha256, b: contrast(overview.bundles, first).sha256,
     ...somewhere(overview, first.kind === "zones" ? first : zoned[0]),
   }; // prettier-ignore
 }
@@ -59,7 +60,7 @@ function middleOf(bundles, isUsual) {
 /** What to compare a bundle with: of its kind, the one whose ε differs most and little else; or else any other. */
 function contrast(bundles, first) {
   const apart = ({ epsilon }) => Math.abs(Math.log(epsilon / first.epsilon));
-  const past = ({ history_weights: weights, lattice }) => JSON.stringify([weights, lattice?.anchor != null]);
+  const past = ({ history_weights: weights, lattice }) => JSON.stringify([weights, lattice?.hold_m > 0]);
   const differs = (bundle) => Number(past(bundle) !== past(first));
   const others = byEpsilon(bundles).reverse().filter((bundle) => bundle !== first); // prettier-ignore
   const alike = others.filter((bundle) => bundle.kind === first.kind && bundle.epsilon !== first.epsilon);
@@ -98,16 +99,16 @@ function showAgain(maps, state, overview) {
   if (["explore", "compare"].includes(state.values.view)) maps[0].fit(inSight(overview, state.values));
 }
 
-/** Bundles with zones need walks; a lattice can park a car anywhere. */
-const canReplay = ({ trips, bundles }) => trips.length > 0 || canTry({ bundles });
+/** Bundles with zones need walks; for a lattice a drive can be made up. */
+const canReplay = ({ trips, bundles }) => trips.length > 0 || hasLattice({ bundles });
 
-/** The browser reads bundles with a lattice only. */
-const canTry = ({ bundles }) => bundles.some((bundle) => bundle.kind === "lattice");
+/** Homes are for lattices, and the browser reads no other bundles. */
+const hasLattice = ({ bundles }) => bundles.some((bundle) => bundle.kind === "lattice");
 
 function followAddress(state, overview) {
   const go = () => {
     const asked = window.location.hash.slice(1);
-    const possible = { replay: canReplay(overview), try: canTry(overview) };
+    const possible = { home: hasLattice(overview), replay: canReplay(overview), try: hasLattice(overview) };
     const view = VIEWS.includes(asked) && (possible[asked] ?? true) ? asked : "start";
     document.body.dataset.view = view;
     for (const link of document.querySelectorAll("nav a")) {
@@ -151,11 +152,11 @@ async function start() {
   const paint = () => {
     const { view, layer } = state.values;
     document.body.dataset.kind = kinds().length > 1 ? "both" : kinds()[0];
-    showLegend(byId("legend"), ["replay", "try"].includes(view) ? view : layer, kinds());
+    showLegend(byId("legend"), ["home", "replay", "try"].includes(view) ? view : layer, kinds());
     for (const map of maps) map.paint(layer);
   };
   for (const link of document.querySelectorAll('nav a[href="#replay"]')) link.hidden = !canReplay(overview);
-  for (const link of document.querySelectorAll('nav a[href="#try"]')) link.hidden = !canTry(overview);
+  for (const link of document.querySelectorAll('nav a:is([href="#home"], [href="#try"])')) link.hidden = !hasLattice(overview);
   for (const name of ["a", "b"]) {
     const choice = new Choice(byId(`choice-${name}`), name, overview.bundles, (sha256) => state.set({ [name]: sha256, output: null }));
     choice.show(state.values[name]);
@@ -170,11 +171,12 @@ async function start() {
   new PlacesView(state, overview, { a: first, b: second }, report);
   new ReplayView(state, overview, first, report);
   new CityReplayView(state, overview, first, report);
+  new HomeView(state, overview, first, report);
   new PlanView(state, overview);
   new RingsView(state, overview, first);
   new StartView(state, overview, report);
   new TryView(state, overview, first, report);
-  state.on(["a", "view"], () => showPromise(byId("promise-words"), bundle("a"), state));
+  state.on(["a", "view"], () => showPromise(byId("promise-words"), bundle("a")));
   state.on(["view"], () => requestAnimationFrame(() => showAgain(maps, state, overview)));
   let kind = bundle("a").kind;
   state.on(["a"], () => {

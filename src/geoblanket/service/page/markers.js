@@ -7,7 +7,7 @@ import { coordinate, element } from "./words.js";
 class Marker {
   /**
    * @param {import("./city_map.js").CityMap} city
-   * @param {string} kind One of "present", "previous", "reported", "guess" and "shifted": a class of the style sheet.
+   * @param {string} kind One of "present", "previous", "reported" and "guess": a class of the style sheet.
    * @param {string} label What it is, for those who cannot see it.
    * @param {boolean} movable
    */

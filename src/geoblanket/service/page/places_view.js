@@ -48,7 +48,7 @@ export class PlacesView {
     );
     this.wire();
     state.on(["view"], () => this.begin());
-    state.on(["view", "a", "b", "place", "previous", "regime", "layer", "prior", "output", "point", "anchored"], () =>
+    state.on(["view", "a", "b", "place", "previous", "regime", "layer", "prior", "output", "point"], () =>
       this.refresh(),
     );
     state.on(["view", "a", "place", "previous", "regime", "prior"], () => this.refreshChoices());
@@ -139,7 +139,6 @@ export class PlacesView {
     byId("prior").addEventListener("change", ({ target }) => this.state.set({ prior: target.value }));
     byId("draw").addEventListener("click", () => this.state.set({ output: null, draws: (values.draws += 1) }));
     byId("draw").addEventListener("click", () => this.refresh());
-    byId("leaked").addEventListener("change", ({ target }) => this.state.set({ anchored: !target.checked }));
     const regimes = this.zoned?.regimes ?? [];
     byId("regime-field").hidden = regimes.length < 2;
     byId("regime").replaceChildren(...regimes.map((name) => new Option(name, name)));
@@ -255,7 +254,6 @@ export class PlacesView {
 
   showControls(sides) {
     const { previous, layer, point } = this.state.values;
-    const lattices = sides.filter(({ bundle }) => bundle.kind === "lattice");
     const zoned = sides.find(({ bundle }) => bundle.kind === "zones");
     byId("first").checked = previous === null;
     byId("first").disabled = !zoned || zoned.bundle.start === null;
@@ -266,7 +264,6 @@ export class PlacesView {
     byId("where").replaceChildren(...words.map((sentence) => element("p", {}, sentence)));
     byId("prior-field").hidden = !zoned || !this.overview.traffic || layer !== "conclusion";
     byId("draw-field").hidden = layer !== "conclusion";
-    byId("leaked-field").hidden = !lattices.some(({ bundle }) => bundle.lattice.anchor);
   }
 
   whereInZone({ bundle, figures }) {

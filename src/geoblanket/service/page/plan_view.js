@@ -60,7 +60,7 @@ export class PlanView {
     if (shown) byId("plan-chart").replaceChildren(...this.chart(plan, bundle));
   }
 
-  chart({ schedules, without_m: without }, { epsilon, interval_s: interval, lattice }) {
+  chart({ schedules, without_m: without }, { epsilon, interval_s: interval }) {
     const { width, height, left, right, bottom, top } = SIZE;
     const intervals = sorted(schedules.map((schedule) => schedule.interval_s));
     const largest = Math.max(without, ...schedules.map((schedule) => schedule.error_m));
@@ -92,18 +92,17 @@ export class PlanView {
       ...alike.map((other) => svg("circle", { class: "alike", cx: x(other.interval_s), cy: y(other.error_m), r: 5 })),
       ...(here === null ? [] : [svg("circle", { class: "here", cx: x(interval), cy: y(here), r: 6 })]),
     ); // prettier-ignore
-    return [chart, element("figcaption", {}, ...this.words(here, { hour, interval, anchor: lattice.anchor, alike, without }))];
+    return [chart, element("figcaption", {}, ...this.words(here, { hour, interval, alike, without }))];
   }
 
-  words(here, { hour, interval, anchor, alike, without }) {
+  words(here, { hour, interval, alike, without }) {
     const often = `every ${every(interval)}`;
     return [
       here === null
         ? `The plan says nothing of this bundle's ε ${often}. `
         : `Dot: this bundle, ${often}: ${metres(here)} off on the road, and ${number(hour)} per km for an hour. `,
       alike.length ? "Rings: the same cost for an hour. " : "",
-      `Dashes: without any report, ${metres(without)}. `,
-      anchor ? "The plan's curves are without an anchor, which adds to the error on the road." : "",
+      `Dashes: without any report, ${metres(without)}.`,
     ];
   }
 }

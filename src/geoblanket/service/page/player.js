@@ -8,7 +8,7 @@ export class Player {
    * @param {{show: (now: number) => void, reportMs: number}} options What shows the trip up to a report.
    */
   constructor(button, slider, clock, { show, reportMs }) {
-    Object.assign(this, { button, slider, clock, reportMs, showReport: show, times: [], timer: null });
+    Object.assign(this, { button, slider, clock, reportMs, showReport: show, labels: [], timer: null });
     button.addEventListener("click", () => (this.timer === null ? this.play() : this.stop()));
     slider.addEventListener("input", () => {
       this.stop();
@@ -21,24 +21,24 @@ export class Player {
   }
 
   get last() {
-    return this.times.length - 1;
+    return this.labels.length - 1;
   }
 
-  /** Take the times of another trip, ISO 8601. */
-  take(times) {
-    this.times = times;
+  /** Take what to write at each report of another trip. @param {string[]} labels */
+  take(labels) {
+    this.labels = labels;
     this.slider.max = this.last;
   }
 
   show(now) {
     this.slider.value = now;
-    this.slider.setAttribute("aria-valuetext", `report ${now + 1} of ${this.times.length}`);
-    this.clock.textContent = this.times[now].slice(11, 19);
+    this.slider.setAttribute("aria-valuetext", `${now + 1} of ${this.labels.length}`);
+    this.clock.textContent = this.labels[now];
     this.showReport(now);
   }
 
   play() {
-    if (!this.times.length) return;
+    if (!this.labels.length) return;
     this.button.textContent = "Pause";
     let now = this.now >= this.last ? 0 : this.now;
     this.show(now);

@@ -1,6 +1,6 @@
 /** What is guaranteed, what is disclosed, and what it costs, in plain words. */
 
-import { ringFactors, ringMetres, spent } from "./rings_view.js";
+import { ringFactors, ringMetres } from "./rings_view.js";
 import { bundleInWords, element, factor, metres, number } from "./words.js";
 
 const list = (items) => element("ul", {}, ...items.map((item) => element("li", {}, item)));
@@ -16,44 +16,27 @@ function table(titles, rows) {
 }
 
 /** Write the promise of a bundle. @param {HTMLElement} container @param {object} bundle */
-export function showPromise(container, bundle, state) {
-  container.replaceChildren(...(bundle.kind === "lattice" ? ofLattice(bundle, state) : ofZones(bundle)));
+export function showPromise(container, bundle) {
+  container.replaceChildren(...(bundle.kind === "lattice" ? ofLattice(bundle) : ofZones(bundle)));
 }
 
-/** What the rings on the map stand for, chosen by two buttons. */
-function ringsChoice(state) {
-  const choice = (value, words) => {
-    const input = element("input", { type: "radio", name: "rings", value, checked: state.values.rings === value });
-    input.addEventListener("change", () => state.set({ rings: value }));
-    return element("label", {}, input, element("span", {}, words));
-  };
-  return element(
-    "fieldset",
-    { class: "switch" },
-    element("legend", {}, "The rings on the map are for"),
-    choice("report", "one report"),
-    choice("night", "a night of 8 hours at home"),
-  );
-}
-
-function ofLattice(bundle, state) {
+function ofLattice(bundle) {
   const { lattice } = bundle;
   const rings = ringFactors.map((times) => [
     `${times} times`,
-    ...["report", "night"].map((what) => metresOrLess(ringMetres(times, spent(bundle, what)))),
+    ...[bundle.epsilon, 30 * bundle.night_cost].map((spent) => metresOrLess(ringMetres(times, spent))),
   ]);
   return [
     element("h1", {}, "What is promised"),
     element("p", { class: "hint" }, `For the bundle ${bundle.name}: ${bundleInWords(bundle)}.`),
     element("p", { class: "lead", id: "night" }, lattice.meaning.at(-1)),
-    ringsChoice(state),
     element(
       "p",
       { class: "hint" },
-      "Take a home in the centre and another one on a ring. Whoever receives what was reported can shift the odds between " +
-        "the two by the factor on the ring at most, whatever else is known. Click the map to move the rings.",
+      "Take a home in the centre and another one on a ring. One report shifts the odds between the two by the factor on " +
+        "the ring at most, whatever else is known. Click the map to move the rings.",
     ),
-    table(["odds shift by at most", "one report", "a night at home"], rings),
+    table(["odds shift by at most", "one report", "30 nights at home, no fence"], rings),
     element("h2", {}, "Guaranteed"),
     list(lattice.meaning.slice(0, -1)),
     element("h2", {}, "Disclosed"),

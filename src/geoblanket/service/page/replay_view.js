@@ -97,7 +97,7 @@ export class ReplayView {
     if (!this.active) return; // another view took the map meanwhile
     const another = this.replay?.trip !== byId("trip").value;
     this.replay = { ...replay, budget, trip: byId("trip").value };
-    this.player.take(replay.times);
+    this.player.take(replay.times.map((time) => time.slice(11, 19)));
     if (another) this.map.fit(boxAround(this.lines.flat()));
     this.player.show(another ? this.player.last : this.player.now);
   }

@@ -18,9 +18,6 @@ const LEAST_PIXELS = 130;
 /** How far two coordinates may be apart so that the odds between them shift by a factor at most, metres. */
 export const ringMetres = (factor, epsilon) => (1000 * Math.log(factor)) / epsilon;
 
-/** @param {object} bundle @param {"report"|"night"} what */
-export const spent = (bundle, what) => (what === "night" ? bundle.night_cost : bundle.epsilon);
-
 export const ringFactors = RINGS.map(({ factor }) => factor);
 
 export class RingsView {
@@ -36,7 +33,7 @@ export class RingsView {
     map.map.on("click", ({ lngLat: { lng, lat } }) => {
       if (this.active) state.set({ point: [lng, lat] });
     });
-    state.on(["view", "a", "point", "rings", "advice"], () => this.show());
+    state.on(["view", "a", "point", "advice"], () => this.show());
     map.map.on("zoomend", () => this.active && this.showLabels());
     state.on(["view", "a", "advice"], () => requestAnimationFrame(() => this.fit()));
   }
@@ -52,19 +49,18 @@ export class RingsView {
 
   /** How far away each ring is, metres, where it is labelled, what with, and what is said of it. */
   get rings() {
-    const { view, rings, advice } = this.state.values;
+    const { view, advice } = this.state.values;
     if (view === "start") return ofReports(advice);
     return RINGS.map(({ factor, angle }) => {
-      const away = ringMetres(factor, spent(this.bundle, rings));
+      const away = ringMetres(factor, this.bundle.epsilon);
       const words = away < 1 ? "less than 1 m" : metres(away);
       return { away, angle, words: `× ${factor}: ${words}`, spoken: `${factor} times as probable at most, ${words} away` };
     });
   }
 
-  /** As far as is to be seen: all of one report's rings, so that those of a night look as small as they are. */
+  /** As far as is to be seen: all rings. */
   get reach() {
-    const { view } = this.state.values;
-    return view === "start" ? this.rings.at(-1).away : ringMetres(RINGS.at(-1).factor, this.bundle.epsilon);
+    return this.rings.at(-1).away;
   }
 
   show() {

@@ -35,6 +35,7 @@ export const choices = (question) => ask("choices", question);
 export const replay = (question) => ask("replay", question);
 export const latticeOutlook = (question) => ask("lattice/outlook", question);
 export const latticeConclusion = (question) => ask("lattice/conclusion", question);
+export const latticeHome = (question) => ask("lattice/home", question);
 export const latticeReplay = (question) => ask("lattice/replay", question);
 
 /** Absolute, because the map fetches it in a worker, which has no address of its own. */

@@ -19,7 +19,7 @@ export class StartView {
     this.report = report;
     this.load = service.latestOnly((wish) => service.advice(wish));
     for (const input of byId("wish").querySelectorAll("input")) input.addEventListener("change", () => this.ask());
-    for (const [id, view] of [["start-explore", "explore"], ["start-replay", "replay"]]) {
+    for (const [id, view] of [["start-explore", "explore"], ["start-home", "home"]]) {
       byId(id).addEventListener("click", () => this.showIn(view));
     }
     state.on(["view"], () => this.active && this.ask());
@@ -31,7 +31,7 @@ export class StartView {
 
   get wish() {
     const chosen = (name) => byId("wish").querySelector(`input[name=${name}]:checked`).value;
-    return { off_m: Number(chosen("off")), interval_s: Number(chosen("interval")), parks: chosen("parks") === "yes" };
+    return { off_m: Number(chosen("off")), interval_s: Number(chosen("interval")), home: chosen("home") === "yes" };
   }
 
   async ask() {
@@ -45,10 +45,10 @@ export class StartView {
 
   show(advice) {
     this.state.set({ advice });
-    byId("start-figures").replaceChildren(replayFigures([ofReport(advice), this.onTheRoad(advice), ...atRest(advice)]));
-    const shift = advice.anchor_epsilon === null ? "" : `, and with it a secret shift, the anchor, of ε₀ = ${advice.anchor_epsilon} for an hour`;
+    byId("start-figures").replaceChildren(replayFigures([ofReport(advice), this.onTheRoad(advice), ...atHome(advice)]));
+    const fence = advice.fence ? `, a fence of ${number(advice.fence.radius_km)} km around the home` : "";
     byId("start-words").textContent =
-      `In this project's terms: a lattice with ε = ${advice.epsilon} per km${shift}, and one report every ` +
+      `In this project's terms: a lattice with ε = ${advice.epsilon} per km${fence}, and one report every ` +
       `${every(advice.interval_s)}. An hour of reports on the road adds up to ${number(advice.hour_cost)} per km: a trip as a whole is not hidden.`;
     byId("start-commands").textContent = advice.commands.join("\n");
     this.showNearest(advice);
@@ -56,7 +56,7 @@ export class StartView {
 
   showNearest({ nearest, epsilon }) {
     const bundle = this.overview.bundles.find(({ sha256 }) => sha256 === nearest);
-    for (const id of ["start-explore", "start-replay"]) byId(id).disabled = !bundle;
+    for (const id of ["start-explore", "start-home"]) byId(id).disabled = !bundle;
     const like = bundle?.epsilon === epsilon ? "" : ` Yours would have ε = ${epsilon}.`;
     byId("start-nearest").textContent = bundle
       ? `Nearest of the bundles that are served here: ${bundleInWords(bundle)}.${like}`
@@ -64,7 +64,7 @@ export class StartView {
   }
 
   /** What somebody learns who follows a trip, by the plan that is served. */
-  onTheRoad({ epsilon, anchor_epsilon: anchor, interval_s: interval }) {
+  onTheRoad({ epsilon, interval_s: interval }) {
     const title = "Somebody follows all reports of a trip";
     const { plan } = this.overview;
     if (plan === null) {
@@ -76,13 +76,9 @@ export class StartView {
       ];
     }
     const found = onTheRoad(plan, epsilon, interval);
-    // The plan's table is without an anchor, which only adds noise: what bounds the error from above says nothing then.
-    if (found === null || (anchor !== null && found.bound === "less than ")) {
-      return [title, "The plan that is served says nothing of this.", "not known"];
-    }
-    const shift = anchor === null ? "" : " The secret shift adds to it.";
-    const hint = `Their best guess on the road, on average, estimated on trips.${shift} Without any report: ${metres(plan.without_m)}.`;
-    return [title, hint, `${anchor === null ? found.bound : "at least "}${metres(found.error_m)} off`];
+    if (found === null) return [title, "The plan that is served says nothing of this.", "not known"];
+    const hint = `Their best guess on the road, on average, estimated on trips. Without any report: ${metres(plan.without_m)}.`;
+    return [title, hint, `${found.bound}${metres(found.error_m)} off`];
   }
 
   showIn(view) {
@@ -96,16 +92,15 @@ function ofReport({ median_m: median, most_m: most }) {
   return ["Half of all single reports", hint, `within ${metres(median)}`];
 }
 
-/** A parked vehicle's reports are all of one place. */
-function atRest({ anchor_epsilon: anchor, parked_m: parked, night_cost: cost }) {
-  const ofHour = anchor
-    ? "A secret shift stays for an hour and does not average out. Streets, habits and a drive in the same hour help a recipient."
-    : "Noise that is drawn anew for each report averages out.";
-  const ofNights = anchor ? "Shifts of different hours do average out." : "Nothing hides it: do not report while parked.";
-  return [
-    ["Parked for an hour", ofHour, `${metres(parked.hour)} off`],
-    ["Parked for a night of 8 hours", `It costs at most ${number(cost)} per km.`, `${metres(parked.night)} off`],
-    ["… for a week of nights", ofNights, `${metres(parked.week)} off`],
-    ["… for a month of nights", ofNights, `${metres(parked.month)} off`],
+/** Nights at one place: with hold, a draw for each. */
+function atHome({ home_m: found, fence }) {
+  const bare = fence ? "Without a fence: " : "";
+  const rows = [
+    ["A night at home", "With hold a stay is one draw, however long.", `${metres(found[1])} off`],
+    ["… 7 nights", `${bare}each return is a new draw, and draws average out.`, `${metres(found[7])} off`],
+    ["… 30 nights", `${bare}each return is a new draw, and draws average out.`, `${metres(found[30])} off`],
   ];
+  if (!fence) return rows;
+  const hint = `Every position within ${number(fence.radius_km)} km and a margin counts as one point, drawn once.`;
+  return [...rows, ["… any number of nights, with a fence", hint, `${metres(fence.home_m)} off`]];
 }

@@ -4,12 +4,13 @@
  */
 
 import { Budget, Device, loadBundle } from "/device/index.js";
-import { boxAround, boxAt, metresApart } from "./geometry.js";
+import { boxAround, boxAt, circle, metresApart } from "./geometry.js";
 import { PointMarker } from "./markers.js";
 import { bundleFile } from "./service.js";
 import { bundleInWords, element, metres, number } from "./words.js";
 
 const HOUR_S = 3600;
+const FENCE_KM = 1;
 /** Reports that stay on the map. */
 const KEPT = 30;
 
@@ -37,6 +38,7 @@ export class TryView {
     this.latest = new PointMarker(map, "reported", "Reported");
     map.map.on("click", ({ lngLat: { lng, lat } }) => this.active && this.moveTo([lng, lat]));
     byId("try-again").addEventListener("click", () => this.tell());
+    byId("try-fence").addEventListener("click", () => this.fence());
     byId("try-locate").addEventListener("click", () => this.locate());
     byId("try-locate").hidden = !navigator.geolocation || !window.isSecureContext;
     state.on(["view", "a"], () => this.begin());
@@ -55,7 +57,7 @@ export class TryView {
 
   /** A device for the bundle, with the budget of an hour, in memory. */
   async device() {
-    const { sha256, lattice, interval_s: intervalS, epsilon } = this.bundle;
+    const { sha256, interval_s: intervalS, epsilon } = this.bundle;
     if (!this.opened.has(sha256)) {
       const opening = (async () => {
         const file = await bundleFile(sha256);
@@ -63,8 +65,7 @@ export class TryView {
         const loaded = await loadBundle(file);
         const verifiedMs = performance.now() - start;
         const reports = Math.max(Math.floor(HOUR_S / intervalS), 1);
-        const anchors = lattice.anchor ? (2 + Math.floor(HOUR_S / lattice.anchor.period_s)) * lattice.anchor.epsilon_per_km : null;
-        const budget = new Budget({ epsilon: reports * epsilon, windowS: Math.max(HOUR_S, intervalS), anchorEpsilon: anchors });
+        const budget = new Budget({ epsilon: reports * epsilon, windowS: Math.max(HOUR_S, intervalS) });
         // Each click counts as the next interval, so that nobody has to wait for it.
         return { device: await Device.open(loaded, { budget, replay: true }), verifiedMs, time: Date.now() / 1000 };
       })();
@@ -91,12 +92,31 @@ export class TryView {
     this.map.fit(boxAt(this.here, this.bundle.figures.most_error_m));
     try {
       const { verifiedMs, device } = await this.device();
+      this.showFences(device);
       byId("try-verified").textContent =
         `Verified exactly by this browser, in ${number(verifiedMs)} ms. ${device.bundle.guarantee}`;
       document.body.dataset.tried = "ready";
     } catch (error) {
       this.report(error);
     }
+  }
+
+  /** Draw a fence around where one is: from now on, all positions inside count as its centre. */
+  async fence() {
+    const [lon, lat] = this.here;
+    try {
+      const { device } = await this.device();
+      await device.addFence(lat, lon, { radiusKm: FENCE_KM, name: `fence ${device.fences.all.length + 1}` });
+      this.showFences(device);
+      await this.tell();
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  showFences({ fences }) {
+    if (!this.active) return;
+    this.map.showRings(fences.all.map(({ lonE7, latE7, radiusM }) => circle([lonE7 / 1e7, latE7 / 1e7], radiusM)));
   }
 
   locate() {

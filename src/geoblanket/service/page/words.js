@@ -34,15 +34,13 @@ export function weightsInWords(weights) {
 
 /** @param {{kind: string, epsilon: number, history_weights: (number|null)[]}} bundle */
 export function bundleInWords(bundle) {
-  if (bundle.kind === "lattice") return `ε = ${bundle.epsilon} per km, lattice, ${anchorInWords(bundle)}`;
+  if (bundle.kind === "lattice") return `ε = ${bundle.epsilon} per km, lattice, ${holdInWords(bundle)}`;
   const past = bundle.history_weights.length ? `, w = ${weightsInWords(bundle.history_weights)}` : ", no context";
   return `ε = ${bundle.epsilon} per km${past}`;
 }
 
-/** @param {{lattice: {anchor: {epsilon_per_km: number}|null}}} bundle One with a lattice. */
-export function anchorInWords({ lattice: { anchor } }) {
-  return anchor ? `anchor ε₀ = ${anchor.epsilon_per_km}` : "no anchor";
-}
+/** @param {{lattice: {hold_m: number}}} bundle One with a lattice. */
+export const holdInWords = ({ lattice: { hold_m: hold } }) => (hold ? `hold ${number(hold)} m` : "no hold");
 
 /** Seconds as "an hour" or "30 min". @param {number} seconds */
 export function duration(seconds) {
@@ -60,7 +58,6 @@ const KNOWS = {
   private: "It also knows the roads, and how vehicles drive",
   released: "It also knows the roads, and what was released before",
   distance: "It knows no roads: near is more probable than far",
-  parked: "It also knows that the car is parked",
   "a file": "It also knows a motion model from a file",
 };
 
