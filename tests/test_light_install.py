@@ -154,7 +154,7 @@ SAYING = {
         "blanket discover --walks a --roads b --out c",
         "build --roads a --walks b --epsilon 1 --out c",
         "build --help",
-        "plan --roads a --night 1 --hour 2",
+        "plan --roads a --hour 2",
         "report a --out b",
         "evaluate --roads a --walks b --out c",
         "model --roads a --out b",

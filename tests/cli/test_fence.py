@@ -47,7 +47,7 @@ def test_a_place_becomes_a_fence_that_stays_with_the_ledger(ledger: Path) -> Non
     done = add(ledger)
     assert done.exit_code == 0, done.output
     assert "counts as the centre from now on" in done.stderr
-    assert "stays about 670 m off, after any number of nights" in done.stderr
+    assert "stays about 570 m off, after any number of nights" in done.stderr
     (fence,) = listed(ledger)
     assert (fence["number"], fence["name"], fence["radius_m"], fence["in_use"]) == (1, "home", 1302, True)
     opened = Ledger.open(ledger)

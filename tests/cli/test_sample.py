@@ -52,7 +52,7 @@ def test_walks_and_what_is_said_of_them(city: Path, tmp_path: Path) -> None:
     assert frame.collect().height == facts["steps"] == about["counts"]["steps"]
     code, _, talk, _ = run("plan", "--roads", city / "roads", "--walks", out, "--report", 4, "--trips", 20)
     assert code == 0
-    assert "drawn from a motion model: nobody drove them" in talk
+    assert "drawn from a motion model, not driven" in talk
 
 
 def test_what_cannot_be_drawn(city: Path, tmp_path: Path) -> None:
