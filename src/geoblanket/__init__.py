@@ -143,7 +143,7 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME = {
     "Budget": "geoblanket.release.budget",
