@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from geoblanket._progress import Progress
+    from geoblanket._display import Progress
 
 __all__ = ["JsonOption", "print_json", "print_table", "progress_bars", "say"]
 

@@ -62,7 +62,7 @@ def show(
 
 def is_model(file: Path) -> bool:
     """Return whether a file starts as motion models do."""
-    from geoblanket._file_kinds import kind_of_file
+    from geoblanket._files import kind_of_file
 
     return kind_of_file(file) == "model"
 

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from geoblanket import __version__
-from geoblanket._extras import explain_missing
+from geoblanket._lazy import explain_missing
 from geoblanket.cli import blanket, evaluate, fence, ledger, roads, traces
 from geoblanket.cli.build import ConfiguredCommand, build
 from geoblanket.cli.bundle import show
