@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from geoblanket.errors import MissingExtraError
 
-__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "companion", "explain_missing", "on_first_use"]
+__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "companion", "explain_missing", "homes", "on_first_use"]
 
 MODULES_OF_EXTRA: Final = {
     "city": (
@@ -48,6 +49,27 @@ def companion(module: str, feature: str) -> Any:
     except ModuleNotFoundError as error:
         explain_missing(error, feature)
         raise
+
+
+def homes(package: str) -> dict[str, str]:
+    """Return the module that defines each name that a package imports for type checkers.
+
+    Imports below `if TYPE_CHECKING` never run, but the package's compiled code has them. So names that load on first
+    use are listed once, for type checkers. This needs no source files.
+
+    Parameters
+    ----------
+    package
+        Its `__name__`; to be called from its `__init__`, after all imports.
+    """
+    module = sys.modules[package]
+    found, home = {}, ""
+    for step in dis.get_instructions(module.__loader__.get_code(package)):  # type: ignore[union-attr]
+        if step.opname == "IMPORT_NAME":
+            home = step.argval
+        elif step.opname == "IMPORT_FROM" and step.argval not in vars(module):
+            found[step.argval] = home
+    return found
 
 
 def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
