@@ -181,7 +181,7 @@ def atomic_output(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Raise OutputError, of `path`, for what a full or read-only disk makes of the block.
+    """Raise OutputError, of `path`, if the block fails because a disk is full or read-only.
 
     The block may write to temporary files, which are nobody's business. Libraries tell of some failures in words only.
     """

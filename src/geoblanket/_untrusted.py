@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 LARGEST_RATIO: Final = 50
-"""A file may grow so many times when it is unpacked. Maps and traces grow 5 to 20 times, a file made to fill the memory
-1,000 times and more."""
+"""The largest factor by which a file may grow when it is unpacked. Maps and traces grow 5 to 20 times, a file made to
+fill the memory 1,000 times and more."""
 
 ALWAYS_ALLOWED_BYTES: Final = 64 << 20
 """Up to this size a file may grow in any case: small regular files compress well, and this does no harm."""
@@ -60,7 +60,7 @@ _SECONDS_PER_MIB: Final = 10.0
 Result = TypeVar("Result")
 
 ROWS_PER_BYTE: Final = 64
-"""A file may have so many rows for each of its bytes. Real tables have less than one."""
+"""The most rows for each byte of a file. Real tables have less than one."""
 
 _ALWAYS_ALLOWED_ROWS = 1 << 20  # however small the file is
 _LARGEST_FOOTER = 1 << 28  # bytes
@@ -153,7 +153,7 @@ def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def seconds_allowed(size_bytes: int) -> float:
-    """Return how long reading a file may take that has so many bytes when it is unpacked."""
+    """Return how long reading a file may take, by its size when it is unpacked."""
     return _LEAST_SECONDS + _SECONDS_PER_MIB * size_bytes / (1 << 20)
 
 
