@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Floats, Indices, Octets
-from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, write_table
+from geoblanket._untrusted import check_parquet
 from geoblanket.blanket.findings import blanket_sizes
 from geoblanket.blanket.groups import Grouping, check_features, find_samples
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks

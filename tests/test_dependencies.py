@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket._extras import EXTRA_OF_MODULE
+from geoblanket._lazy import EXTRA_OF_MODULE
 from tests.only_light import PROJECT, canonical
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from geoblanket._arrayfile import read_arrays, write_arrays
-from geoblanket._file_kinds import MAGIC, advice, kind_of_file
+from geoblanket._files import MAGIC, advice, kind_of_file
 from geoblanket._tables import scan_table, write_table
 from geoblanket.errors import InputError
 from geoblanket.roads.graph import RoadGraph

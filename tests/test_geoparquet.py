@@ -11,8 +11,7 @@ import pytest
 import shapely
 
 from geoblanket import Bundle, load_bundle, perturb_walks, track_table
-from geoblanket._geoparquet import wkb_lines, wkb_points
-from geoblanket._tables import scan_table, write_table
+from geoblanket._tables import scan_table, wkb_lines, wkb_points, write_table
 from geoblanket.release.bulk import RELEASED_SCHEMA
 from tests.release.worlds import GRAPH, save_certain, save_walks
 

@@ -27,7 +27,7 @@ from geoblanket import (
     Tracker,
     Zones,
 )
-from geoblanket._html import card
+from geoblanket._display import card
 
 IN_NOTEBOOKS: set[type] = {
     Bundle, Certificate, City, Device, Fleet, Ledger, Mechanism, MotionModel, OptimiseResult, Places, Plan, RoadGraph,

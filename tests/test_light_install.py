@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import geoblanket
-from geoblanket._extras import MODULES_OF_EXTRA
+from geoblanket._lazy import MODULES_OF_EXTRA
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Tracker, plain_model

@@ -4,7 +4,18 @@ import math
 
 import pytest
 
-from geoblanket._numbers import Interval, between, count, number, p_text, parameter, percent, share, signed, text
+from geoblanket._display import (
+    Interval,
+    counted,
+    interval_text,
+    number,
+    p_text,
+    parameter,
+    percent,
+    share,
+    signed,
+    text,
+)
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 1.0), (0.0, None), (-math.inf, math.inf), (0.0, math.inf)])
@@ -33,12 +44,8 @@ def test_numbers_as_people_write_them() -> None:
     )
     assert (share(0.5), share(None), signed(-0.5, digits=1), signed(None)) == ("50.0%", "–", "-0.5", "–")
     assert (p_text(0.0004), p_text(0.04), p_text(None)) == ("< 0.001", "0.040", "–")
-    assert (count(1, "group"), count(1200, "group"), count(2, "city", "cities")) == (
-        "1 group",
-        "1,200 groups",
-        "2 cities",
-    )
-    assert between(Interval(-0.01, 0.02), ".1%") == "−1.0% to 2.0%"
+    assert (counted(1, "group"), counted(1200, "group")) == ("1 group", "1,200 groups")
+    assert interval_text(Interval(-0.01, 0.02), ".1%") == "−1.0% to 2.0%"
     assert text(0.15, ".2f", Interval(0.1, 0.2)) == "0.15 (0.10 to 0.20)"
     assert (text(0.15), text(None)) == ("0.15", "–")
 

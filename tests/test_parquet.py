@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from geoblanket._parquet import check_parquet
 from geoblanket._tables import scan_table, write_table
+from geoblanket._untrusted import check_parquet
 from geoblanket.errors import InputError
 
 FRAME = pl.DataFrame({"number": range(1000), "text": [f"t{n % 7}" for n in range(1000)], "empty": [None, 1.5] * 500})

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import py_compile
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -27,6 +30,16 @@ def test_every_public_name_is_listed_sorted_and_importable(package: str) -> None
 def test_no_module_hides_a_public_name(package: str) -> None:
     module = importlib.import_module(package)
     assert not {found.name for found in pkgutil.iter_modules(module.__path__)} & set(module.__all__)
+
+
+def test_names_are_found_where_only_compiled_files_are_installed(tmp_path: Path) -> None:
+    source = Path(geoblanket.__file__).parent
+    (tmp_path / "geoblanket").mkdir()
+    for name in ("__init__", "_lazy", "errors"):
+        py_compile.compile(f"{source / name}.py", f"{tmp_path}/geoblanket/{name}.pyc", doraise=True)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import geoblanket as g; print(g.__file__, g._HOME)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{tmp_path / 'geoblanket' / '__init__.pyc'} {geoblanket._HOME}"
 
 
 def test_public_surface_is_locked() -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket._page import Page
+from geoblanket._page import Page, ReportFolder
 from geoblanket._picture import new_figure
-from geoblanket._report_folder import ReportFolder
 from geoblanket.errors import OutputError
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket import TrainingBudget, Trust
-from geoblanket._repr import between, counted, options_repr, short_repr
+from geoblanket._display import between, counted, options_repr, short_repr
 from geoblanket.blanket import CIResult
 from geoblanket.evaluate import CityFiles, Composition, Evaluation, Setting, Violation
 from geoblanket.loss import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 VALUES = st.recursive(

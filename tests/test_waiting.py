@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from geoblanket._waiting import run_within
+from geoblanket._untrusted import run_within
 
 
 def test_what_the_work_returns_or_raises_arrives() -> None:

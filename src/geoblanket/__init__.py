@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 from geoblanket.errors import (
     BudgetError,
     GeoblanketError,
@@ -145,66 +145,6 @@ __all__ = [
 
 __version__ = "0.3.0"
 
-_HOME = {
-    "Budget": "geoblanket.release.budget",
-    "BuildConfig": "geoblanket.build.config",
-    "Bundle": "geoblanket.mechanism.bundle.storage",
-    "BundledMechanism": "geoblanket.mechanism.bundle.storage",
-    "Certificate": "geoblanket.mechanism.verifier",
-    "City": "geoblanket.city.model",
-    "Cleaning": "geoblanket.traces.cleaning",
-    "Device": "geoblanket.release.device",
-    "Discovery": "geoblanket.blanket.discovery",
-    "DiscoveryOptions": "geoblanket.blanket.options",
-    "Fence": "geoblanket.release.fence",
-    "Fences": "geoblanket.release.fence",
-    "Fleet": "geoblanket.release.fleet",
-    "Ledger": "geoblanket.release.ledger",
-    "MapMatcher": "geoblanket.mobility.map_matcher",
-    "Mechanism": "geoblanket.mechanism.mechanism",
-    "MotionModel": "geoblanket.tracking.motion_model",
-    "OptimiseResult": "geoblanket.mechanism.solver.optimiser",
-    "Places": "geoblanket.roads.places",
-    "Plan": "geoblanket.planning.search",
-    "Predictor": "geoblanket.blanket.predictor",
-    "Problem": "geoblanket.mechanism.problem",
-    "Report": "geoblanket.release.device",
-    "RoadGraph": "geoblanket.roads.graph",
-    "Tracker": "geoblanket.tracking.tracker",
-    "TrainingBudget": "geoblanket.learning.noise",
-    "TrainingLedger": "geoblanket.learning.spending",
-    "Trust": "geoblanket.mechanism.bundle.trust",
-    "Walks": "geoblanket.mobility.walks",
-    "Zones": "geoblanket.roads.zones",
-    "build_bundle": "geoblanket.build.building",
-    "choose_places": "geoblanket.roads.places",
-    "discover": "geoblanket.blanket.discovery",
-    "draw_walks": "geoblanket.tracking.drawn_walks",
-    "import_roads": "geoblanket.roads.importer",
-    "import_traces": "geoblanket.traces.importing",
-    "learn_from_released": "geoblanket.learning.from_released",
-    "learn_motion": "geoblanket.tracking.learning",
-    "learn_privately": "geoblanket.learning.private",
-    "load_bundle": "geoblanket.mechanism.bundle.storage",
-    "load_predictor": "geoblanket.blanket.predictor_file",
-    "make_city": "geoblanket.city.model",
-    "make_lattice": "geoblanket.build.city_lattice",
-    "make_plan": "geoblanket.planning.search",
-    "match_traces": "geoblanket.mobility.matching",
-    "optimise": "geoblanket.mechanism.solver.optimiser",
-    "partition_zones": "geoblanket.roads.zones",
-    "perturb_traces": "geoblanket.release.bulk",
-    "perturb_walks": "geoblanket.release.bulk",
-    "repair": "geoblanket.mechanism.repairer",
-    "road_distances": "geoblanket.roads.distances",
-    "save_bundle": "geoblanket.mechanism.bundle.storage",
-    "scan_findings": "geoblanket.blanket.findings",
-    "scan_traces": "geoblanket.traces.table",
-    "scan_walks": "geoblanket.mobility.walks",
-    "track_table": "geoblanket.tracking.table",
-    "train": "geoblanket.blanket.training",
-    "verify": "geoblanket.mechanism.verifier",
-}
-"""The module that defines each public name that is loaded on first use."""
+_HOME = homes(__name__)
 
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

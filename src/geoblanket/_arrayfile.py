@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Octets
-from geoblanket._file_kinds import MAGIC, advice, found_in_words, kind_of_content, kind_of_file
-from geoblanket._files import atomic_output
+from geoblanket._files import MAGIC, advice, atomic_output, found_in_words, kind_of_content, kind_of_file
 from geoblanket.errors import InputError, OutputError
 
 __all__ = ["LARGEST_BYTES", "content_hash", "read_arrays", "write_arrays"]

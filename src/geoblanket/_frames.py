@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import polars as pl
 
 from geoblanket._arguments import wrong_type
-from geoblanket._column_names import listed_columns
+from geoblanket._tables import listed_columns
 from geoblanket.errors import GeoblanketError, InputError, OutputError
 
 __all__ = [

@@ -1,15 +1,32 @@
-"""Modules that load on first use: public names of a package, and pictures, so that importing stays quick."""
+"""Modules that load on first use, so that importing stays quick, and the extra that brings a missing package."""
 
 from __future__ import annotations
 
+import dis
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from geoblanket._extras import explain_missing
+from geoblanket.errors import MissingExtraError
 
-__all__ = ["companion", "on_first_use"]
+__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "companion", "explain_missing", "homes", "on_first_use"]
+
+MODULES_OF_EXTRA: Final = {
+    "city": (
+        *("highspy", "joblib", "matplotlib", "osmium", "PIL", "polars", "pydantic", "scipy", "sklearn"),
+        "threadpoolctl",
+    ),
+    "service": ("fastapi", "h11", "maplibre", "prometheus_client", "starlette", "uvicorn"),
+    "gateway": ("paho",),
+    "private": ("opendp",),
+    "cluster": ("distributed",),
+    "signing": ("cryptography",),
+    "networkx": ("networkx", "shapely"),
+}
+"""The modules that each extra brings, of those that are imported by name."""
+EXTRA_OF_MODULE: Final = {module: extra for extra, modules in MODULES_OF_EXTRA.items() for module in modules}
+"""The extra to install for each module that a device does without."""
 
 
 def companion(module: str, feature: str) -> Any:
@@ -32,6 +49,27 @@ def companion(module: str, feature: str) -> Any:
     except ModuleNotFoundError as error:
         explain_missing(error, feature)
         raise
+
+
+def homes(package: str) -> dict[str, str]:
+    """Return the module that defines each name that a package imports for type checkers.
+
+    Imports below `if TYPE_CHECKING` never run, but the package's compiled code has them. So names that load on first
+    use are listed once, for type checkers. This needs no source files.
+
+    Parameters
+    ----------
+    package
+        Its `__name__`; to be called from its `__init__`, after all imports.
+    """
+    module = sys.modules[package]
+    found, home = {}, ""
+    for step in dis.get_instructions(module.__loader__.get_code(package)):  # type: ignore[union-attr]
+        if step.opname == "IMPORT_NAME":
+            home = step.argval
+        elif step.opname == "IMPORT_FROM" and step.argval not in vars(module):
+            found[step.argval] = home
+    return found
 
 
 def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -61,3 +99,25 @@ def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str],
         return sorted({*vars(sys.modules[package]), *home})
 
     return get, names
+
+
+def explain_missing(error: ModuleNotFoundError, feature: str, extra: str | None = None) -> None:
+    """Say which extra a feature needs; return if the missing module belongs to none, which is a bug.
+
+    Parameters
+    ----------
+    error
+        What importing a module gave.
+    feature
+        What was asked for.
+    extra
+        The extra that brings everything for it; None: the one of the module that is missing.
+
+    Raises
+    ------
+    MissingExtraError
+        If the missing module belongs to an extra.
+    """
+    missing = EXTRA_OF_MODULE.get((error.name or "").partition(".")[0])
+    if missing is not None:
+        raise MissingExtraError(feature, extra or missing) from error

@@ -1,20 +1,28 @@
-"""A report as one HTML file: needs no internet, reads well on a phone and on paper, in light and in dark.
+"""Reports: a page that needs no internet, and a folder of it with figures (PNG and SVG) and what it says as JSON.
 
-Everything that is given as text is escaped; there is no way to put markup in. Figures are embedded as images, in which
-browsers run no script and fetch nothing, and a policy in the page's head forbids both for the rest.
+A page reads well on a phone and on paper, in light and in dark. Everything that is given as text is escaped: there is
+no way to put markup in. Figures are embedded as images, in which browsers run no script and fetch nothing. A policy in
+the page's head forbids both for the rest.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from geoblanket._files import atomic_output
+from matplotlib.figure import Figure
+
+from geoblanket import __version__
+from geoblanket._display import Progress, silent
+from geoblanket._files import atomic_output, make_folder
+from geoblanket._picture import save_figure
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = ["Page"]
+__all__ = ["Page", "ReportFolder"]
 
 _KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 
@@ -55,6 +63,9 @@ figcaption { font-size: 0.9rem; margin-top: 0.4rem; max-width: 46rem; }
 footer { margin-top: 3rem; font-size: 0.85rem; border-top: 1px solid var(--line); padding-top: 0.75rem; }
 @media print { body { font-size: 11pt; } figure, tr { break-inside: avoid; } }
 """.strip()
+
+_FULL_WIDTH_IN = 8.0
+"""Figures of this width or more take all of the page's."""
 
 
 class Page:
@@ -188,3 +199,56 @@ class Page:
         """Write the page, wholly or not at all."""
         with atomic_output(path) as temporary:
             temporary.write_text(self.html(footer=footer), encoding="utf-8")
+
+
+class ReportFolder:
+    """A folder that a report is written to; made where it does not exist.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    shown
+        Which of its figures the page shows: `svg`, or `png` for maps, whose many lines are smaller as pixels.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be made.
+    """
+
+    def __init__(self, path: str | Path, *, shown: str = "svg") -> None:
+        self.path, self._shown = make_folder(path), shown
+        self.widths: dict[str, float] = {}
+        """The figures, and which share of the page's width each wants."""
+
+    def draw(self, figures: Iterable[tuple[str, Figure]], progress: Progress = silent) -> None:
+        """Write figures, each under its name."""
+        for name, figure in figures:
+            progress("figures", len(self.widths), None)
+            save_figure(figure, self.path / f"{name}.png", dpi=130)
+            figure.set_layout_engine("none")  # it is laid out now; to do it again takes as long as to draw it
+            save_figure(figure, self.path / f"{name}.svg", dpi=130)
+            self.widths[name] = min(1.0, figure.get_figwidth() / _FULL_WIDTH_IN)
+
+    def show(self, page: Page, name: str, caption: str, *, alt: str = "") -> None:
+        """Put a figure on a page, if it was drawn.
+
+        Parameters
+        ----------
+        caption, alt
+            What it shows, and what a reader who cannot see it should know: by default the same.
+        """
+        if name in self.widths:
+            path = self.path / f"{name}.{self._shown}"
+            page.figure(path, caption=caption, alt=alt or caption, width=self.widths[name])
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write what the report says, for programs."""
+        with atomic_output(self.path / name) as temporary:
+            temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+
+    def write_page(self, page: Page) -> Path:
+        """Write the page as `report.html`; return where it is."""
+        page.save(self.path / "report.html", footer=f"Made by geoblanket {__version__}.")
+        return self.path / "report.html"

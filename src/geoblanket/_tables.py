@@ -1,36 +1,48 @@
 """Parquet tables that say what they are: a kind, a version, and how they were made.
 
-A table may be damaged, or made to do harm: its layout is checked first (`_parquet`). What is wrong behind that shows
-where a lazy table is collected. So whoever collects does it within `reading_parquet`, or by `table_batches`.
+A table may be damaged, or made to do harm: its layout is checked first (`check_parquet`). Other damage shows
+where a lazy table is collected. So collect it within `reading_parquet`, or by `table_batches`.
+
+Geometries are GeoParquet 1.1, for GeoPandas, QGIS, DuckDB and others: well-known binary (WKB) with longitude before
+latitude, degrees WGS84 (OGC:CRS84, the default of the format).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from geoblanket._file_kinds import advice, found_in_words, kind_of_file
-from geoblanket._files import atomic_output
-from geoblanket._geoparquet import GEOMETRY, geo_metadata, with_points
-from geoblanket._parquet import check_parquet
-from geoblanket._strict_json import read_object
+from geoblanket._arrays import Floats, Ints
+from geoblanket._files import advice, atomic_output, found_in_words, kind_of_file
 from geoblanket._training import training_of
+from geoblanket._untrusted import check_parquet, read_object
 from geoblanket.errors import InputError
 
 __all__ = [
+    "GEOMETRY",
+    "geo_metadata",
     "is_number",
     "is_text",
     "lazy_batches",
+    "listed_columns",
+    "missing_column",
     "reading_parquet",
     "scan_table",
     "table_batches",
+    "with_points",
+    "wkb_lines",
+    "wkb_points",
     "write_table",
 ]
 
@@ -40,6 +52,18 @@ _DAMAGE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, Mem
 """What Polars raises at a damaged file; a panic is no `Exception`, and would end a program that catches those."""
 
 AboutChecks = Mapping[str, Callable[[Any], bool]]
+
+GEOMETRY: Final = "geometry"
+"""The name of the column."""
+
+_POINT: Final = np.dtype([("order", "u1"), ("kind", "<u4"), ("lon", "<f8"), ("lat", "<f8")])
+_LITTLE_ENDIAN: Final = 1
+_KINDS: Final = {"Point": 1, "LineString": 2}
+
+_MOST_LISTED: Final = 20
+_NAME: Final = re.compile(r"[^\W\d][\w .:/-]{0,39}")
+_DATUM: Final = re.compile(r"\d\.\d|\d{5}")
+"""What names have not: fractions and long numbers."""
 
 
 def write_table(
@@ -184,3 +208,76 @@ def is_text(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether a value of a table's description is a finite number of 0 or more, and not absurdly large."""
     return type(value) in {int, float} and math.isfinite(value) and 0 <= value <= 1e9
+
+
+def geo_metadata(kind: Literal["Point", "LineString"], bbox: list[float] | None = None) -> dict[str, str]:
+    """Return what a Parquet file says of its geometries.
+
+    Parameters
+    ----------
+    kind
+        What all of them are.
+    bbox
+        West, south, east and north of all of them, degrees, if known.
+    """
+    column: dict[str, Any] = {"encoding": "WKB", "geometry_types": [kind]} | ({} if bbox is None else {"bbox": bbox})
+    return {"geo": json.dumps({"version": "1.1.0", "primary_column": GEOMETRY, "columns": {GEOMETRY: column}})}
+
+
+def wkb_points(lon: npt.ArrayLike, lat: npt.ArrayLike) -> pl.Series:
+    """Return points, degrees, as geometries."""
+    lon = np.asarray(lon, np.float64)
+    points = np.empty(lon.shape, _POINT)
+    points["order"], points["kind"], points["lon"], points["lat"] = _LITTLE_ENDIAN, _KINDS["Point"], lon, lat
+    return pl.Series(GEOMETRY, points.view(f"V{_POINT.itemsize}").tolist(), pl.Binary)
+
+
+def wkb_lines(offsets: Ints, lon: Floats, lat: Floats) -> pl.Series:
+    """Return lines as geometries.
+
+    Parameters
+    ----------
+    offsets
+        Line n has the points from `offsets[n]` to before `offsets[n + 1]`.
+    lon, lat
+        Of all points, degrees.
+    """
+    points = np.column_stack([lon, lat]).astype("<f8")
+    lines = (points[start:end] for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
+    header = struct.Struct("<BII")
+    return pl.Series(
+        GEOMETRY,
+        [header.pack(_LITTLE_ENDIAN, _KINDS["LineString"], len(line)) + line.tobytes() for line in lines],
+        pl.Binary,
+    )
+
+
+def with_points(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Add the points of the columns `lon` and `lat` as geometries, a batch at a time."""
+    points = pl.struct("lon", "lat").map_batches(
+        lambda both: wkb_points(both.struct.field("lon").to_numpy(), both.struct.field("lat").to_numpy()),
+        return_dtype=pl.Binary(),
+        is_elementwise=True,
+    )
+    return frame.with_columns(points.alias(GEOMETRY))
+
+
+def listed_columns(columns: Sequence[str]) -> str | None:
+    """Return the columns as a list in words; None unless all of them look like names.
+
+    In a file without a header, the first row is one of data, and must not be shown.
+    """
+    if not columns or not all(_NAME.fullmatch(column) and not _DATUM.search(column) for column in columns):
+        return None
+    more = f" and {len(columns) - _MOST_LISTED:,} more" if len(columns) > _MOST_LISTED else ""
+    return f"{', '.join(columns[:_MOST_LISTED])}{more}"
+
+
+def missing_column(
+    name: str, columns: Sequence[str], *, path: str | Path, row: int | None = None, hint: str
+) -> InputError:
+    """Return the error for a table that has no column of a name; it lists those that there are."""
+    listed = listed_columns(columns)
+    if listed is not None:
+        hint = f"The file has: {listed}. {hint}"
+    return InputError(f"column {name} is missing", path=path, row=row, hint=hint)

@@ -18,8 +18,7 @@ from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
 
 from geoblanket._arrayfile import Arrays, read_arrays, write_arrays
-from geoblanket._file_kinds import MAGIC
-from geoblanket._files import atomic_output, open_private, private_folder
+from geoblanket._files import MAGIC, atomic_output, open_private, private_folder
 from geoblanket.errors import GeoblanketError, MismatchError, OutputError
 
 __all__ = ["Effort", "Journal", "PartStore", "unfinished_path"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from geoblanket._numbers import parameter
+from geoblanket._display import parameter
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.context import Context

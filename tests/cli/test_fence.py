@@ -64,8 +64,8 @@ def test_a_prompt_asks_for_the_place_on_a_terminal(ledger: Path, monkeypatch: py
         assert err
         return f"{LAT} {LON}"
 
-    monkeypatch.setattr("geoblanket.cli.fence.typer.prompt", answer)
-    monkeypatch.setattr("geoblanket.cli.fence._is_terminal", lambda: True)
+    monkeypatch.setattr("geoblanket.cli.ledger.typer.prompt", answer)
+    monkeypatch.setattr("geoblanket.cli.ledger._is_terminal", lambda: True)
     assert add(ledger, place="").exit_code == 0
     assert asked == ["Latitude and longitude of the place, degrees (not kept)"]
     assert len(listed(ledger)) == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from geoblanket.cli import _places
-from geoblanket.cli._places import warn_of_many_places
+from geoblanket.cli import _options
+from geoblanket.cli._options import warn_of_many_places
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError
 from geoblanket.mobility.walks import scan_walks
@@ -58,7 +58,7 @@ def test_places_too_many_for_a_build_are_told_before_the_work(
     town(8, 8).save(roads)
     warn_of_many_places(roads, 0.0)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(_places, "_MANY", 30)
+    monkeypatch.setattr(_options, "_MANY_PLACES", 30)
     warn_of_many_places(roads, 0.0)
     told = capsys.readouterr().err
     assert told.startswith("Warning: there are 64 places (every road node), which makes about 2 zones")
@@ -66,7 +66,7 @@ def test_places_too_many_for_a_build_are_told_before_the_work(
     assert f"Match with --spacing 250, which leaves {left} places." in told
     warn_of_many_places(roads, 250.0)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(_places, "_MANY", 0)
+    monkeypatch.setattr(_options, "_MANY_PLACES", 0)
     warn_of_many_places(roads, 0.0)
     assert "Cut the roads to a smaller area." in capsys.readouterr().err
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import rich.progress
 
-from geoblanket.cli._output import progress_bars
-from geoblanket.cli._progress_lines import ProgressLines, duration, in_background
+from geoblanket.cli._output import ProgressLines, duration, in_background, progress_bars
 
 
 class Clock:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoblanket._numbers import Interval
+from geoblanket._display import Interval
 from geoblanket._unfinished import PartStore
 from geoblanket.build.held_out import VehicleLosses
 from geoblanket.errors import MismatchError, OutputError

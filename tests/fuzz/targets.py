@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from geoblanket._strict_json import read_object
 from geoblanket._training import Training, epsilon_of
+from geoblanket._untrusted import read_object
 from geoblanket.blanket.lagged_walks import load_walks
 from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source

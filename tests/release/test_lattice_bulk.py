@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from geoblanket._progress import silent
+from geoblanket._display import silent
 from geoblanket._tables import scan_table, write_table
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError, PolicyError, RandomnessError

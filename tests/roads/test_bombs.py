@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from geoblanket import _unpacking, _waiting
+from geoblanket import _untrusted
 from geoblanket.errors import InputError
 from geoblanket.roads import osm
 from geoblanket.roads.importer import import_roads
@@ -53,7 +53,7 @@ def refusal(path: Path, *others: Path) -> str:
 def test_what_inflates_beyond_reason_is_refused_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, head: bytes, unit: bytes
 ) -> None:
-    monkeypatch.setattr(_unpacking, "ALWAYS_ALLOWED_BYTES", 4 * MIB)
+    monkeypatch.setattr(_untrusted, "ALWAYS_ALLOWED_BYTES", 4 * MIB)
     path = gzip_bomb(tmp_path / name, head, unit, mib=60)
     others = [tmp_path / "edges.csv"] if "csv" in name else []
     for other in others:
@@ -64,14 +64,14 @@ def test_what_inflates_beyond_reason_is_refused_in_bounded_memory(
 
 
 def test_bzip2_is_limited_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_unpacking, "ALWAYS_ALLOWED_BYTES", MIB)
+    monkeypatch.setattr(_untrusted, "ALWAYS_ALLOWED_BYTES", MIB)
     path = tmp_path / "roads.osm.bz2"
     path.write_bytes(bz2.compress(b"<osm>" + b"<tag/>" * (5 * MIB // 6)))
     assert "when it is unpacked" in refusal(path)
 
 
 def test_a_file_that_grows_as_maps_do_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_unpacking, "ALWAYS_ALLOWED_BYTES", 0)
+    monkeypatch.setattr(_untrusted, "ALWAYS_ALLOWED_BYTES", 0)
     text = osm_xml([([1, 2, 5, 6, 1], {})])
     path = tmp_path / "roads.osm.gz"
     path.write_bytes(gzip.compress(text.encode()))
@@ -136,8 +136,8 @@ def test_a_pbf_block_must_tell_its_size(tmp_path: Path, told: Callable[[int], in
 def test_reading_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     path = tmp_path / name
     path.write_text(osm_xml([([1, 2, 5, 6, 1], {})]) if name == "roads.osm" else GRAPHML.decode())
-    monkeypatch.setattr(_waiting, "_LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(_waiting, "_SECONDS_PER_MIB", 0.0)
+    monkeypatch.setattr(_untrusted, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(_untrusted, "_SECONDS_PER_MIB", 0.0)
     assert "could not be read within 0 seconds" in refusal(path)
 
 

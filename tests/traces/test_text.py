@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket import _unpacking
+from geoblanket import _untrusted
 from geoblanket.errors import InputError
 from geoblanket.traces import _text
 from geoblanket.traces._text import NOT_UTF8, WRONG_COLUMNS, Block, read_blocks, read_cells, read_header
@@ -166,7 +166,7 @@ def test_arbitrary_bytes_never_break_the_reader(text: bytes) -> None:
 
 
 def test_a_packed_file_that_inflates_beyond_reason_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    monkeypatch.setattr(_untrusted, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 20)))
     with pytest.raises(InputError, match=r"bomb\.csv\.gz: holds more than 1 MiB when it is unpacked"):

@@ -14,7 +14,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError, UntestableError
 
 __all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test", "partial_r_squared"]

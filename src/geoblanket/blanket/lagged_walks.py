@@ -17,8 +17,8 @@ import numpy.typing as npt
 import polars as pl
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets
+from geoblanket._display import Progress, silent
 from geoblanket._geodesy import haversine_m, local_metres
-from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, table_batches
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks

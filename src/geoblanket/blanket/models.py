@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 from geoblanket._arrays import Bools, Floats
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket.blanket.features import Encoding, PredictorInputs
 from geoblanket.blanket.labels import Parts
 from geoblanket.blanket.network import Network

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from geoblanket._arguments import checked
-from geoblanket._repr import options_repr
+from geoblanket._display import options_repr
 from geoblanket.blanket.groups import Feature, check_features
 from geoblanket.blanket.independence import find_test
 from geoblanket.blanket.place_regions import Regions

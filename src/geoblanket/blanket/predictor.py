@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Octets
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket._training import WALKS, Training
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import Network, blanket_lengths, sigmoid

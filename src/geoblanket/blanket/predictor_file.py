@@ -18,7 +18,7 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._arrays import Octets
-from geoblanket._file_kinds import MAGIC
+from geoblanket._files import MAGIC
 from geoblanket._training import WALKS, training_of
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network

@@ -13,8 +13,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._training import training_of
 from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group

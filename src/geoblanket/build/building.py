@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._arguments import checked
+from geoblanket._display import Progress, silent
 from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
 from geoblanket._unfinished import Effort, PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from geoblanket._arguments import checked
+from geoblanket._display import Progress, silent
 from geoblanket._files import check_output
-from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.file import BundleFile
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from geoblanket import __version__
+from geoblanket._display import Progress
 from geoblanket._files import sha256_file
-from geoblanket._progress import Progress
 from geoblanket._tables import is_text, reading_parquet
 from geoblanket._training import Training
 from geoblanket.build.blanket_lengths import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from geoblanket._page import Page
-from geoblanket._report_folder import ReportFolder
+from geoblanket._page import Page, ReportFolder
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.picture import draw_lattice

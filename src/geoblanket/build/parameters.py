@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from geoblanket._repr import call_repr
+from geoblanket._display import call_repr
 from geoblanket.errors import InputError, ParameterError
 
 __all__ = ["Number", "Parameters", "WrongParametersError", "read_toml", "unknown_name"]

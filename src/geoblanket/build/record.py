@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._arguments import checked
+from geoblanket._display import counted, short_repr
 from geoblanket._files import atomic_output
-from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.disclosure import Disclosure
 from geoblanket.build.rows import RowsReport

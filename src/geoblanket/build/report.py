@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from geoblanket._numbers import UNKNOWN, parameter, share, text
-from geoblanket._page import Page
-from geoblanket._report_folder import ReportFolder
+from geoblanket._display import UNKNOWN, parameter, share, text
+from geoblanket._page import Page, ReportFolder
 from geoblanket._training import PART_COLUMNS
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_figures import MOST_ZONES, loss_figure, loss_map, zones_map, zones_of_bundle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from geoblanket._numbers import UNKNOWN, Interval, between, share
+from geoblanket._display import UNKNOWN, Interval, interval_text, share
 from geoblanket.build.record import BuildRecord, Measured
 
 __all__ = [
@@ -50,7 +50,7 @@ def summary(record: BuildRecord) -> list[str]:
         )
     if totals.held_out_gain is not None:
         interval = Interval.of(totals.held_out_gain_low, totals.held_out_gain_high)
-        sure = f" (95 % interval {between(interval, '.1%')})" if interval is not None else ""
+        sure = f" (95 % interval {interval_text(interval, '.1%')})" if interval is not None else ""
         lines.append(f"On walks that were held out, it lowers the loss by {share(totals.held_out_gain)}{sure}.")
     if (caution := about_drawn_walks(record)) is not None:
         lines.append(caution)
@@ -170,7 +170,7 @@ def measured(mean: Measured | None, unit: str = "") -> str:
     if mean is None:
         return UNKNOWN
     interval = Interval.of(mean.low, mean.high)
-    sure = "one vehicle only" if interval is None else between(interval, ".4g")
+    sure = "one vehicle only" if interval is None else interval_text(interval, ".4g")
     return f"{mean.loss:.4g}{f' {unit}' if unit else ''} ({sure}; {mean.steps:,} steps)"
 
 

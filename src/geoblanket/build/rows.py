@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
 from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet
+from geoblanket._untrusted import check_parquet
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph

@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from geoblanket import __version__
+from geoblanket._display import Progress, silent
 from geoblanket._files import atomic_output
-from geoblanket._progress import Progress, silent
 from geoblanket.city import fleet, gps
 from geoblanket.city.formats import CsvTraces, PartsTable, PortoTraces, RomeTraces, points_frame
 from geoblanket.city.maps import write_edges, write_nodes, write_osm

@@ -9,10 +9,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Indices, Octets
-from geoblanket._html import card
+from geoblanket._display import Progress, card, counted, short_repr, silent
 from geoblanket._lazy import companion
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
 from geoblanket.city.moves import Moves, build_moves
 from geoblanket.city.plan import DISTRICTS, Plan, make_plan
 from geoblanket.city.routes import Lines, find_routes

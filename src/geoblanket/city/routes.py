@@ -17,8 +17,8 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints, Octets
+from geoblanket._display import Progress, silent
 from geoblanket._geodesy import EARTH_RADIUS_M, MPH_M_S, haversine_m, local_metres
-from geoblanket._progress import Progress, silent
 from geoblanket.city.plan import Plan
 from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON, Streets
 from geoblanket.roads.graph import RoadGraph

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,12 +15,14 @@ from geoblanket.cli._output import say
 from geoblanket.errors import OutputError
 
 if TYPE_CHECKING:
+    from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.release.fence import Fences
 
 __all__ = [
     "Alpha", "Cluster", "FencesFile", "LargestBlanket", "LargestSample", "MaybeFile", "MaybeRoads", "MaybeWalks",
-    "Overwrite", "Picture", "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup", "Spacing", "Test",
-    "TimeZone", "Walks", "Workers", "check_folder", "check_outputs", "offer_resume", "read_fences", "require",
+    "Overwrite", "Picture", "PolicyFile", "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup",
+    "Spacing", "Test", "TimeZone", "Walks", "Workers", "check_folder", "check_outputs", "offer_resume", "read_fences",
+    "read_policy", "require", "warn_of_many_places",
 ]  # fmt: skip
 
 _ROADS = typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)
@@ -70,6 +73,21 @@ SmallestGroup = Annotated[int, typer.Option(min=1, help="Groups with fewer sampl
 LargestSample = Annotated[int, typer.Option(min=1, help="Larger groups are sampled down to this size.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random draws.")]
 
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="The least that the bundle must promise (TOML): largest_epsilon = 20, largest_cost = 100, "
+        "smallest_eta_km = 1, fewest_places = 4, smallest_extent_m = 400, largest_weight = 4, largest_rounding_m = 10 "
+        "by default.",
+    ),
+]
+
+_MANY_PLACES: Final = 2_000
+_SPACINGS_M: Final = (250, 500, 1000)
+"""What is advised, the first that leaves few enough."""
+
 
 def require(**options: Path | None) -> tuple[Path, ...]:
     """Return the values of options that must be given; say at once which of them are not."""
@@ -115,3 +133,35 @@ def offer_resume(unfinished: Path) -> Iterator[None]:
         if unfinished.exists():
             say(f"Finished work is kept in {unfinished}; continue with --resume.")
         raise
+
+
+def read_policy(path: Path | None) -> Policy:
+    """Return the policy of a file, or the default one."""
+    from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
+
+    return DEFAULT_POLICY if path is None else Policy.read(path)
+
+
+def warn_of_many_places(roads: Path, spacing_m: float) -> None:
+    """Say so if roads have too many places at a spacing for a build, and which spacing would do."""
+    from geoblanket.build.config import DEFAULT_MAX_PLACES
+    from geoblanket.roads.graph import RoadGraph
+    from geoblanket.roads.places import choose_places
+
+    graph = RoadGraph.load(roads)
+    count = len(choose_places(graph, spacing_m=spacing_m))
+    if count <= _MANY_PLACES:
+        return
+    wider = {spacing: len(choose_places(graph, spacing_m=spacing)) for spacing in _SPACINGS_M if spacing > spacing_m}
+    enough = next((spacing for spacing, left in wider.items() if left <= _MANY_PLACES), None)
+    advice = (
+        "Cut the roads to a smaller area"
+        if enough is None
+        else f"Match with --spacing {enough}, which leaves {wider[enough]:,} places"
+    )
+    apart = f"{spacing_m:g} m apart" if spacing_m else "every road node"
+    say(
+        f"Warning: there are {count:,} places ({apart}), which makes about {math.ceil(count / DEFAULT_MAX_PLACES):,} "
+        f"zones with two mechanisms or more in each: `geoblanket build` may take days. {advice}. A lattice "
+        "(`geoblanket lattice`) needs no places."
+    )

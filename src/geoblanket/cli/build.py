@@ -12,7 +12,6 @@ from typer.core import TyperCommand, TyperOption
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
-from geoblanket.cli._places import warn_of_many_places
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def build(
         say(learned_in_words(training))
         if why is not None:
             say(why)
-        warn_of_many_places(roads, scan_walks(used)[1]["spacing_m"])
+        options.warn_of_many_places(roads, scan_walks(used)[1]["spacing_m"])
         with progress_bars() as progress:
             record = build_bundle(
                 roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress

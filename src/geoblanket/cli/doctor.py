@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from geoblanket import __version__
-from geoblanket._extras import MODULES_OF_EXTRA
+from geoblanket._lazy import MODULES_OF_EXTRA
 from geoblanket.cli._output import JsonOption, print_json, print_table
 from geoblanket.errors import GeoblanketError
 

@@ -14,7 +14,7 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 from geoblanket.cli.model import model_facts, model_rows
 
 if TYPE_CHECKING:
-    from geoblanket._progress import Progress
+    from geoblanket._display import Progress
     from geoblanket._training import Unit
     from geoblanket.learning.spending import TrainingAccount, TrainingLedger
     from geoblanket.mechanism.bundle.storage import Bundle

@@ -11,25 +11,21 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from geoblanket import __version__
-from geoblanket._extras import explain_missing
-from geoblanket.cli import blanket, evaluate, fence, ledger, roads, traces
+from geoblanket._lazy import explain_missing
+from geoblanket.cli import blanket, evaluate, ledger, roads, traces
 from geoblanket.cli.build import ConfiguredCommand, build
-from geoblanket.cli.bundle import show
+from geoblanket.cli.bundle import report, show, verify
 from geoblanket.cli.city import city
 from geoblanket.cli.demo import demo
 from geoblanket.cli.doctor import doctor
-from geoblanket.cli.gateway import gateway
 from geoblanket.cli.lattice import lattice
 from geoblanket.cli.learn import learn
 from geoblanket.cli.match import match
-from geoblanket.cli.model import model
+from geoblanket.cli.model import model, sample
 from geoblanket.cli.perturb import perturb
 from geoblanket.cli.plan import plan
-from geoblanket.cli.report import report
-from geoblanket.cli.sample import sample
-from geoblanket.cli.serve import serve
+from geoblanket.cli.serve import gateway, serve
 from geoblanket.cli.track import track
-from geoblanket.cli.verify import verify
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
@@ -121,7 +117,7 @@ _GROUPS = {
     "traces": traces.app,
     "roads": roads.app,
     "blanket": blanket.app,
-    "fence": fence.app,
+    "fence": ledger.fence_app,
     "ledger": ledger.app,
     "evaluate": evaluate.app,
 }

@@ -9,7 +9,6 @@ import typer
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
-from geoblanket.cli._places import warn_of_many_places
 
 if TYPE_CHECKING:
     from geoblanket.mobility.summary import MatchSummary
@@ -39,7 +38,7 @@ def match(
     from geoblanket.mobility.matching import match_traces
 
     options.check_outputs(out, picture=picture, overwrite=overwrite)
-    warn_of_many_places(roads, spacing)
+    options.warn_of_many_places(roads, spacing)
     with progress_bars() as progress:
         summary = match_traces(
             traces,

@@ -10,7 +10,6 @@ import typer
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
-from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def perturb(
     ] = False,
     key: KeyOption = None,
     counter: CounterOption = None,
-    policy: PolicyOption = None,
+    policy: options.PolicyFile = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
@@ -96,7 +95,7 @@ def perturb(
             budget=None if budget is None or ledger is not None else Budget(budget, window),
             device_key=device_key(key),
             counter=counter,
-            policy=read_policy(policy),
+            policy=options.read_policy(policy),
             replay=replay,
             fences=options.read_fences(fences),
             hold_in_memory=hold_in_memory,
@@ -108,7 +107,7 @@ def perturb(
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     options.check_outputs(out, overwrite=overwrite)
-    bundle, least, hidden = load_bundle(file), read_policy(policy), options.read_fences(fences)
+    bundle, least, hidden = load_bundle(file), options.read_policy(policy), options.read_fences(fences)
     if bundle.lattice is not None:
         by_lattice = _by_lattice(bundle, walks, traces, roads, out, fences=hidden, policy=least)
         _warn_of_points_outside(by_lattice, bundle.lattice.spec.plane.where)

@@ -1,4 +1,4 @@
-"""`geoblanket serve`: bundles over HTTP, the web page, and reports for the vehicle that it runs on."""
+"""`geoblanket serve` and `geoblanket gateway`: bundles over HTTP; true positions of trackers in, perturbed ones out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoblanket.cli import _options as options
 from geoblanket.cli._output import progress_bars, say
-from geoblanket.cli._policy import PolicyOption, read_policy
 from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from geoblanket.service.report import ReportDesk
     from geoblanket.service.store import BundleStore
 
-__all__ = ["serve"]
+__all__ = ["gateway", "serve"]
+
+_GATEWAY_CONFIG = Path("gateway.toml")
 
 
 def serve(
@@ -42,7 +44,7 @@ def serve(
         bool, typer.Option("--allow-unsigned", help="With a key: serve others too, and say that they are not signed.")
     ] = False,
     minimum_version: Annotated[int, typer.Option(min=0, help="Refuse older bundles.")] = 0,
-    policy: PolicyOption = None,
+    policy: options.PolicyFile = None,
     roads: Annotated[
         Path | None,
         typer.Option(
@@ -115,7 +117,7 @@ def serve(
                 f"{what} only on a loopback address, such as 127.0.0.1. Leave out {option}, or --host."
             )
     names = frozenset(name.lower() for name in allow_host or ())
-    least = read_policy(policy)
+    least = options.read_policy(policy)
     trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
     with progress_bars() as progress:
         store = BundleStore(files, trust=trust, policy=least, progress=progress)
@@ -163,3 +165,50 @@ def _open_receiver(store: BundleStore, limits: Limits, model: Path) -> Receiver:
     from geoblanket.tracking.motion_model import MotionModel
 
     return Receiver(store.bundles[0].bundle, MotionModel.load(model), limits=limits)
+
+
+def gateway(
+    file: Annotated[Path, typer.Argument(metavar="[CONFIG]", help="Its configuration (TOML).")] = _GATEWAY_CONFIG,
+    *,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented example to CONFIG, and end.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check CONFIG, and end.")] = False,
+    enrol: Annotated[
+        bool, typer.Option("--enrol", help="Give devices that are not known an account at first sight.")
+    ] = False,
+    policy: options.PolicyFile = None,
+    access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = False,
+) -> None:
+    """Stand between trackers and their server: OwnTracks (HTTP, MQTT), OsmAnd and Traccar, and JSON lines.
+
+    Each device has a durable budget in one ledger. What is released waits on disk until the server has it. Nothing else
+    of a message passes, except what the configuration allows.
+
+    Ctrl-C or SIGTERM stops the gateway in order.
+    """
+    from geoblanket.gateway.config import read_config, readable_by_others, write_example
+
+    if init:
+        write_example(file)
+        say(f"An example is in {file}. Change it, then start: geoblanket gateway {file}")
+        return
+    config = read_config(file)
+    if readable_by_others(file):
+        say(f"WARNING: {file} holds passwords, and others can read it. Run: chmod 600 {file}")
+    if check:
+        say(f"{file} is in order.")
+        return
+    import resource
+
+    from geoblanket.gateway.running import run
+    from geoblanket.service.logs import configure_logs
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold where devices were
+    configure_logs(access=access_log)
+
+    def ready(url: str | None) -> None:
+        say("The gateway runs" + (f" on {url}" if url else "") + " (Ctrl-C stops).")
+
+    is_good = run(config, enrol=enrol, policy=options.read_policy(policy), on_ready=ready)
+    say("Stopped.")
+    if not is_good:
+        raise typer.Exit(1)

@@ -12,8 +12,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import options_repr
+from geoblanket._display import Progress, options_repr, silent
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import polars as pl
 
 from geoblanket._arguments import checked
+from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import make_folder, sha256_file
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.held_out import VehicleLosses, measure

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._repr import short_repr
+from geoblanket._display import short_repr
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.own_methods import is_own

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from geoblanket._numbers import Interval
+from geoblanket._display import Interval
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox, Schedule

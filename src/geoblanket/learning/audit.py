@@ -25,9 +25,8 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
+from geoblanket._display import Progress, short_repr, silent
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import short_repr
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._training import UNITS, PrivatePart
 from geoblanket.errors import ParameterError

@@ -23,8 +23,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints, Positions, Singles
+from geoblanket._display import Progress, silent
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
 from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.learning.shrinking import normalised, summed

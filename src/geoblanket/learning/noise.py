@@ -16,7 +16,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket._training import PrivatePart
 from geoblanket.errors import MissingExtraError, ParameterError, RandomnessError
 

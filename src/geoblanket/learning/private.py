@@ -23,8 +23,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
+from geoblanket._display import Progress, silent
 from geoblanket._frames import AnyFrame, is_path, takes_frames
-from geoblanket._progress import Progress, silent
 from geoblanket._training import UNITS, PrivatePart, TrainingPromise, Unit
 from geoblanket.errors import ParameterError
 from geoblanket.learning.chain_cells import ChainCells

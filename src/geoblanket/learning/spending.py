@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, Final, Self, get_args
 
 from geoblanket._arguments import checked
+from geoblanket._display import counted, short_repr
 from geoblanket._files import atomic_output, check_output, sha256_file
-from geoblanket._repr import counted, short_repr
-from geoblanket._strict_json import read_object
 from geoblanket._training import Unit, epsilon_of
+from geoblanket._untrusted import read_object
 from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
 from geoblanket.learning.noise import TrainingBudget
 

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket._training import UNITS, Unit
 from geoblanket.errors import InputError

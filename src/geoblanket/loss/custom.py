@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
 

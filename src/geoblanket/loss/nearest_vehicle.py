@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places

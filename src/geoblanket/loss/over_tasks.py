@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
-from geoblanket._repr import options_repr
+from geoblanket._display import options_repr
 from geoblanket._workers import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss.place_loss import LossTable

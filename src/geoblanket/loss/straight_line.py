@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
+from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket._repr import counted, short_repr
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.roads.places import Places
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import check_places
 from geoblanket.roads.components import in_largest_part

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
-from geoblanket._html import card
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import card, counted, short_repr
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, Problem

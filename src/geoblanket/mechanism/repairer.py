@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import bounds_for
 from geoblanket.mechanism.problem import Problem

@@ -31,8 +31,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
-from geoblanket._html import card
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import card, counted, short_repr
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
 

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import ArrayTable, Indices, Ints, Octets
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.splitting import Part, Split, WalkParts, split_walks
 from geoblanket.mobility.walk_batches import walk_batches

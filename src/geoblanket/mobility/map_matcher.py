@@ -13,8 +13,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
 from geoblanket.mobility.routes import RouteFinder

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Bools, Indices, Ints
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.splitting import Split, split_walks

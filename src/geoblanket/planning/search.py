@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from geoblanket._arguments import checked
+from geoblanket._display import Progress, card, short_repr, silent
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._html import card
 from geoblanket._lazy import companion
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import short_repr
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism.costs import LARGEST_EPSILON

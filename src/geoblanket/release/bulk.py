@@ -18,10 +18,9 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices
+from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import check_output, temporary_folder
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import Clock

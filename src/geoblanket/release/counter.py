@@ -13,8 +13,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from geoblanket._file_kinds import MAGIC
-from geoblanket._files import sync_to_disk
+from geoblanket._files import MAGIC, sync_to_disk
 from geoblanket.errors import LedgerError
 
 __all__ = ["Counter"]

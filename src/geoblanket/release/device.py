@@ -24,8 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from geoblanket._arguments import checked, forgetting
-from geoblanket._html import card
-from geoblanket._repr import short_repr
+from geoblanket._display import card, short_repr
 from geoblanket.errors import LedgerError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables

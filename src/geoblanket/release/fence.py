@@ -46,8 +46,8 @@ import numpy as np
 
 from geoblanket._arguments import checked, forgetting
 from geoblanket._arrays import Bools, Ints
-from geoblanket._repr import short_repr
-from geoblanket._strict_json import read_object
+from geoblanket._display import short_repr
+from geoblanket._untrusted import read_object
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.sampling import random_below

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked, forgetting
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket._html import card
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import card, counted, short_repr
 from geoblanket.errors import LedgerError, ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables

@@ -31,8 +31,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from geoblanket._arguments import checked, forgetting
-from geoblanket._html import card
-from geoblanket._repr import short_repr
+from geoblanket._display import card, short_repr
 from geoblanket.errors import LedgerError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
 from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors

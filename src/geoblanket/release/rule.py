@@ -15,7 +15,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.bundle.release_tables import ReleaseTable, ReleaseTables

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, BinaryIO, Final
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import GeoblanketError, LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.release.device import Device
 

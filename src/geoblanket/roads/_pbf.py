@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from geoblanket._unpacking import most_bytes, too_large
+from geoblanket._untrusted import most_bytes, too_large
 from geoblanket.errors import InputError
 
 __all__ = ["check_pbf"]

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 from xml.parsers import expat
 
-from geoblanket._unpacking import open_unpacked
-from geoblanket._waiting import seconds_allowed, too_slow
+from geoblanket._untrusted import open_unpacked, seconds_allowed, too_slow
 from geoblanket.errors import InputError
 
 __all__ = ["LARGEST_TOKEN_BYTES", "XmlReader", "check_xml"]

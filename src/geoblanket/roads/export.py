@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from geoblanket._files import atomic_output
-from geoblanket._geoparquet import geo_metadata, wkb_lines, wkb_points
+from geoblanket._tables import geo_metadata, wkb_lines, wkb_points
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
 __all__ = ["Part", "to_geojson", "to_geoparquet"]

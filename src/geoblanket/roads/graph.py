@@ -14,10 +14,9 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
-from geoblanket._file_kinds import MAGIC
-from geoblanket._html import card
+from geoblanket._display import card, counted, short_repr
+from geoblanket._files import MAGIC
 from geoblanket._lazy import companion
-from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MissingExtraError
 from geoblanket.roads.credit import is_credit
 

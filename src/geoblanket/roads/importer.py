@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from geoblanket._arguments import checked
-from geoblanket._file_kinds import found_in_words, kind_of_file
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import Progress, counted, short_repr, silent
+from geoblanket._files import found_in_words, kind_of_file
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads.components import largest_part

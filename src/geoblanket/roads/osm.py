@@ -15,9 +15,9 @@ from osmium.filter import TagFilter
 from osmium.osm import NODE, WAY
 
 from geoblanket._arrays import Floats, Ints, Octets
+from geoblanket._display import Progress, silent
 from geoblanket._geodesy import haversine_m
-from geoblanket._progress import Progress, silent
-from geoblanket._waiting import run_within, seconds_allowed, too_slow
+from geoblanket._untrusted import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
 from geoblanket.roads._pbf import check_pbf
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh

@@ -14,10 +14,9 @@ from scipy.spatial import KDTree
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Positions
+from geoblanket._display import card, counted, short_repr
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
-from geoblanket._html import card
 from geoblanket._lazy import companion
-from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arrays import Floats, Ints, Octets
-from geoblanket._column_names import missing_column
 from geoblanket._geodesy import haversine_m
-from geoblanket._unpacking import UNPACKED_BY_POLARS, open_unpacked
+from geoblanket._tables import missing_column
+from geoblanket._untrusted import UNPACKED_BY_POLARS, open_unpacked
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
 from geoblanket.roads.credit import OPENSTREETMAP

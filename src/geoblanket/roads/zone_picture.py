@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy.ndimage import distance_transform_edt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket._repr import counted
+from geoblanket._display import counted
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import map_figure, plot_map
 from geoblanket.roads.places import Places

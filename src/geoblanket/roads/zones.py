@@ -20,10 +20,9 @@ from scipy.sparse.csgraph import dijkstra
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Floats, Indices, Ints, Positions
+from geoblanket._display import between, card, counted, short_repr
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
-from geoblanket._html import card
 from geoblanket._lazy import companion
-from geoblanket._repr import between, counted, short_repr
 from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads._bisection import Links, connected_parts

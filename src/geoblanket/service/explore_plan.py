@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import InputError
 
 __all__ = ["read_plan"]

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.service.limits import LOOPBACK_NAMES, Limits, host_name
 from geoblanket.service.metrics import ServiceMetrics

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
 from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import polars as pl
 
-from geoblanket._column_names import missing_column
+from geoblanket._tables import missing_column
 from geoblanket.errors import InputError
 from geoblanket.traces._times import TimeUnit
 from geoblanket.traces.cleaning import Points

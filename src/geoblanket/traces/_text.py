@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from geoblanket._unpacking import UNPACKED_BY_POLARS, Unpacked
+from geoblanket._untrusted import UNPACKED_BY_POLARS, Unpacked
 from geoblanket.errors import InputError
 
 __all__ = ["NOT_UTF8", "WRONG_COLUMNS", "Block", "Cells", "peek", "read_blocks", "read_cells", "read_header"]

@@ -11,7 +11,7 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
-from geoblanket._repr import options_repr
+from geoblanket._display import options_repr
 from geoblanket.errors import ParameterError
 from geoblanket.traces._jumps import find_jumps
 from geoblanket.traces.summary import Tally

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from geoblanket._frames import AnyFrame, to_polars
-from geoblanket._parquet import check_parquet
 from geoblanket._tables import reading_parquet, table_batches
+from geoblanket._untrusted import check_parquet
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.traces._points import read_points
 from geoblanket.traces._source import Parsed, ReadingOptions, find_columns

@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arguments import checked, wrong_type
-from geoblanket._file_kinds import MAGIC, found_in_words, kind_of_file
-from geoblanket._files import temporary_folder
+from geoblanket._display import Progress, silent
+from geoblanket._files import MAGIC, found_in_words, kind_of_file, temporary_folder
 from geoblanket._frames import FRAME, AnyFrame, is_frame, is_path
-from geoblanket._progress import Progress, silent
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.traces._grouping import gather_by_vehicle, to_streams

@@ -17,9 +17,9 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints, Singles
+from geoblanket._display import Progress, silent
 from geoblanket._files import check_output
 from geoblanket._geodesy import haversine_m
-from geoblanket._progress import Progress, silent
 from geoblanket._tables import is_number, lazy_batches, write_table
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mobility.walks import WALKS_SCHEMA

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.tracking.motion_model import MotionModel, Singles
 

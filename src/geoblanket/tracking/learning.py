@@ -20,8 +20,8 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._display import Progress, silent
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts, count_histories
 from geoblanket.mobility.next_places import Distributions, backed_off, near_places

@@ -21,11 +21,10 @@ import numpy.typing as npt
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash, read_arrays, write_arrays
 from geoblanket._arrays import Floats, Indices, Ints, Singles
-from geoblanket._file_kinds import MAGIC as _MAGIC_OF
+from geoblanket._display import card, counted, short_repr
+from geoblanket._files import MAGIC as _MAGIC_OF
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
-from geoblanket._html import card
 from geoblanket._lazy import companion
-from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, ReleasedReports, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.tracking.sparse_rows import SparseRows

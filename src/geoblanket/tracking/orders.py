@@ -14,7 +14,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._display import Progress, silent
 from geoblanket._geodesy import haversine_m
-from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.roads.distances import weight_matrix

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import ParameterError
 from geoblanket.release.inputs import checked_time_ms
 from geoblanket.tracking.tracker import Tracker

@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
-from geoblanket._html import card
+from geoblanket._display import card, counted, short_repr
 from geoblanket._lazy import companion
-from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import Bundle

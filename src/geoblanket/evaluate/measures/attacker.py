@@ -23,8 +23,8 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints
+from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket._repr import counted, short_repr
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from geoblanket._numbers import number
+from geoblanket._display import number
 
 __all__ = ["ATTACKS", "CONTEXT_INFERENCE", "INFERENCE", "TRACKING", "AttackMeasures", "Measure", "gain_over"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Ints, Positions
-from geoblanket._repr import short_repr
+from geoblanket._display import short_repr
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism.mechanism import Mechanism
 

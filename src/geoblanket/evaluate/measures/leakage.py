@@ -27,7 +27,7 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 
 __all__ = ["Leakage", "place_channel", "posterior_leakage", "same_past"]

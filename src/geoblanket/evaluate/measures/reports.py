@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
 from geoblanket.mobility.histories import HistoryCounts, Steps

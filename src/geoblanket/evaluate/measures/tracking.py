@@ -18,8 +18,8 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints, Positions
+from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket._repr import counted, short_repr
 from geoblanket.build.held_out import VehicleLosses, by_vehicle
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import Steps

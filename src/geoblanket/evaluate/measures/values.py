@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geoblanket._numbers import Interval
+from geoblanket._display import Interval
 from geoblanket.evaluate.variants import Varied, variant_of
 
 __all__ = ["HeldOut", "Value", "by_reports"]

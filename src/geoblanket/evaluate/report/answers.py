@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from geoblanket._numbers import number, percent
+from geoblanket._display import number, percent
 from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
 from geoblanket.evaluate.report.figures import pareto_front
 from geoblanket.evaluate.report.panels import Panel, Relation

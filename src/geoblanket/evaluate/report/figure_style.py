@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from geoblanket._arrays import Floats
-from geoblanket._numbers import Interval
+from geoblanket._display import Interval
 from geoblanket._picture import FAINT, INK
 from geoblanket.evaluate.own_methods import is_own
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from geoblanket._numbers import number
+from geoblanket._display import number
 from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.report.figure_style import draw_interval, epsilon_axis, label_lines, look_of, say_beside

@@ -9,7 +9,7 @@ from enum import Enum
 
 import polars as pl
 
-from geoblanket._numbers import Interval
+from geoblanket._display import Interval
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._numbers import UNKNOWN
+from geoblanket._display import UNKNOWN
 from geoblanket._page import Page
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.methods import METHODS

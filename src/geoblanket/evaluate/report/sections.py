@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from geoblanket._numbers import number, parameter, percent
+from geoblanket._display import number, parameter, percent
 from geoblanket._page import Page
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.report.figures import PARTS, SWEEPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from geoblanket._numbers import UNKNOWN, number, percent, text
+from geoblanket._display import UNKNOWN, number, percent, text
 from geoblanket._page import Page
 from geoblanket.evaluate.measures.catalogue import ATTACKS, TRACKING, Measure
 from geoblanket.evaluate.measures.values import Value

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket._numbers import number, percent
+from geoblanket._display import number, percent
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.report.panels import WIDE_GAP, HourPanel, Panel, saved
 from geoblanket.evaluate.report.tables import Table, cell, gain_cell, loss_cell

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from geoblanket._numbers import number, percent
+from geoblanket._display import number, percent
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS

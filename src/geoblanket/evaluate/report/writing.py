@@ -9,10 +9,8 @@ from typing import Any
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._numbers import number
-from geoblanket._page import Page
-from geoblanket._progress import Progress, silent
-from geoblanket._report_folder import ReportFolder
+from geoblanket._display import Progress, number, silent
+from geoblanket._page import Page, ReportFolder
 from geoblanket.evaluate.measures.catalogue import TRACKING, Measure
 from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers
 from geoblanket.evaluate.report.chosen_figures import caption, make_figures, sweep_name

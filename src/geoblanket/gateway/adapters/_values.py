@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.gateway.position import Dropped
 
 __all__ = ["iso_seconds", "json_object", "number_of", "table_of"]

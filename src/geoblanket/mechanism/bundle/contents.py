@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
-from geoblanket._html import card
+from geoblanket._display import between, card, counted, short_repr
 from geoblanket._lazy import companion
-from geoblanket._repr import between, counted, short_repr
 from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle

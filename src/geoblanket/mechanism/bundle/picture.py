@@ -11,8 +11,8 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from geoblanket._display import counted
 from geoblanket._picture import axes_or_new, new_figure
-from geoblanket._repr import counted
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.lattice.picture import plot_lattice

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from geoblanket._arguments import checked
-from geoblanket._repr import options_repr
+from geoblanket._display import options_repr
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.header import BundleHeader
 from geoblanket.mechanism.bundle.signing import check_signature

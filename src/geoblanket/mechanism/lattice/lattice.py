@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Ints
-from geoblanket._repr import short_repr
+from geoblanket._display import short_repr
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.lattice.drawing import SINK, Drawing
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, LatticeSpec

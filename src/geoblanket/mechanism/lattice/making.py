@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.kernel import LARGEST_SQUARE, exponents, mantissas, rate_for, slope

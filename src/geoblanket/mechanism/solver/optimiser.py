@@ -13,8 +13,7 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Positions
-from geoblanket._html import card
-from geoblanket._repr import short_repr
+from geoblanket._display import card, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from geoblanket._numbers import count, p_text, share, signed
+from geoblanket._display import counted, p_text, share, signed
 from geoblanket.study.blankets.correlations import OUTCOMES, PART_OF
 from geoblanket.study.blankets.running import Study
 from geoblanket.study.claims import Claim, Verdict
@@ -98,7 +98,7 @@ def _close_to_one(study: Study) -> Iterator[Claim]:
     yield Claim(
         "p near 1 by hour",
         "With |B| = 3, 4 or 5, all p-values by hour are close to 1.",
-        f"{high} of {count(rows.height, 'p-value')} are above 0.9; the median is {_median(rows['p_value']):.2f}.",
+        f"{high} of {counted(rows.height, 'p-value')} are above 0.9; the median is {_median(rows['p_value']):.2f}.",
         Verdict.AGREES if high >= 0.9 * rows.height else Verdict.DIFFERS,
         "Where a hypothesis is true and the test is right, p is uniform: a tenth lies above 0.9. P-values that are all "
         "near 1 mean a test that cannot reject; a fixed floor on covariances does that to coordinates in degrees.",
@@ -118,7 +118,7 @@ def _speed_shape(study: Study) -> Iterator[Claim]:
         bend, p_bend = _bend(speed, p_value, np.log(rows["n"].to_numpy().astype(np.float64)))
         measured += (
             f" Up to there the curve bends {'upwards' if bend > 0 else 'downwards'} (p {p_text(p_bend)}, given n, "
-            f"{count(len(speed), 'group')}, |B| = 1)."
+            f"{counted(len(speed), 'group')}, |B| = 1)."
         )
         if reach > 75:
             verdict = Verdict.AGREES if bend > 0 and p_bend <= 0.05 else Verdict.DIFFERS
@@ -155,7 +155,7 @@ def _varies(study: Study, factor: str) -> Claim:
         groups = max(ranks["groups"].to_list())
         given, effect = _significant(p_values, "p_given_n_adjusted"), _significant(effects, "p_given_n_adjusted")
         parts.append(
-            f"Over {count(groups, 'group')} by {by}, p-values differ at "
+            f"Over {counted(groups, 'group')} by {by}, p-values differ at "
             f"{_orders(_significant(p_values, 'p_adjusted'))} as they are and at {_orders(given)} given n, effects at "
             f"{_orders(effect)} given n (Kruskal and Wallis, 5 %, Benjamini and Hochberg)."
         )
@@ -186,7 +186,7 @@ def _range(study: Study, factor: str) -> str:
     if rows.is_empty():
         return f"No group by {factor} has enough samples."
     low, high = np.quantile(rows["effect_size"].to_numpy(), [0, 1])
-    return f"In {count(rows.height, 'group')} by {factor}, effects at |B| = 1 go from {low:.2f} to {high:.2f}."
+    return f"In {counted(rows.height, 'group')} by {factor}, effects at |B| = 1 go from {low:.2f} to {high:.2f}."
 
 
 def _significant(rows: pl.DataFrame, column: str) -> list[int]:
@@ -201,7 +201,7 @@ def _downtown(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
     if paper is None:
         return
     rows = rows_tested(study.equal.findings, "region", 1).sort("available", descending=True)
-    measured, verdict = f"{count(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
+    measured, verdict = f"{counted(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
     if rows.height >= 3:
         downtown, others = float(rows["p_value"][0]), _median(rows["p_value"][1:])
         measured = (
@@ -231,7 +231,7 @@ def _sizes(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
     yield Claim(
         "sizes",
         f"{says} the predicted blankets have at most 2 locations.",
-        f"{share(small)} of {count(groups, 'group')} by {study.main} (found, not predicted).",
+        f"{share(small)} of {counted(groups, 'group')} by {study.main} (found, not predicted).",
         Verdict.AGREES if small >= 0.95 else Verdict.DIFFERS,
         "The first hypothesis that is not rejected ends the search, so a small blanket may mean few samples as well as "
         "short memory.",
@@ -256,7 +256,7 @@ def _correlations(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
             measured = (
                 f"Of the mean p of a group {signed(mean[0]['coefficient'], digits=2)} "
                 f"(p {p_text(mean[0]['p_value'])}), given n {signed(mean[0]['given_n'], digits=2)} "
-                f"(p {p_text(mean[0]['p_given_n'])}), {count(mean[0]['groups'], 'group')} by {by}. Given n, by |B|: "
+                f"(p {p_text(mean[0]['p_given_n'])}), {counted(mean[0]['groups'], 'group')} by {by}. Given n, by |B|: "
                 f"{_series(rows['p_value'])}. Of the effect instead of p: {_series(rows['effect_size'])}."
             )
             verdict = _same_correlation(expected, rows["p_value"])

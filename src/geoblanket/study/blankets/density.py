@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from geoblanket._arrays import Floats, Ints, Positions
+from geoblanket._display import Progress, silent
 from geoblanket._geodesy import local_metres
-from geoblanket._progress import Progress, silent
 from geoblanket.errors import ParameterError
 
 __all__ = ["Density", "neighbourhood_density"]

@@ -17,7 +17,7 @@ from numpy.polynomial import legendre
 from scipy import stats
 
 from geoblanket._arrays import Floats, Positions
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket.errors import ParameterError
 from geoblanket.study.blankets.choice import grouping_for
 from geoblanket.study.blankets.correlations import FEATURES, shuffle_within, size_strata

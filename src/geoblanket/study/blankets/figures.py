@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from geoblanket._numbers import count
+from geoblanket._display import counted
 from geoblanket._picture import DASHED, INK, new_figure, quiet, shared_legend
 from geoblanket.study.blankets.correlations import FEATURES, OUTCOMES
 from geoblanket.study.blankets.density import Density
@@ -178,7 +178,7 @@ def sizes_figure(sizes: pl.DataFrame) -> Figure:
                 axes.text(start + share / 2, row, f"{groups}", ha="center", va="center", fontsize=8, color=colour)
             start += share
     groups_by = {by: int(sizes.filter(pl.col("by") == by)["groups"].sum()) for by in groupings}
-    axes.set_yticks(range(len(groupings)), [f"{by} ({count(groups, 'group')})" for by, groups in groups_by.items()])
+    axes.set_yticks(range(len(groupings)), [f"{by} ({counted(groups, 'group')})" for by, groups in groups_by.items()])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of tested groups (numbers: groups)", fontsize=9)

@@ -10,11 +10,9 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
+from geoblanket._display import Progress, counted, silent
 from geoblanket._files import atomic_output
-from geoblanket._numbers import count
-from geoblanket._page import Page
-from geoblanket._progress import Progress, silent
-from geoblanket._report_folder import ReportFolder
+from geoblanket._page import Page, ReportFolder
 from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
@@ -198,7 +196,7 @@ def _method(study: Study) -> list[str]:
         f"“{about['test']}”, in displacements in metres.",
         "The speed of a group is the mean over X_t, ..., X_(t-m) only, as in the paper: a speed that knew X_(t-m-1) "
         "would make true hypotheses fail. So a group's members differ between orders.",
-        f"Groups of {count(about['smallest_group'], 'sample')} or more are tested, with at most "
+        f"Groups of {counted(about['smallest_group'], 'sample')} or more are tested, with at most "
         f"{about['largest_sample']:,} drawn samples each.",
         "Every order is tested in every group; nothing is imputed.",
         "Groups of one grouping share no samples, but trips: samples of a trip fall into several groups, so groups "

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._numbers import UNKNOWN, p_text, share, signed
+from geoblanket._display import UNKNOWN, p_text, share, signed
 from geoblanket._page import Page
 from geoblanket.study.blankets.correlations import FEATURES, MEASURES, OUTCOMES
 from geoblanket.study.blankets.running import Study

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from geoblanket import __version__
+from geoblanket._display import Progress, silent
 from geoblanket._files import sha256_file
-from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket._unfinished import unfinished_path
 from geoblanket.blanket.discovery import Discovery, discover

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from geoblanket._numbers import count, p_text, share, signed
+from geoblanket._display import counted, p_text, share, signed
 from geoblanket.study.blankets.claims import correlation_rows, rows_tested
 from geoblanket.study.blankets.running import COMBINED, Study
 from geoblanket.study.claims import Claim, Verdict
@@ -35,10 +35,10 @@ def _samples(study: Study) -> Iterator[str]:
     used = int(tested["available"].sum())
     everything = int(combined["available"].sum())
     yield (
-        f"{count(counts['walks'], 'walk')} of {count(counts['vehicles'], 'vehicle')} with "
-        f"{count(counts['steps'], 'step')}, one each {study.about['interval_s']:g} s. Of {combined.height:,} possible "
-        f"groups by hour, speed and region, {tested.height:,} have the {study.about['smallest_group']} samples that a "
-        f"test needs; they hold {share(used / everything) if everything else 'none'} of all samples."
+        f"{counted(counts['walks'], 'walk')} of {counted(counts['vehicles'], 'vehicle')} with "
+        f"{counted(counts['steps'], 'step')}, one each {study.about['interval_s']:g} s. Of {combined.height:,} "
+        f"possible groups by hour, speed and region, {tested.height:,} have the {study.about['smallest_group']} "
+        f"samples that a test needs; they hold {share(used / everything) if everything else 'none'} of all samples."
     )
 
 
@@ -101,7 +101,7 @@ def _strongest(study: Study) -> Iterator[str]:
         ]
         each = "; ".join(
             f"{row['feature']} {signed(row['coefficient'], digits=2)}, given the number of samples "
-            f"{signed(row['given_n'], digits=2)} (p {p_text(row['p_given_n'])}, {count(row['groups'], 'group')} by "
+            f"{signed(row['given_n'], digits=2)} (p {p_text(row['p_given_n'])}, {counted(row['groups'], 'group')} by "
             f"{row['by']})"
             for row in sorted(rows, key=lambda row: -abs(row["given_n"]))
         )
@@ -126,4 +126,4 @@ def _verdicts(claims: list[Claim]) -> str:
         for verdict in Verdict
         if (topics := [claim.topic for claim in claims if claim.verdict == verdict])
     ]
-    return f"Of {count(len(claims), 'claim')} of the paper, by verdict: {'; '.join(parts)}."
+    return f"Of {counted(len(claims), 'claim')} of the paper, by verdict: {'; '.join(parts)}."

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from geoblanket._display import Progress, silent
 from geoblanket._files import atomic_output, make_folder
-from geoblanket._progress import Progress, silent
 from geoblanket.blanket.discovery import discover
 from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.blanket.predictor_file import save_predictor

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from geoblanket._numbers import number, percent, share, text
+from geoblanket._display import number, percent, share, text
 from geoblanket._page import Page
 from geoblanket.errors import InputError
 from geoblanket.evaluate.measures.catalogue import Measure
