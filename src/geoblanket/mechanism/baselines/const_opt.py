@@ -18,8 +18,7 @@ from scipy import sparse
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import MechanismError, ParameterError
-from geoblanket.mechanism.baselines._finish import from_probabilities, output_distances
-from geoblanket.mechanism.baselines.exponential import exponential_probabilities
+from geoblanket.mechanism.baselines.closed_form import exponential_probabilities, from_probabilities, output_distances
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.highs import LARGEST_RATIO, MOST_CONSTRAINTS, run_highs
