@@ -53,8 +53,7 @@ def show(
         _print_facts(bundle_facts(bundle, file), file)
     if picture is not None:
         from geoblanket._picture import save_figure
-        from geoblanket.mechanism.bundle.picture import draw_bundle
-        from geoblanket.mechanism.lattice.picture import draw_lattice
+        from geoblanket.mechanism.bundle.picture import draw_bundle, draw_lattice
 
         save_figure(draw_bundle(bundle) if bundle.lattice is None else draw_lattice(bundle.lattice), picture)
         say(f"Picture written to {picture}.")
