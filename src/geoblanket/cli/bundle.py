@@ -88,7 +88,7 @@ _NOT_PRINTED = ("epsilon_per_location_per_km", "inequalities")
 def bundle_facts(bundle: Bundle, file: Path) -> dict[str, Any]:
     """Return the facts of a bundle that these commands print, as JSON values."""
     from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
-    from geoblanket.mechanism.bundle.zone_names import zone_order
+    from geoblanket.mechanism.bundle.zones import zone_order
 
     if bundle.lattice is not None:
         whole = ("version", "sha256", "signed", "domain", "disclosed")

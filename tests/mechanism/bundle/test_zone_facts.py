@@ -11,7 +11,7 @@ from scipy.spatial import ConvexHull, cKDTree
 
 from geoblanket._arrays import Indices
 from geoblanket._geodesy import haversine_m, local_metres
-from geoblanket.mechanism.bundle.zone_facts import snapping_radius_m, zone_facts
+from geoblanket.mechanism.bundle.zones import snapping_radius_m, zone_facts
 
 LAT_E7, LON_E7 = 411_500_000, -86_200_000
 METRE_E7 = 89.93  # of latitude

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from geoblanket.mechanism.bundle.zone_names import zone_in_words, zone_name, zone_order
+from geoblanket.mechanism.bundle.zones import zone_in_words, zone_name, zone_order
 
 
 def test_a_zone_is_called_by_its_number_or_by_the_name_that_it_was_given() -> None:

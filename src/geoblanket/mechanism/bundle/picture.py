@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from geoblanket._picture import axes_or_new, new_figure
 from geoblanket._repr import counted
 from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.roads.graph import RoadGraph
