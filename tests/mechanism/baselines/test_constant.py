@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import MechanismError
-from geoblanket.mechanism.baselines.closed_form import constant, exponential, planar_laplace, remap, tight_constraints
-from geoblanket.mechanism.baselines.const_opt import const_opt
+from geoblanket.mechanism.baselines import const_opt, constant, exponential, planar_laplace, remap, tight_constraints
 from tests.mechanism.baselines.problems import optimum, plane
 
 

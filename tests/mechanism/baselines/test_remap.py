@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism.baselines.closed_form import constant, exponential, remap
+from geoblanket.mechanism.baselines import constant, exponential, remap
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import line, plane

@@ -1,6 +1,8 @@
-"""Closed-form mechanisms: constant, exponential, planar Laplace, tight constraints and peaks; and optimal remapping.
+"""Published mechanisms to compare with, each a function of a problem that returns a verified mechanism.
 
-Each is computed from a formula. The result is repaired to whole numbers and verified like any other mechanism.
+Closed forms are the constant, exponential, planar Laplace and tight-constraints mechanisms and the peaks. ConstOPT
+solves a small linear program. `remap` improves the outputs of any of them. Every result is repaired to whole numbers
+and verified like any other mechanism.
 """
 
 from __future__ import annotations
@@ -8,19 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+import highspy
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from scipy.linalg import LinAlgError, solve
 from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import Delaunay, QhullError
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from geoblanket._arrays import Floats, Ints
+from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.repairer import repair
+from geoblanket.mechanism.solver.highs import LARGEST_RATIO, MOST_CONSTRAINTS, run_highs
 from geoblanket.mechanism.verifier import DENOMINATOR
 
 __all__ = [
@@ -28,11 +33,9 @@ __all__ = [
     "Peaks",
     "add_columns",
     "best_replacements",
+    "const_opt",
     "constant",
     "exponential",
-    "exponential_probabilities",
-    "from_probabilities",
-    "output_distances",
     "peaks",
     "planar_laplace",
     "remap",
@@ -41,7 +44,7 @@ __all__ = [
 
 _LARGEST_FACTOR = 2**20
 _HALVINGS = 40
-_BLOCK = 1 << 17  # crossings at a time: a megabyte, which stays in the processor's cache
+_CROSSINGS_AT_ONCE = 1 << 17  # a megabyte, which stays in the processor's cache
 _ROUNDING = 1e-9
 """Masses that are no more negative than this are 0."""
 MOST_PLACES = 2000
@@ -79,12 +82,12 @@ def exponential(problem: Problem, output_distance_km: npt.ArrayLike, *, calibrat
         False: the published form, t = ε/2 (less where the distances do not obey the triangle inequality, so that it
         would break the promise). True: the largest t that keeps the promise, found by doubling and bisection.
     """
-    return from_probabilities(exponential_probabilities(problem, output_distance_km, calibrated=calibrated), problem)
+    return _from_probabilities(_exponential_probabilities(problem, output_distance_km, calibrated=calibrated), problem)
 
 
-def exponential_probabilities(problem: Problem, output_distance_km: npt.ArrayLike, *, calibrated: bool) -> Floats:
+def _exponential_probabilities(problem: Problem, output_distance_km: npt.ArrayLike, *, calibrated: bool) -> Floats:
     """Return the probabilities of the exponential mechanism for the rows of `problem.merged()`."""
-    scale = _Scale(output_distances(problem, output_distance_km), problem.merged().log_bound)
+    scale = _Scale(_output_distances(problem, output_distance_km), problem.merged().log_bound)
     half = problem.epsilon / 2
     t = scale.largest(problem.epsilon) if calibrated or not scale.keeps_promise(half) else half
     return np.exp(scale.log_probabilities(t))
@@ -156,7 +159,7 @@ def planar_laplace(
     sites, first = np.unique(outputs, axis=0, return_index=True)
     table = np.zeros((len(rows), problem.output_count))
     table[:, first] = _cell_masses(rows, sites, _plane_epsilon(problem, rows), rays)
-    return from_probabilities(table, problem)
+    return _from_probabilities(table, problem)
 
 
 def _plane_epsilon(problem: Problem, rows: Floats) -> float:
@@ -177,7 +180,7 @@ def _cell_masses(rows: Floats, sites: Floats, epsilon: float, rays: int) -> Floa
     limits = (sites[neighbours] ** 2).sum(axis=1) - (sites[owners] ** 2).sum(axis=1)
     angles = (np.arange(rays) + 0.5) * (2 * np.pi / rays)
     mass = np.zeros((len(rows), len(sites)))
-    for block in np.array_split(angles, -(-rays * len(normals) // _BLOCK)):
+    for block in np.array_split(angles, -(-rays * len(normals) // _CROSSINGS_AT_ONCE)):
         # A ray x + r·u is in the cell while r·speed ≤ room for every neighbour.
         speed = normals @ np.stack([np.cos(block), np.sin(block)])
         speed[speed == 0] = 1e-300
@@ -245,7 +248,7 @@ def tight_constraints(problem: Problem, *, remapped: bool = True) -> Mechanism:
     else:
         _, first = np.unique(problem.row_class, return_index=True)
         table = add_columns(columns, first, problem.output_count)
-    return from_probabilities(table, problem)
+    return _from_probabilities(table, problem)
 
 
 def _falls_and_masses(log_bound: Floats) -> tuple[Floats, Floats]:
@@ -338,7 +341,7 @@ def peaks(problem: Problem) -> Peaks:
     nearest = kept[np.argmin(problem.distance_mm[:, kept], axis=1)]
     table = np.zeros((len(kept), count))
     table[:, kept] = fall[np.ix_(kept, kept)] * np.maximum(mu, 0.0)
-    of_kept = from_probabilities(table, _between(problem, kept, count))
+    of_kept = _from_probabilities(table, _between(problem, kept, count))
     weights = of_kept.weights[np.searchsorted(kept, nearest)]
     return Peaks(
         mechanism=Mechanism.from_weights(weights, _between(problem, nearest, count)),
@@ -357,6 +360,92 @@ def _between(problem: Problem, places: Ints, outputs: int) -> Problem:
         epsilon=problem.epsilon,
         eta_km=problem.eta_km,
     )
+
+
+def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float) -> Mechanism:
+    """Return the ConstOPT mechanism, by HiGHS: a linear program over near outputs, exponential for far ones.
+
+    It is for small problems. After Imola, Kasiviswanathan, White, Aggarwal, Tastuggine, "Balancing utility and
+    scalability in metric differential privacy", UAI 2022, as its abstract describes it: the linear program is made
+    smaller by constraining certain pairs of input and output to probabilities derived from the exponential mechanism.
+
+    Which pairs and how derived is our reading. A pair is near if the output lies within a radius of the row, and
+    q[s, y] is then a variable. Of a far pair it is c_y·E[s, y], with E the published exponential mechanism and one
+    variable c_y for each output. So constraints between two far entries of a column hold by themselves and are left
+    out, and the exponential mechanism (all c_y = 1) is always among the candidates.
+
+    Parameters
+    ----------
+    output_distance_km
+        How far each output lies from each row, kilometres, shape (S, K).
+    near_km
+        Outputs within this distance of a row are optimised, kilometres. With `inf` it is the whole linear program.
+
+    Raises
+    ------
+    MechanismError
+        HiGHS gave no answer.
+    ParameterError
+        Among others: there are more than 20 million pairs of rows times outputs.
+    """
+    if not near_km >= 0:
+        raise ParameterError(f"near_km must be 0 or more. Got {near_km} instead.")
+    merged = problem.merged()
+    size = int(np.count_nonzero(merged.constrained)) * problem.output_count
+    if size > MOST_CONSTRAINTS:
+        raise ParameterError(
+            f"ConstOPT is for at most {MOST_CONSTRAINTS:,} pairs of rows times outputs, small problems. Got {size:,}."
+        )
+    far = _exponential_probabilities(problem, output_distance_km, calibrated=False)
+    program = _ConstOptProgram(merged, far, _output_distances(problem, output_distance_km) <= near_km)
+    return _from_probabilities(program.solve(), problem)
+
+
+class _ConstOptProgram:
+    """The linear program of ConstOPT: entries q[s, y] = factor[s, y] · x[variable[s, y]], x ≥ 0."""
+
+    def __init__(self, problem: Problem, far: Floats, near: Bools) -> None:
+        self.problem = problem
+        self.near = near
+        rows, outputs = near.shape
+        self.variable: Ints = np.tile(np.arange(outputs), (rows, 1))
+        self.variable[near] = outputs + np.arange(np.count_nonzero(near))
+        self.factor = np.where(near, 1.0, far)
+        self.size = outputs + int(np.count_nonzero(near))
+
+    def solve(self) -> Floats:
+        """Return the best probabilities."""
+        cost = np.zeros(self.size)
+        np.add.at(cost, self.variable, self.problem.prior[:, None] * self.problem.loss * self.factor)
+        sums, privacy = self._sums(), self._privacy()
+        matrix = sparse.vstack([sums, privacy], format="csr")
+        lower = np.concatenate([np.ones(sums.shape[0]), np.full(privacy.shape[0], -np.inf)])
+        upper = np.concatenate([np.ones(sums.shape[0]), np.zeros(privacy.shape[0])])
+        solver = run_highs(cost, (matrix.indptr, matrix.indices, matrix.data), lower, upper)
+        status = solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise MechanismError(
+                f"HiGHS did not solve the linear program of ConstOPT: {solver.modelStatusToString(status)}."
+            )
+        result: Floats = np.array(solver.getSolution().col_value)[self.variable] * self.factor
+        return result
+
+    def _sums(self) -> sparse.csr_array:
+        """Return the rows of Σ_y q[s, y] = 1."""
+        rows, outputs = self.near.shape
+        row = np.repeat(np.arange(rows), outputs)
+        return sparse.csr_array((self.factor.ravel(), (row, self.variable.ravel())), shape=(rows, self.size))
+
+    def _privacy(self) -> sparse.csr_array:
+        """Return the rows of q[s, y] − a·q[s', y] ≤ 0, where one of the two is near."""
+        row, other = np.nonzero(self.problem.constrained)
+        ratio = np.minimum(np.exp(np.minimum(self.problem.log_bound[row, other], 700.0)), LARGEST_RATIO)
+        pair, output = np.nonzero(self.near[row] | self.near[other])
+        row, other, ratio = row[pair], other[pair], ratio[pair]
+        index = np.arange(len(pair))
+        values = np.concatenate([self.factor[row, output], -ratio * self.factor[other, output]])
+        variables = np.concatenate([self.variable[row, output], self.variable[other, output]])
+        return sparse.csr_array((values, (np.tile(index, 2), variables)), shape=(len(pair), self.size))
 
 
 def remap(mechanism: Mechanism, problem: Problem) -> Mechanism:
@@ -396,7 +485,7 @@ def add_columns(table: Table, replacement: Ints, output_count: int) -> Table:
     return result
 
 
-def from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:
+def _from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:
     """Return the mechanism of a problem with these probabilities, repaired to integers and verified.
 
     Parameters
@@ -420,7 +509,7 @@ def from_probabilities(probabilities: Floats, problem: Problem) -> Mechanism:
     return Mechanism.from_weights(weights, problem)
 
 
-def output_distances(problem: Problem, output_distance_km: npt.ArrayLike) -> Floats:
+def _output_distances(problem: Problem, output_distance_km: npt.ArrayLike) -> Floats:
     """Return how far each output lies from each row of `problem.merged()`, kilometres: means over classes of rows."""
     shape = (problem.row_count, problem.output_count)
     return problem.class_means(_check_table(output_distance_km, "output_distance_km", shape))
