@@ -32,11 +32,11 @@ from scipy.spatial import KDTree
 import geoblanket
 from benchmarks import tracking
 from benchmarks._measure import machine, show
+from benchmarks.coarse_location import CoarseLocation
 from geoblanket import RoadGraph
 from geoblanket._arrays import Bools, Floats, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket._picture import new_figure, save_figure
-from geoblanket.mechanism.baselines.samplers import CoarseLocation
 from geoblanket.mechanism.lattice.kernel import slope
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over

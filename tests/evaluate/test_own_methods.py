@@ -13,13 +13,13 @@ from geoblanket.evaluate.report.wording import label_of
 from geoblanket.evaluate.report.writing import write_report
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.running import evaluate_cities
-from geoblanket.mechanism.baselines.exponential import exponential
+from geoblanket.mechanism.baselines import exponential
 from geoblanket.mechanism.problem import Problem
 from tests.evaluate.towns import Town
 
 OWN = """
 import numpy as np
-from geoblanket.mechanism.baselines.exponential import exponential
+from geoblanket.mechanism.baselines import exponential
 
 
 def as_published(problem):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
-from geoblanket.mechanism.baselines.tight import tight_constraints
+from geoblanket.mechanism.baselines import tight_constraints
 from geoblanket.mechanism.bundle.domain import domain_hash
 from geoblanket.mechanism.bundle.header import BundleHeader
 from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle

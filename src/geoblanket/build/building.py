@@ -19,8 +19,8 @@ from geoblanket.build.inputs import Inputs, load_inputs, software_versions
 from geoblanket.build.kept_results import pack_result, unpack_result
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
+from geoblanket.mechanism.bundle.file import next_version
 from geoblanket.mechanism.bundle.storage import save_bundle
-from geoblanket.mechanism.bundle.version import next_version
 from geoblanket.mobility.walks import write_walks
 
 __all__ = ["build_bundle"]

@@ -10,10 +10,9 @@ from geoblanket._arguments import checked
 from geoblanket._display import Progress, silent
 from geoblanket._files import check_output
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.bundle.file import BundleFile
+from geoblanket.mechanism.bundle.file import BundleFile, next_version
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
 from geoblanket.mechanism.bundle.trust import ANY_FILE
-from geoblanket.mechanism.bundle.version import next_version
 from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import RoadGraph

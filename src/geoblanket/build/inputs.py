@@ -38,7 +38,7 @@ from geoblanket.loss.straight_line import StraightLine
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.loss.travel_cost import TravelCost
 from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.zone_names import zone_name
+from geoblanket.mechanism.bundle.zones import zone_name
 from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph

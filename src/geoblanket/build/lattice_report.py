@@ -6,8 +6,8 @@ from pathlib import Path
 
 from geoblanket._page import Page, ReportFolder
 from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism.bundle.picture import draw_lattice
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.lattice.picture import draw_lattice
 from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
 from geoblanket.roads.graph import RoadGraph
 

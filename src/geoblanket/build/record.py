@@ -17,7 +17,7 @@ from geoblanket.build.rows import RowsReport
 from geoblanket.build.typed_values import as_json, read_dataclass
 from geoblanket.errors import InputError
 from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 

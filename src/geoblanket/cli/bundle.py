@@ -58,8 +58,7 @@ def show(
         _print_bundle(bundle_facts(bundle, file), file)
     if picture is not None:
         from geoblanket._picture import save_figure
-        from geoblanket.mechanism.bundle.picture import draw_bundle
-        from geoblanket.mechanism.lattice.picture import draw_lattice
+        from geoblanket.mechanism.bundle.picture import draw_bundle, draw_lattice
 
         save_figure(draw_bundle(bundle) if bundle.lattice is None else draw_lattice(bundle.lattice), picture)
         say(f"Picture written to {picture}.")
@@ -94,7 +93,7 @@ _NOT_PRINTED = ("epsilon_per_location_per_km", "inequalities")
 def bundle_facts(bundle: Bundle, file: Path) -> dict[str, Any]:
     """Return the facts of a bundle that these commands print, as JSON values."""
     from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
-    from geoblanket.mechanism.bundle.zone_names import zone_order
+    from geoblanket.mechanism.bundle.zones import zone_order
 
     if bundle.lattice is not None:
         whole = ("version", "sha256", "signed", "domain", "disclosed")

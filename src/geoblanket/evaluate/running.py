@@ -35,7 +35,7 @@ from geoblanket.evaluate.settings import Setting
 from geoblanket.evaluate.tabulating import tabulate
 from geoblanket.evaluate.tracking_cities import TrackingTask, track_city
 from geoblanket.evaluate.variants import joined
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
 

@@ -1,4 +1,4 @@
-"""The place that a location belongs to: the nearest one, by the rule of `geoblanket.mechanism.history_rule.nearest`.
+"""The place that a location belongs to: the nearest one, by the rule of `mechanism.history_rule.history_table`.
 
 All places are compared, whichever is the nearest, so that the time it takes does not reveal the location.
 """
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Indices
-from geoblanket.mechanism.history_rule.nearest import COSINE_UNIT, HALF_TURN_E7, squared_distance
+from geoblanket.mechanism.history_rule.history_table import COSINE_UNIT, HALF_TURN_E7, squared_distance
 
 __all__ = ["NearestPlace"]
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket.mechanism.history_rule.nearest import cosine
+from geoblanket.mechanism.history_rule.history_table import cosine
 from geoblanket.release.nearest import NearestPlace
 
 __all__ = ["PlaceRaster"]

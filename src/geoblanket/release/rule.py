@@ -20,8 +20,7 @@ from geoblanket.errors import MismatchError
 from geoblanket.mechanism import sampling
 from geoblanket.mechanism.bundle.release_tables import ReleaseTable, ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.history_rule.history_table import HistoryTable
-from geoblanket.mechanism.history_rule.nearest import cosine, squared_distance
+from geoblanket.mechanism.history_rule.history_table import HistoryTable, cosine, squared_distance
 
 __all__ = ["ReleaseRule"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.bundle.zone_names import zone_order
+from geoblanket.mechanism.bundle.zones import zone_order
 from geoblanket.service.geojson import encoded, feature
 
 __all__ = ["guarantee_facts", "places_geojson", "zones_geojson"]

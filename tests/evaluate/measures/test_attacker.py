@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.measures.attacker import Cases, attack_report, zone_distance_km
-from geoblanket.mechanism.baselines.remap import add_columns
+from geoblanket.mechanism.baselines import add_columns
 from geoblanket.mobility.histories import HistoryCounts
 from tests.build.worlds import no_steps
 from tests.evaluate.walking import COUNTS, TOWN, ZONE, present, random_channel, rows_of

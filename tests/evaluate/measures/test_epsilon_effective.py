@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 from geoblanket.errors import MismatchError
 from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon, worst_pair
 from geoblanket.mechanism import DENOMINATOR, Mechanism
-from geoblanket.mechanism.baselines.constant import constant
+from geoblanket.mechanism.baselines import constant
 from tests.mechanism.problems import random_problem
 
 NO_LIMIT = 2**63 - 2

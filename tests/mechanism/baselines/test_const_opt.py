@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.baselines.const_opt import const_opt
-from geoblanket.mechanism.baselines.exponential import exponential
+from geoblanket.mechanism.baselines import const_opt, exponential
 from tests.mechanism.baselines.problems import line, optimum, plane
 
 

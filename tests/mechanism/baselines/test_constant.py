@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import MechanismError
-from geoblanket.mechanism.baselines.const_opt import const_opt
-from geoblanket.mechanism.baselines.constant import constant
-from geoblanket.mechanism.baselines.exponential import exponential
-from geoblanket.mechanism.baselines.planar_laplace import planar_laplace
-from geoblanket.mechanism.baselines.remap import remap
-from geoblanket.mechanism.baselines.tight import tight_constraints
+from geoblanket.mechanism.baselines import const_opt, constant, exponential, planar_laplace, remap, tight_constraints
 from tests.mechanism.baselines.problems import optimum, plane
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.baselines.exponential import exponential
+from geoblanket.mechanism.baselines import exponential
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import line, plane
 

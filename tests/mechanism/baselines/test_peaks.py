@@ -5,9 +5,8 @@ import pytest
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.baselines import peaks as peaks_module
-from geoblanket.mechanism.baselines.peaks import peaks
-from geoblanket.mechanism.baselines.tight import tight_constraints
+from geoblanket.mechanism import baselines
+from geoblanket.mechanism.baselines import peaks, tight_constraints
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import line
 
@@ -57,6 +56,6 @@ def test_places_too_near_together_use_the_row_of_a_kept_one() -> None:
 
 
 def test_there_are_not_too_many_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peaks_module, "MOST_PLACES", 5)
+    monkeypatch.setattr(baselines, "MOST_PLACES", 5)
     with pytest.raises(ParameterError, match="at most 5 places"):
         peaks(line(6))

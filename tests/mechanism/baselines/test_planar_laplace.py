@@ -9,7 +9,7 @@ from scipy.special import lambertw
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.baselines.planar_laplace import planar_laplace
+from geoblanket.mechanism.baselines import planar_laplace
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import Plane, line, plane
 

@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism.baselines.constant import constant
-from geoblanket.mechanism.baselines.exponential import exponential
-from geoblanket.mechanism.baselines.remap import remap
+from geoblanket.mechanism.baselines import constant, exponential, remap
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import line, plane

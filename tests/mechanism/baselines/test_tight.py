@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import MechanismError, ParameterError
-from geoblanket.mechanism.baselines.tight import tight_constraints
+from geoblanket.mechanism.baselines import tight_constraints
 from geoblanket.mechanism.problem import Problem
 from tests.mechanism.baselines.problems import line, optimum, plane
 

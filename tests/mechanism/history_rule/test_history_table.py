@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.history_rule import history_table
-from geoblanket.mechanism.history_rule.history_table import HistoryTable
-from geoblanket.mechanism.history_rule.nearest import squared_distance
+from geoblanket.mechanism.history_rule.history_table import HistoryTable, squared_distance
 from tests.build.worlds import grid, places_at
 
 LINE = places_at(np.arange(8) * 300.0, np.zeros(8)).coordinates_e7

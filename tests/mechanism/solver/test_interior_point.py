@@ -5,9 +5,8 @@ import pytest
 
 from geoblanket import _lapack
 from geoblanket._arrays import Floats
-from geoblanket.mechanism.solver.cone import Cone
-from geoblanket.mechanism.solver.interior_point import Iterate, Search
-from geoblanket.mechanism.solver.newton import pool
+from geoblanket.mechanism.solver.interior_point import Iterate, Search, pool
+from geoblanket.mechanism.solver.linear_program import Cone
 from tests.mechanism.problems import grid_problem
 
 

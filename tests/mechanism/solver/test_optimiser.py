@@ -8,9 +8,8 @@ from threadpoolctl import threadpool_limits
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.solver import level, selection
-from geoblanket.mechanism.solver.cone import Cone
-from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram
+from geoblanket.mechanism.solver import selection
+from geoblanket.mechanism.solver.linear_program import Clusters, Cone, LinearProgram
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from tests.mechanism.problems import grid_problem, optimum_by_cvxpy, random_problem
 
@@ -52,7 +51,7 @@ def test_bounds_of_one_method_never_exceed_losses_of_the_other(seed: int, gap: f
 @pytest.fixture
 def choosy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make small problems take the path of large ones: clusters, dropping, pricing, exchanges."""
-    monkeypatch.setattr(level, "_WORTH_CHOOSING", 0)
+    monkeypatch.setattr(selection, "_WORTH_CHOOSING", 0)
     monkeypatch.setattr(selection, "_COARSEST", 6)
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from geoblanket._arrays import Floats
-from geoblanket.mechanism.solver.cone import Cone
+from geoblanket.mechanism.solver.linear_program import Cone
 from geoblanket.mechanism.solver.pricing import Pricer, push
 from tests.mechanism.problems import grid_problem, random_problem
 

@@ -17,8 +17,7 @@ from geoblanket._lazy import companion
 from geoblanket._training import NOBODY
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
-from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, snapping_radius_m, zone_facts
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import ZoneFacts, snapping_radius_m, zone_facts, zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism

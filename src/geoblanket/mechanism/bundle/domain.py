@@ -15,7 +15,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket.mechanism.bundle.header import MechanismHeader
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.history_rule.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
 

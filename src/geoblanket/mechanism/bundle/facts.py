@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
-from geoblanket.mechanism.bundle.zone_names import zone_order
+from geoblanket.mechanism.bundle.zones import zone_order
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.meaning import lattice_in_words
 from geoblanket.mechanism.problem import NEVER_MM

@@ -19,6 +19,8 @@ from geoblanket._arrayfile import read_arrays
 from geoblanket._arrays import Indices, Octets
 from geoblanket._files import MAGIC as _MAGIC_OF
 from geoblanket.errors import GuaranteeViolation, InputError, LatticeViolation, MechanismError
+from geoblanket._file_kinds import MAGIC as _MAGIC_OF
+from geoblanket.errors import GuaranteeViolation, InputError, LatticeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.bundle.contents import BundledMechanism
 from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, triangle_size, unpack
 from geoblanket.mechanism.bundle.header import BundleHeader, MechanismHeader, ReadBundle
@@ -27,7 +29,7 @@ from geoblanket.mechanism.bundle.trust import ANY_FILE, HINT, Trust
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 
-__all__ = ["LARGEST_BYTES", "MAGIC", "BundleFile", "check_layout"]
+__all__ = ["LARGEST_BYTES", "MAGIC", "BundleFile", "check_layout", "next_version"]
 
 LARGEST_BYTES: Final = 1 << 30
 """The largest bundle that is read unless the caller says otherwise."""
@@ -206,3 +208,31 @@ def _verified(path: Path, header: MechanismHeader, parts: Parts, domain: DomainC
         history_rows=history_rows,
         output_places=output_places,
     )
+
+
+def next_version(path: str | Path, asked: int | None = None) -> int:
+    """Return the version of a bundle that is to be written at `path`.
+
+    It is the publisher's number. It only grows, so that devices refuse to go back.
+
+    Parameters
+    ----------
+    asked
+        The version that was asked for; None: 1, or one more than that of the bundle that is replaced. A file that is no
+        readable bundle has no version to go beyond.
+
+    Raises
+    ------
+    ParameterError
+        If the version that was asked for is not greater than that of the bundle that is replaced.
+    """
+    try:
+        replaced = BundleFile.read(path).header.version
+    except InputError:
+        return 1 if asked is None else asked
+    if asked is not None and asked <= replaced:
+        raise ParameterError(
+            f"The version of the bundle must be greater than {replaced}, that of the bundle it replaces ({path}): "
+            f"devices refuse to go back. Got {asked} instead; leave it out for {replaced + 1}."
+        )
+    return replaced + 1 if asked is None else asked

@@ -12,7 +12,7 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.clock import HOURS, LARGEST_INTERVAL_MS, Clock
 from geoblanket.mechanism.bundle.lattice_section import LatticeHeader, lattice_clock
 from geoblanket.mechanism.bundle.parsing import check_keys, integer, text
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.costs import Costs
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM

@@ -18,8 +18,7 @@ import numpy as np
 from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
 from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.zone_facts import ZoneFacts, ZoneTable, zone_facts
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import ZoneFacts, ZoneTable, zone_facts, zone_in_words
 from geoblanket.mechanism.costs import LARGEST_EPSILON, Costs, Counted
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.problem import NEVER_MM

@@ -40,7 +40,7 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
-from geoblanket.mechanism.history_rule.nearest import cosine
+from geoblanket.mechanism.history_rule.history_table import cosine
 from geoblanket.mechanism.history_rule.row_distances import NEAR_PAIRS
 from geoblanket.mechanism.problem import NEVER_MM
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from geoblanket import _lapack
 from geoblanket._arrays import Bools, Floats, Positions
-from geoblanket.mechanism.solver.bounds import slack_below
-from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
+from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone, slack_below
 
 __all__ = ["Block", "Centring", "StepLimits"]
 

@@ -14,9 +14,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.solver.bounds import slack_below, sum_below
-from geoblanket.mechanism.solver.cone import EXPONENT_CAP
-from geoblanket.mechanism.solver.linear_program import LinearProgram
+from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, LinearProgram, slack_below, sum_below
 
 __all__ = ["LARGEST_RATIO", "MOST_CONSTRAINTS", "HighsAnswer", "run_highs", "solve_with_highs"]
 

@@ -1,20 +1,58 @@
-"""The linear program that the search solves, and coarser ones made of it by merging near rows into clusters."""
+"""The linear program that the search solves: its cone, proven bounds, and coarser programs made by merging rows.
+
+The cone is shared by all outputs. A column q ≥ 0 (one output's probability in each row) lies in the cone C when
+q_i ≤ e^{x_ij} q_j for every constrained pair, x_ij = ε·d_ij. A mechanism is private when each of its columns lies in C;
+the columns are tied together only by the rows' sums.
+
+Lower bounds that hold in spite of rounding
+-------------------------------------------
+The linear program is: minimise Σ_k w_k·q_k over columns q_k ∈ C with Σ_k q_k = 1 in each row. For any λ, any
+multipliers y_k ≥ 0 on constrained pairs and any weights u > 0 on rows, with (Gq)_p = a_p q_j − q_i for the pair
+p = (i, j), let s_k = w_k − Gᵀy_k, the *slack* of output k. Every feasible mechanism has
+
+    Σ_k w_k·q_k = Σ_k (s_k + Gᵀy_k)·q_k ≥ Σ_k s_k·q_k = Σλ + Σ_k (s_k − λ)·q_k
+                ≥ Σλ + (Σu)·min_{k,i} (s_k − λ)_i / u_i,
+
+because Gq_k ≥ 0, q_k ≥ 0, Σ_k q_k = 1 and Σ_k u·q_k = Σu. So a bound needs no optimal multipliers, only honest
+slacks: `slack_below` never returns more than the true value.
+
+Rounding. Let ρ = 2^-53. Floating-point sums of n non-negative terms in any order err by at most (n − 1)ρ/(1 − nρ) of
+the sum. P_i = Σ a_p y_p (pairs with j = i) and N_i = Σ y_p (pairs with that row as their i) have at most n < rows terms
+each. The ratio a is computed from the exponent x ≤ 44, which itself carries at most 4 roundings: relative error at
+most 4·44ρ, plus 4 units in the last place for exp, plus one for the product with y. The cost w is a product of two
+floats, or a sum of m such: m roundings, m ≤ rows merged. The three additions w − P + N err by ρ of a partial result
+each, all at most |w| + P + N (λ is subtracted from the result by the caller, who rounds down again). Altogether the
+error is at most (n + m + 200)ρ·(|w| + P + N); we take off (2·rows + 256)·2ρ·(|w| + P + N), more than twice that.
+Underflow costs at most 2^-1074 per term, covered by 1e-290.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 
-from geoblanket._arrays import Floats, Positions
-from geoblanket.mechanism.solver.bounds import slack_below
-from geoblanket.mechanism.solver.cone import Cone
+from geoblanket._arrays import Bools, Floats, Positions
 
-__all__ = ["Clusters", "LinearProgram"]
+__all__ = ["EXPONENT_CAP", "Clusters", "Cone", "LinearProgram", "slack_below", "sum_below", "with_slack"]
 
+_ROUNDING = 2.0**-53
+_TINY = 1e-290
+EXPONENT_CAP = 44.0
+"""Ratios beyond e^44 ≈ 10^19 are cut to that in the search: the stronger constraint is safe, the loss not measurable.
+Bounds do not use the pairs that were cut."""
+_NEVER = 1e250
+"""Stands for the ratio of a pair without a constraint: finite, so that products with zero stay zero."""
+_NEAREST = 12
+"""Rows nearest to each, whose pairs are active from the start: with fewer, more pairs join on the way; with more, steps
+take longer."""
+_TIGHT = 0.3
+"""Of a pair's slack: where less is left the pair becomes active. With less, steps are cut short by pairs that are not
+active; with more, pairs become active that do not matter."""
 _NEIGHBOURS = 24
 """Centres that a row's columns are carried from: more make them smoother, and the matrices fuller."""
 _SMOOTHNESS = 0.6
@@ -22,6 +60,70 @@ _SMOOTHNESS = 0.6
 _INSIDE = 1e-3
 """Of a pair's slack, what must be left for a column to count as well inside the cone: a start nearer to its edge only
 allows short steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cone:
+    """Constrained pairs of rows and their ratios.
+
+    Parameters
+    ----------
+    exponent
+        x_ij = ε·d_ij, dimensionless, symmetric, shape (rows, rows); inf where the pair is not constrained. Off the
+        diagonal it is positive: rows at distance 0 are merged before.
+    original_rows
+        How many rows there were before any were merged, for the error margins of bounds; 0: as many as now.
+    """
+
+    exponent: Floats
+    original_rows: int = 0
+    constrained: Bools = field(init=False)
+
+    def __post_init__(self) -> None:
+        constrained = np.isfinite(self.exponent)
+        np.fill_diagonal(constrained, False)
+        object.__setattr__(self, "constrained", constrained)
+        object.__setattr__(self, "original_rows", self.original_rows or self.size)
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.exponent)
+
+    @cached_property
+    def excess(self) -> Floats:
+        """e^x − 1, exact for small x; huge where there is no constraint."""
+        return np.where(self.constrained, np.expm1(np.minimum(self.exponent, EXPONENT_CAP)), _NEVER)
+
+    @cached_property
+    def ratio(self) -> Floats:
+        """e^x; huge where there is no constraint."""
+        return np.where(self.constrained, np.exp(np.minimum(self.exponent, EXPONENT_CAP)), _NEVER)
+
+    @cached_property
+    def tight_ratio(self) -> Floats:
+        """The ratio beyond which a pair counts as tight: less than 30 % of its slack is left."""
+        return 1.0 + (1.0 - _TIGHT) * self.excess
+
+    @cached_property
+    def nearest(self) -> Positions:
+        """The other rows of each, nearest first, shape (rows, rows − 1)."""
+        order = np.argsort(np.where(self.constrained, self.exponent, np.inf), axis=1, kind="stable")
+        rows = np.arange(self.size)[:, None]
+        nearest: Positions = order[order != rows].reshape(self.size, self.size - 1)
+        return nearest
+
+    @cached_property
+    def starting_pairs(self) -> Bools:
+        """Each row with its nearest 12, and the other way round: where the search begins."""
+        near = np.zeros_like(self.constrained)
+        near[np.arange(self.size)[:, None], self.nearest[:, :_NEAREST]] = True
+        near |= near.T
+        return near & self.constrained
+
+    def restricted(self, rows: Positions) -> Cone:
+        """Return the cone over some of the rows."""
+        return Cone(self.exponent[np.ix_(rows, rows)], self.original_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,3 +256,30 @@ class Clusters:
 def _well_inside(cone: Cone, columns: Floats) -> bool:
     limit = 1.0 + (1.0 - _INSIDE) * cone.excess
     return all(bool((column[:, None] < limit * column).all()) for column in columns)
+
+
+def slack_below(cost: Floats, gained: Floats, given: Floats, *, rows: int) -> Floats:
+    """Return w − P + N rounded down far enough to be at most its true value.
+
+    Parameters
+    ----------
+    cost, gained, given
+        w, P = Σ a_p y_p and N = Σ y_p, as computed, of one shape.
+    rows
+        How many rows the original problem has (before merging).
+    """
+    margin = (2 * rows + 256) * 2 * _ROUNDING
+    below: Floats = (cost - gained + given) - (margin * (np.abs(cost) + gained + given) + _TINY)
+    return below
+
+
+def sum_below(values: Floats) -> float:
+    """Return the sum, rounded down."""
+    return math.nextafter(math.fsum(values.ravel().tolist()), -math.inf)
+
+
+def with_slack(duals: Floats, worst: float, weight: Floats) -> float:
+    """Return Σλ + (Σu)·worst, rounded down; `worst` is at most the true min (s_k − λ)_i / u_i over all outputs k."""
+    side = -math.inf if worst >= 0.0 else math.inf
+    mass = math.nextafter(math.fsum(weight.tolist()), side)
+    return math.nextafter(sum_below(duals) + math.nextafter(mass * worst, -math.inf), -math.inf)

@@ -17,10 +17,9 @@ from geoblanket._display import card, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
-from geoblanket.mechanism.solver.linear_program import LinearProgram
-from geoblanket.mechanism.solver.newton import pool
+from geoblanket.mechanism.solver.interior_point import pool
+from geoblanket.mechanism.solver.linear_program import Cone, LinearProgram
 from geoblanket.mechanism.solver.selection import begin, search
 
 __all__ = ["Event", "Method", "OptimiseResult", "Outcome", "Progress", "optimise"]

@@ -1,9 +1,13 @@
 """Whether outputs that were left out could lower the loss: a proven bound for each.
 
 Given the rows' multipliers λ, an output with cost w is worth adding only if t = min {(w − λ)·q : q ∈ C, u·q = 1} is
-negative, with any weights u > 0 on rows. Leaving out outputs with t ≥ −δ costs at most δ·Σu (see `bounds`). Easy
-cases are settled by `push`, which looks for multipliers by passing surplus to deficits between near rows, all outputs
-at once; the others by the interior-point method with a single column.
+negative, with any weights u > 0 on rows. Leaving out outputs with t ≥ −δ costs at most δ·Σu (see `linear_program`).
+Easy cases are settled by `push`, which looks for multipliers by passing surplus to deficits between near rows, all
+outputs at once; the others by the interior-point method with a single column.
+
+A band makes that cheaper. In the order of reverse Cuthill–McKee, near rows have near numbers. With no pairs but those
+inside a band, Newton's matrix is banded, and its factor costs rows × band² instead of rows³. Fewer constraints make the
+cone larger, so a lower bound over it holds for the true cone too; that a column exists in it proves nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +17,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from geoblanket._arrays import Floats, Positions
-from geoblanket.mechanism.solver.band import Band, BandBlock
+from geoblanket import _lapack
+from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.blocks import Block
-from geoblanket.mechanism.solver.cone import EXPONENT_CAP, Cone
-from geoblanket.mechanism.solver.interior_point import power_of_two
-from geoblanket.mechanism.solver.newton import PathFollower, Pool
+from geoblanket.mechanism.solver.interior_point import PathFollower, Pool, power_of_two
+from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone
 
 __all__ = ["PRICES_AT_ONCE", "Price", "Pricer", "push"]
 
 PRICES_AT_ONCE = 16
 """Outputs priced between two reports of progress: enough work for all threads, little enough to stop soon."""
-
 _ROUNDING = 2.0**-53
 _MOST_RANKS = 32
 """How many of its nearest rows a row in deficit asks: further ones have little to give, as their ratio is larger."""
@@ -147,29 +151,29 @@ class Pricer:
         return self._search(reduced, target, tolerance, self.wide_band if wide else self.band).below
 
     @cached_property
-    def band(self) -> Band | None:
+    def band(self) -> _Band | None:
         """The pairs of near rows, unless that would save nothing."""
         return self._usable_band(1)
 
     @cached_property
-    def wide_band(self) -> Band | None:
+    def wide_band(self) -> _Band | None:
         """A wider band, unless it saves nothing."""
         return self._usable_band(_WIDENING)
 
-    def _usable_band(self, widening: int) -> Band | None:
+    def _usable_band(self, widening: int) -> _Band | None:
         if self.cone.size <= _WORTH_A_BAND:
             return None
-        band = Band(self.cone, widening=widening)
+        band = _Band(self.cone, widening=widening)
         return band if band.width < _MOST_BAND * self.cone.size else None
 
-    def _search(self, reduced: Floats, target: float, tolerance: float, band: Band | None) -> Price:
+    def _search(self, reduced: Floats, target: float, tolerance: float, band: _Band | None) -> Price:
         scale = power_of_two(reduced)
         start = np.full((1, self.cone.size), 1.0 / self.weight.sum())
         cost = reduced[None] * scale
         if band is None:
             search = _Column(Block(self.cone, cost, start), self.weight)
         else:
-            search = _Column(BandBlock(band, cost[:, band.order], start), self.weight[band.order])
+            search = _Column(_BandBlock(band, cost[:, band.order], start), self.weight[band.order])
         for _ in range(_MOST_ITERATIONS):
             less = search.above < target * scale and search.above - search.below < tolerance * scale
             if search.below >= target * scale or less or search.stalled:
@@ -210,3 +214,70 @@ class _Column(PathFollower):
         change = (self.missing - float(total @ self.weight)) / float(self.response @ self.weight)
         self.block.step += change * self.response
         return change * self.weight
+
+
+class _Band:
+    """The rows of a cone in an order in which near rows are near, and the pairs within `width` of each other.
+
+    Parameters
+    ----------
+    cone
+        The rows' cone.
+    widening
+        How many times as wide the band is as it takes to hold the pairs of nearest rows.
+    """
+
+    def __init__(self, cone: Cone, *, widening: int = 1) -> None:
+        pairs = csr_array(cone.starting_pairs)
+        self.order: Positions = np.asarray(reverse_cuthill_mckee(pairs, symmetric_mode=True), dtype=np.intp)
+        self.cone = cone.restricted(self.order)
+        low, high = np.nonzero(self.cone.constrained & cone.starting_pairs[np.ix_(self.order, self.order)])
+        self.starting_pairs = np.zeros_like(cone.constrained)
+        self.starting_pairs[low, high] = True
+        self.width = min(widening * int(np.abs(low - high).max()), cone.size - 1)
+
+    @cached_property
+    def tight_ratio(self) -> Floats:
+        """`Cone.tight_ratio` in the band, shape (rows, 2·width + 1): column c is the pair with row + c − width."""
+        rows = self.cone.size
+        other = np.arange(rows)[:, None] + np.arange(-self.width, self.width + 1)
+        inside = (other >= 0) & (other < rows)
+        ratio = np.full(other.shape, np.inf)
+        ratio[inside] = self.cone.tight_ratio[np.nonzero(inside)[0], other[inside]]
+        return ratio
+
+
+class _BandBlock(Block):
+    """A single output, in the order and with the pairs of a band."""
+
+    def __init__(self, band: _Band, cost: Floats, columns: Floats) -> None:
+        self.band = band
+        super().__init__(band.cone, cost, columns, active=band.starting_pairs[None])
+
+    @property
+    def _width(self) -> int:
+        return self.band.width + 1
+
+    def _place(self, first: Positions, second: Positions) -> Positions:
+        return second - first
+
+    def _no_pairs(self) -> Bools:
+        return np.zeros((1, self.rows, 2 * self.band.width + 1), bool)
+
+    def _activate(self, output: Positions, low: Positions, high: Positions) -> None:
+        self.active[output, low, high - low + self.band.width] = True
+
+    def _crossing(self, output: int, column: Floats) -> tuple[Positions, Positions]:
+        padded = np.pad(column, self.band.width, constant_values=1.0)
+        others = np.lib.stride_tricks.sliding_window_view(padded, 2 * self.band.width + 1)
+        crossing = column[:, None] > self.band.tight_ratio * others
+        crossing &= ~self.active[output]
+        low, place = np.nonzero(crossing)
+        return low, low + place - self.band.width
+
+    def _try_factor(self, matrix: Floats, diagonal: Floats) -> bool:
+        matrix[:, 0] = diagonal
+        return _lapack.banded_factor(matrix)
+
+    def _solve_in_place(self, right: Floats) -> None:
+        _lapack.banded_solve(self.factors[0], right[0])

@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-from geoblanket.mechanism.solver.cone import Cone
 from geoblanket.mechanism.solver.incumbent import Incumbent
-from geoblanket.mechanism.solver.level import Level
-from geoblanket.mechanism.solver.linear_program import LinearProgram
-from geoblanket.mechanism.solver.newton import Pool
+from geoblanket.mechanism.solver.interior_point import Pool
+from geoblanket.mechanism.solver.linear_program import Cone, LinearProgram
+from geoblanket.mechanism.solver.selection import Level
 
 PLACES = np.random.default_rng(4).uniform(0, 2, (12, 2))
 DISTANCE = np.linalg.norm(PLACES[:, None] - PLACES, axis=2)

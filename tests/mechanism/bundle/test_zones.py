@@ -11,7 +11,7 @@ from scipy.spatial import ConvexHull, cKDTree
 
 from geoblanket._arrays import Indices
 from geoblanket._geodesy import haversine_m, local_metres
-from geoblanket.mechanism.bundle.zone_facts import snapping_radius_m, zone_facts
+from geoblanket.mechanism.bundle.zones import snapping_radius_m, zone_facts, zone_in_words, zone_name, zone_order
 
 LAT_E7, LON_E7 = 411_500_000, -86_200_000
 METRE_E7 = 89.93  # of latitude
@@ -79,3 +79,12 @@ def test_a_zone_that_leaves_places_out_snaps_from_further_away() -> None:
     assert whole == pytest.approx(np.hypot(500, 500), rel=0.02)
     lat, lon = places.T * 1e-7
     assert part == pytest.approx(float(haversine_m(lat[0], lon[0], lat[3], lon[3])), rel=0.02)
+
+
+def test_a_zone_is_called_by_its_number_or_by_the_name_that_it_was_given() -> None:
+    assert zone_in_words(zone_name(3)) == zone_in_words(3) == "zone 3"
+    assert zone_in_words("centre") == "zone 'centre'"
+
+
+def test_zones_are_in_the_order_of_their_numbers() -> None:
+    assert sorted(["10", "b", "2", "a", "0"], key=zone_order) == ["0", "2", "10", "a", "b"]

@@ -1,6 +1,9 @@
-"""Facts about the zones of a bundle: what a zone discloses by itself, and how far a coordinate lies from its place.
+"""The zones of a bundle: their names, what a zone discloses by itself, and how far coordinates lie from its places.
 
-All of it is computed from the places. The statements of a file's author are not used.
+Zones are numbered from 0, as in the file of zones (`geoblanket roads zones --out`). A build gives them these numbers as
+names in the bundle, and every reader of the bundle uses them. Makers of other bundles may choose names at will.
+
+Facts about zones are computed from the places. The statements of a file's author are not used.
 """
 
 from __future__ import annotations
@@ -14,13 +17,28 @@ import numpy as np
 from geoblanket._arrays import Bools, Floats, Indices
 from geoblanket._geodesy import haversine_m, local_metres
 
-__all__ = ["ZoneFacts", "ZoneTable", "snapping_radius_m", "zone_facts"]
-
+__all__ = ["ZoneFacts", "ZoneTable", "snapping_radius_m", "zone_facts", "zone_in_words", "zone_name", "zone_order"]
 
 _GRID: Final = 32
 _PRECISION_M: Final = 1.0
 _MOST_CELLS: Final = 4096
 _BLOCK: Final = 1 << 21
+
+
+def zone_name(number: int) -> str:
+    """Return the name in a bundle of the zone with a number."""
+    return f"{number}"
+
+
+def zone_in_words(name: str | int) -> str:
+    """Return what a message calls a zone: `zone 3`, or `zone 'centre'` where somebody chose a name."""
+    text = f"{name}"
+    return f"zone {text}" if text.isdecimal() else f"zone '{text}'"
+
+
+def zone_order(name: str) -> tuple[int, str]:
+    """Return a key that sorts zones by their numbers, and those with other names behind them."""
+    return (len(name) if name.isdecimal() else 1_000, name)
 
 
 class ZoneTable(Protocol):

@@ -3,27 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.coarse_location import CoarseLocation, CoarseReporter
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.baselines.samplers import CoarseLocation, FloatLaplace, Reporter, TableSampler
 
 PORTO = (41.15, -8.61)
 
 
-def many(reporter: Reporter, count: int = 20_000) -> tuple[Floats, Floats]:
+def many(reporter: CoarseReporter, count: int = 20_000) -> tuple[Floats, Floats]:
     return reporter.report(np.full(count, PORTO[0]), np.full(count, PORTO[1]))
-
-
-def test_planar_laplace_goes_as_far_as_it_should_in_all_directions() -> None:
-    lat, lon = many(FloatLaplace(2.0).begin(np.random.default_rng(1)))
-    away = haversine_m(lat, lon, *PORTO) / 1000
-    assert away.mean() == pytest.approx(2 / 2.0, rel=0.02)
-    assert np.mean(away > 1.5) == pytest.approx((1 + 3) * np.exp(-3), rel=0.05)
-    assert lat.mean() == pytest.approx(PORTO[0], abs=2e-4)
-    assert lon.mean() == pytest.approx(PORTO[1], abs=2e-4)
-    east, north = haversine_m(PORTO[0], lon, *PORTO), haversine_m(lat, PORTO[1], *PORTO)
-    assert east.mean() == pytest.approx(north.mean(), rel=0.03)
 
 
 def test_coarse_location_is_a_point_of_a_grid_and_stays_for_the_hour() -> None:
@@ -61,17 +50,6 @@ def test_known_offsets_give_the_same_reports() -> None:
     assert abs(snapped_lon[1] - snapped_lon[0]) < 0.03
 
 
-def test_a_table_is_drawn_from_by_the_row_of_the_nearest_place() -> None:
-    lat, lon = PORTO[0] + np.array([0.0, 0.01]), np.full(2, PORTO[1])
-    table = TableSampler(lat, lon, np.array([[0.75, 0.25], [0.0, 1.0]]), "between two places")
-    reporter = table.begin(np.random.default_rng(3))
-    assert np.mean(many(reporter, 4000)[0] == lat[0]) == pytest.approx(0.75, abs=0.03)
-    away, _ = reporter.report(np.full(50, PORTO[0] + 0.009), np.full(50, PORTO[1]))
-    assert (away == lat[1]).all()
-
-
-def test_each_says_what_it_promises() -> None:
-    assert "ε = 2 per km" in FloatLaplace(2.0).promise
-    assert CoarseLocation().promise.startswith("Nothing.")
+def test_an_accuracy_that_android_does_not_allow_is_refused() -> None:
     with pytest.raises(ParameterError, match="accuracy"):
         CoarseLocation(accuracy_m=10.0)

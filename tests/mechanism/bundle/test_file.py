@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mechanism.bundle.file import next_version
 from tests.mechanism.bundles import save_located
 
 

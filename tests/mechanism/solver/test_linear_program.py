@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from geoblanket.mechanism.solver.bounds import slack_below, sum_below, with_slack
+from geoblanket.mechanism.solver.linear_program import slack_below, sum_below, with_slack
 
 
 @pytest.mark.parametrize("seed", range(20))
