@@ -19,7 +19,7 @@ from geoblanket.mobility.picture import draw_walks
 from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.traces.importing import import_traces
-from geoblanket.traces.info import describe_traces
+from geoblanket.traces.table import describe_traces
 from tests.fuzz.seeds import Seeds
 
 SCHEMA: dict[str, pl.DataType] = {"number": pl.Int64()}

@@ -29,7 +29,7 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.zones import partition_zones, read_zones
 from geoblanket.traces.importing import TraceFormat, import_traces
-from geoblanket.traces.info import describe_traces
+from geoblanket.traces.table import describe_traces
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.stream import read_report
 from geoblanket.tracking.table import track_table
