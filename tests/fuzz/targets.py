@@ -20,8 +20,7 @@ from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.release import Ledger
 from geoblanket.release.fence import NO_FENCES, Fences, read_fences
 from geoblanket.release.hold import HoldFile

@@ -12,7 +12,7 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 from geoblanket.cli._places import warn_of_many_places
 
 if TYPE_CHECKING:
-    from geoblanket.mobility.summary import MatchSummary
+    from geoblanket.mobility.matching import MatchSummary
 
 __all__ = ["match"]
 
