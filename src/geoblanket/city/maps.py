@@ -15,8 +15,7 @@ from geoblanket._arrays import Ints
 from geoblanket._files import atomic_output
 from geoblanket.city.model import City
 from geoblanket.city.streets import to_degrees
-from geoblanket.roads.credit import SYNTHETIC_PROGRAM
-from geoblanket.roads.graph import ROAD_CLASSES
+from geoblanket.roads.graph import ROAD_CLASSES, SYNTHETIC_PROGRAM
 
 __all__ = ["write_edges", "write_nodes", "write_osm"]
 

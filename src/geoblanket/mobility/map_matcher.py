@@ -23,9 +23,8 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
-from geoblanket.roads.distances import weight_matrix
+from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.nearby import distances_within
 
 __all__ = [
     "MapMatcher",

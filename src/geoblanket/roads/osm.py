@@ -19,11 +19,8 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._progress import Progress, silent
 from geoblanket._waiting import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
-from geoblanket.roads._pbf import check_pbf
-from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
-from geoblanket.roads._xml import check_xml
-from geoblanket.roads.credit import credit_of_programs
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, check_pbf, check_xml, class_speeds_kmh
+from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, credit_of_programs
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
 __all__ = ["OsmFile", "read_osm"]
@@ -80,7 +77,7 @@ class _Ways:
 def read_osm(files: Sequence[OsmFile], *, progress: Progress = silent) -> RoadsRead:
     """Read the drivable roads of OpenStreetMap files; several files are read as one (neighbouring extracts).
 
-    The nodes of the result are all nodes of the ways, in the order of their ids: see `contraction.contract`.
+    The nodes of the result are all nodes of the ways, in the order of their ids: see `simplification.contract`.
 
     libosmium reads whatever it is given, without a limit and deaf to signals. So files are checked first: how far they
     grow when they are unpacked, and in XML how long a tag is and how deep elements are nested. Then libosmium works in
