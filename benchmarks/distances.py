@@ -31,7 +31,7 @@ def prepare(out: Path) -> str:
     if (DATA / "rome").is_dir():
         files, city = [DATA / "rome" / "nodes.csv", DATA / "rome" / "edges.csv.gz"], "Rome"
     else:
-        from geoblanket.city.maps import write_osm
+        from geoblanket.city.formats import write_osm
         from geoblanket.city.model import make_city
 
         files, city = [out.with_name("large.osm.pbf")], "the large city"

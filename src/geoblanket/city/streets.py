@@ -10,9 +10,15 @@ from scipy.sparse import csgraph
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
-from geoblanket.city.pieces import Pieces, join_junctions, largest_component, make_dead_ends, merge_pieces
+from geoblanket.city.pieces import (
+    Pieces,
+    add_roundabouts,
+    join_junctions,
+    largest_component,
+    make_dead_ends,
+    merge_pieces,
+)
 from geoblanket.city.plan import Plan, place_junctions
-from geoblanket.city.roundabouts import add_roundabouts
 from geoblanket.roads.graph import ROAD_CLASSES, SYNTHETIC, RoadGraph, whole_lines
 
 __all__ = ["CENTRE_LAT", "CENTRE_LON", "Streets", "build_streets", "to_degrees"]
