@@ -23,8 +23,7 @@ from geoblanket._files import atomic_output
 from geoblanket._parquet import check_parquet
 from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
-from geoblanket.city import fleet, gps
-from geoblanket.city.fleet import FIRST_VEHICLE, Walks
+from geoblanket.city.fleet import FIRST_VEHICLE, Schedule, Walks, make_schedule, walk_blocks
 from geoblanket.city.formats import (
     CsvTraces,
     PartsTable,
@@ -35,7 +34,7 @@ from geoblanket.city.formats import (
     write_nodes,
     write_osm,
 )
-from geoblanket.city.gps import RegularPoints
+from geoblanket.city.gps import NOISE_M, IrregularPoints, RegularPoints, irregular_points, regular_points
 from geoblanket.city.model import City
 from geoblanket.city.moves import BANDS, ORDERS, STRENGTH, speed_range_m_s
 from geoblanket.city.plan import DISTRICTS
@@ -91,7 +90,7 @@ def write_city(
         What was written, in JSON values: the content of `city.json`, with counts.
     """
     check_formats(formats)
-    schedule = fleet.make_schedule(trips, seed=seed)
+    schedule = make_schedule(trips, seed=seed)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,23 +113,23 @@ class _Block:
     """A block of trips, and what receivers saw of them, made when first asked for."""
 
     city: City
-    walks: fleet.Walks
+    walks: Walks
     seed: int
     until_s: int
     """When the next block's first trip starts."""
 
     @cached_property
-    def regular(self) -> gps.RegularPoints:
-        return gps.regular_points(self.city, self.walks, seed=self.seed)
+    def regular(self) -> RegularPoints:
+        return regular_points(self.city, self.walks, seed=self.seed)
 
     @cached_property
-    def irregular(self) -> gps.IrregularPoints:
-        return gps.irregular_points(self.city, self.walks, seed=self.seed)
+    def irregular(self) -> IrregularPoints:
+        return irregular_points(self.city, self.walks, seed=self.seed)
 
 
 def _write_trips(
     city: City,
-    schedule: fleet.Schedule,
+    schedule: Schedule,
     folder: Path,
     formats: Sequence[str],
     *,
@@ -143,7 +142,7 @@ def _write_trips(
     with ExitStack() as stack:
         writers = _open_writers(city, folder, formats, _about(city, schedule), stack, true_edges=true_edges)
         progress("trips", 0, len(schedule))
-        for walks in fleet.walk_blocks(city, schedule):
+        for walks in walk_blocks(city, schedule):
             done = int(walks.trip[-1]) + 1
             until_s = int(schedule.start_s[done]) if done < len(schedule) else _NEVER_S
             block = _Block(city, walks, schedule.seed, until_s)
@@ -188,7 +187,7 @@ def _open_writers(
     return writers
 
 
-def _about(city: City, schedule: fleet.Schedule) -> dict[str, Any]:
+def _about(city: City, schedule: Schedule) -> dict[str, Any]:
     return {
         "size": city.size,
         "seed": city.seed,
@@ -202,7 +201,7 @@ def _about(city: City, schedule: fleet.Schedule) -> dict[str, Any]:
         "centre": [CENTRE_LAT, CENTRE_LON],
         "time_zone": "UTC",
         "tick_s": TICK_S,
-        "noise_m": gps.NOISE_M,
+        "noise_m": NOISE_M,
         "version": __version__,
     }
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from geoblanket._arrays import Bools, Floats, Ints
-from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
+from geoblanket._geodesy import haversine_m, local_degrees
 from geoblanket.city.pieces import (
     Pieces,
     add_roundabouts,
@@ -62,10 +62,8 @@ class Streets:
 
 def to_degrees(points: Floats) -> tuple[Floats, Floats]:
     """Return latitudes and longitudes of points in metres from the centre, rounded as OpenStreetMap rounds."""
-    scale = np.radians(1.0) * EARTH_RADIUS_M
-    lat: Floats = np.round(CENTRE_LAT + points[:, 1] / scale, 7)
-    lon: Floats = np.round(CENTRE_LON + points[:, 0] / (scale * np.cos(np.radians(CENTRE_LAT))), 7)
-    return lat, lon
+    lat, lon = local_degrees(*points.T, origin_lat=CENTRE_LAT, origin_lon=CENTRE_LON)
+    return np.round(lat, 7), np.round(lon, 7)
 
 
 def build_streets(plan: Plan) -> Streets:

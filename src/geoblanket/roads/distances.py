@@ -40,7 +40,6 @@ __all__ = [
     "distances_within_blocks",
     "road_distance_blocks",
     "road_distances",
-    "shortest_path_nodes",
     "weight_matrix",
 ]
 
@@ -179,29 +178,6 @@ def road_distance_blocks(
     blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
     tasks = [(matrix, block, columns, limit, dtype) for block in blocks]
     return zip(blocks, map_in_order(_search_block, tasks, workers=count), strict=True)
-
-
-def shortest_path_nodes(
-    graph: RoadGraph, source: int, target: int, *, weight: Weight = "length", limit: float = math.inf
-) -> Indices:
-    """Return the nodes of a shortest way from `source` to `target`, both included; empty if there is none.
-
-    Parameters
-    ----------
-    graph, weight, limit
-        As in `road_distances`.
-    """
-    check_nodes(graph, [source, target], "source and target")
-    check_limit(limit)
-    # Searched from the target on reversed roads, so that following the search back reads in driving order.
-    matrix = weight_matrix(graph, weight=weight, reverse=True)
-    distance, following = dijkstra(matrix, indices=[target], return_predecessors=True, limit=limit)
-    if not math.isfinite(distance[0, source]):
-        return np.empty(0, np.int32)
-    path = [source]
-    while path[-1] != target:
-        path.append(int(following[0, path[-1]]))
-    return np.array(path, np.int32)
 
 
 def weight_matrix(

@@ -83,18 +83,11 @@ def read_osm(files: Sequence[OsmFile], *, progress: Progress = silent) -> RoadsR
     grow when they are unpacked, and in XML how long a tag is and how deep elements are nested. Then libosmium works in
     a thread, with a deadline.
     """
-    size_bytes = sum(_check(file) for file in files)
+    size_bytes = sum(check_pbf(file.path) if file.format == "pbf" else check_xml(file.path) for file in files)
     try:
         return run_within(seconds_allowed(size_bytes), lambda: _read_osm(files, progress))
     except TimeoutError:
         raise too_slow(files[0].path, size_bytes) from None
-
-
-def _check(file: OsmFile) -> int:
-    """Return how many bytes a file has when it is unpacked; raise InputError for one that is not to be read on."""
-    if file.format == "pbf":
-        return check_pbf(file.path)
-    return check_xml(file.path)
 
 
 def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
