@@ -4,7 +4,7 @@ A zone is connected through the roads, regardless of one-way streets. Where plac
 the place that is nearest along the roads, and two places are neighbours where a road leads from the nodes of one to
 those of the other.
 
-Zones come from repeated halving. Each cut tries straight lines in several directions. Of the lines that leave both sides
+Zones come from repeated halving. Each cut tries lines in several directions. Of the lines that leave both sides
 about as large as wanted, it takes the line that severs the fewest links. What a line leaves dangling on its wrong side
 joins the other side, so both sides are connected. The result depends on nothing but the graph, in the order of its
 nodes.
