@@ -24,8 +24,8 @@ from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.mobility.matching import match_traces
-from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.importer import import_roads
+from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import import_traces
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -31,7 +31,7 @@ def prepare(out: Path) -> str:
     if (DATA / "rome").is_dir():
         files, city = [DATA / "rome" / "nodes.csv", DATA / "rome" / "edges.csv.gz"], "Rome"
     else:
-        from geoblanket.city.maps import write_osm
+        from geoblanket.city.formats import write_osm
         from geoblanket.city.model import make_city
 
         files, city = [out.with_name("large.osm.pbf")], "the large city"
@@ -92,7 +92,7 @@ def with_networkx(path: Path, sources: int, targets: int | None) -> tuple[float,
 
 def near_ours(path: Path, sources: int) -> tuple[float, float]:
     """Return the seconds to find all nodes within 1.5 km of each source, and their mean distance."""
-    from geoblanket.roads.nearby import distances_within
+    from geoblanket.roads.distances import distances_within
 
     graph = RoadGraph.load(path)
     start = time.perf_counter()

@@ -117,7 +117,7 @@ def is_driven_edge(graph: RoadGraph, truth: Truth, edge: Indices) -> Bools:
     Near a junction, noise moves a point to the edge before or after; nobody can tell. This measure forgives that, and
     nothing else.
     """
-    from geoblanket.mobility.routes import RouteFinder
+    from geoblanket.mobility.map_matcher import RouteFinder
 
     right = is_true_edge(truth, edge)
     first = np.flatnonzero((np.diff(truth.trip) == 0) & (truth.edge_out[:-1] >= 0) & (truth.edge_in[1:] >= 0))
@@ -182,7 +182,7 @@ def match_with_peer(folder: Path, trips: int) -> tuple[float, dict[str, float]]:
 
 def snap(folder: Path) -> tuple[float, dict[str, float]]:
     """Snap points to the nearest place."""
-    from geoblanket.mobility.snapping import snap_points
+    from geoblanket.mobility.matching import snap_points
     from geoblanket.roads.places import choose_places
 
     places, truth = choose_places(RoadGraph.load(folder / "roads")), Truth.load(folder / "truth.parquet")

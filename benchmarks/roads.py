@@ -67,7 +67,7 @@ def load_milliseconds(path: Path) -> float:
 
 def write_city(size: str, path: Path) -> None:
     """Write the streets of the synthetic city as OpenStreetMap PBF."""
-    from geoblanket.city.maps import write_osm
+    from geoblanket.city.formats import write_osm
     from geoblanket.city.model import make_city
 
     write_osm(make_city(size), path)

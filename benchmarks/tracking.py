@@ -35,8 +35,7 @@ from geoblanket.mechanism.bundle.storage import load_bundle, save_lattice
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.histories import count_histories
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import partition_zones
 from geoblanket.tracking.belief import BeliefFilter

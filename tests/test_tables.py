@@ -16,10 +16,9 @@ from geoblanket.blanket.lagged_walks import load_walks
 from geoblanket.errors import GeoblanketError, InputError
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.picture import draw_walks
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.traces.importing import import_traces
-from geoblanket.traces.info import describe_traces
+from geoblanket.traces.table import describe_traces
 from tests.fuzz.seeds import Seeds
 
 SCHEMA: dict[str, pl.DataType] = {"number": pl.Int64()}

@@ -11,8 +11,8 @@ from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.cli.main import app
 from geoblanket.mobility.matching import match_traces
-from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.importer import import_roads
+from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import import_traces
 from tests.audit.second_verifier import check, parse
 from tests.traces._files import REAL_DATA

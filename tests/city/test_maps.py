@@ -7,7 +7,7 @@ import numpy as np
 import osmium
 import pytest
 
-from geoblanket.city.maps import write_edges, write_nodes, write_osm
+from geoblanket.city.formats import write_edges, write_nodes, write_osm
 from geoblanket.city.model import City
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.importer import import_roads

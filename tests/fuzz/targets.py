@@ -20,8 +20,7 @@ from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.release import Ledger
 from geoblanket.release.fence import NO_FENCES, Fences, read_fences
 from geoblanket.release.hold import HoldFile
@@ -29,7 +28,7 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.zones import partition_zones, read_zones
 from geoblanket.traces.importing import TraceFormat, import_traces
-from geoblanket.traces.info import describe_traces
+from geoblanket.traces.table import describe_traces
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.stream import read_report
 from geoblanket.tracking.table import track_table

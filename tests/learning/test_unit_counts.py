@@ -17,7 +17,7 @@ from geoblanket.learning import unit_counts
 from geoblanket.learning.counted_parts import kinds_of
 from geoblanket.learning.noise import BOUND
 from geoblanket.learning.unit_counts import UnitCounts, UnitWalks, counted
-from geoblanket.mobility import walk_batches
+from geoblanket.mobility import walks as walk_tables
 from tests.learning.fleets import ORDERS, Walk, cells_of, drawn_fleet, frame_of, slow_sums
 
 UNITS: tuple[Unit, ...] = ("vehicle", "trip")
@@ -30,7 +30,7 @@ def sums_of(
     cells, frame = cells_of(order), frame_of(fleet).lazy()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unit_counts, "_STEPS_AT_ONCE", steps_at_once)
-        patch.setattr(walk_batches, "_ROWS_AT_A_TIME", rows_at_a_time)
+        patch.setattr(walk_tables, "_ROWS_AT_A_TIME", rows_at_a_time)
         walks = UnitWalks.read(frame, path="walks", unit=unit)
         return counted(frame, walks, cells, dict(kinds_of(cells)), path="walks")
 

@@ -14,7 +14,7 @@ import polars as pl
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket._tables import write_table
-from geoblanket.mobility.edge_lines import EdgeLines
+from geoblanket.mobility.edge_index import EdgeLines
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.traces.table import TRACES_SCHEMA
 

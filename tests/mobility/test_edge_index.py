@@ -5,8 +5,7 @@ import pytest
 from shapely import LineString, Point
 
 from geoblanket.errors import InputError
-from geoblanket.mobility.edge_index import EdgeIndex
-from geoblanket.mobility.edge_lines import EdgeLines
+from geoblanket.mobility.edge_index import EdgeIndex, EdgeLines
 from geoblanket.roads.graph import RoadGraph
 from tests.mobility.simulator import degrees, town
 

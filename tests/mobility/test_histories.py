@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from geoblanket._tables import write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.mobility import walk_batches
+from geoblanket.mobility import walks as walk_tables
 from geoblanket.mobility.histories import HistoryCounts, RegimeHours, collect_steps, count_histories
-from geoblanket.mobility.splitting import Split
-from geoblanket.mobility.walks import WALKS_SCHEMA
+from geoblanket.mobility.walks import WALKS_SCHEMA, Split
 from geoblanket.roads.places import choose_places
 from tests.mobility.made_walks import NOON, PLACES, Walk, write_walks
 from tests.mobility.simulator import town
@@ -50,7 +49,7 @@ def test_counts_are_those_of_a_plain_loop(
     made = [Walk(places) for places in walks]
     path = write_walks(tmp_path_factory.mktemp("walks") / "w.parquet", made)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk_batches, "_ROWS_AT_A_TIME", at_a_time)
+        patch.setattr(walk_tables, "_ROWS_AT_A_TIME", at_a_time)
         counts = count_histories(path, PLACES, largest=largest, delay=delay, part="all")
         steps = collect_steps(path, PLACES, largest=largest, delay=delay, part="all")
     expected = counted_plainly(made, largest=largest, delay=delay)

@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_array
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.mobility.next_places import backed_off, near_places
+from geoblanket.mobility.histories import backed_off, near_places
 from tests.mobility.made_walks import PLACES
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from geoblanket._arrays import Bools
 from geoblanket._geodesy import haversine_m
 from geoblanket.mobility.map_matcher import MapMatcher
-from geoblanket.mobility.resampling import clock_ticks, positions_between, positions_on_roads
+from geoblanket.mobility.matching import clock_ticks, positions_between, positions_on_roads
 from tests.mobility.simulator import METRE, drive, town
 
 S = 1_000_000

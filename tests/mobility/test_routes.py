@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from geoblanket.mobility.routes import RouteFinder
+from geoblanket.mobility.map_matcher import RouteFinder
 from tests.mobility.simulator import town
 
 TOWN = town(7, 7, seed=3)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.mobility.viterbi import Sequences, cheapest_states
+from geoblanket.mobility.map_matcher import Sequences, cheapest_states
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 10_000), st.integers(1, 8))

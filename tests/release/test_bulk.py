@@ -13,7 +13,7 @@ from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import ANYTHING
-from geoblanket.mobility import walk_batches
+from geoblanket.mobility import walks as walk_tables
 from geoblanket.release.bulk import RELEASED_SCHEMA, perturb_traces, perturb_walks
 from geoblanket.release.fence import Fence, Fences
 from geoblanket.traces.table import TRACES_SCHEMA
@@ -55,7 +55,7 @@ def expected_reports(walks: list[list[int]]) -> list[int]:
 def test_each_step_is_reported_by_its_own_history(
     tmp_path: Path, roads: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(walk_batches, "_ROWS_AT_A_TIME", rows)
+    monkeypatch.setattr(walk_tables, "_ROWS_AT_A_TIME", rows)
     walks = some_walks(200)
     summary = perturb_walks(save_walks(tmp_path / "w.parquet", walks), roads, tmp_path / "out.parquet", bundle=bundle)
     frame, about = scan_table(tmp_path / "out.parquet", kind="released locations", schema=RELEASED_SCHEMA)

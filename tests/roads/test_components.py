@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.roads.components import largest_part
 from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.simplification import largest_part
 
 
 def graph_of(edges: list[tuple[int, int]], *, node_count: int) -> RoadGraph:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.roads.contraction import contract
 from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.simplification import contract
 
 TWO_WAY, ONE_WAY = True, False
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from geoblanket.roads.description import describe_roads
+from geoblanket.roads.export import describe_roads
 from geoblanket.roads.importer import import_roads
 from tests.roads.samples import Way, length_of, osm_xml
 

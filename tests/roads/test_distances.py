@@ -17,7 +17,6 @@ from geoblanket.roads.distances import (
     Weight,
     road_distance_blocks,
     road_distances,
-    shortest_path_nodes,
     weight_matrix,
 )
 from geoblanket.roads.graph import RoadGraph
@@ -63,29 +62,6 @@ def test_blocks_are_the_matrix_cut_in_rows(graph: RoadGraph, block_bytes: int) -
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in blocks]), road_distances(graph, sources))
     largest = max(1, block_bytes // (8 * graph.node_count))
     assert max(len(nodes) for nodes, _ in blocks) <= largest
-
-
-@given(road_graphs(), st.data())
-def test_a_shortest_path_is_as_long_as_networkx_says(graph: RoadGraph, data: st.DataObject) -> None:
-    node = st.integers(0, graph.node_count - 1)
-    source, target = data.draw(node), data.draw(node)
-    path = shortest_path_nodes(graph, source, target)
-    truth = oracle(graph, "length")[source, target]
-    if math.isinf(truth):
-        assert len(path) == 0
-        return
-    assert path[0] == source
-    assert path[-1] == target
-    steps = zip(path[:-1].tolist(), path[1:].tolist(), strict=True)
-    roads = to_multigraph(graph)
-    length = sum(min(edge["length"] for edge in roads[one][other].values()) for one, other in steps)
-    assert length == pytest.approx(truth)
-
-
-def test_a_path_stops_at_the_limit() -> None:
-    graph = grid_graph(1, 4)
-    assert shortest_path_nodes(graph, 0, 3, limit=300).tolist() == [0, 1, 2, 3]
-    assert shortest_path_nodes(graph, 0, 3, limit=299).tolist() == []
 
 
 def test_one_source_gives_one_row() -> None:

@@ -13,8 +13,8 @@ import shapely
 from geoblanket.errors import MissingExtraError
 from geoblanket.roads.export import to_geojson, to_geoparquet
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.graphml import read_graphml
 from geoblanket.roads.importer import import_roads
+from geoblanket.roads.tables import read_graphml
 from tests.roads.samples import PLACES, osm_xml
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.graph import ROAD_CLASSES
-from geoblanket.roads.graphml import read_graphml
 from geoblanket.roads.importer import import_roads
+from geoblanket.roads.tables import read_graphml
 from tests.roads.samples import PLACES, edges_of
 
 LINE = "LINESTRING (-8.61 41.15, -8.6095 41.1505, -8.61 41.151)"

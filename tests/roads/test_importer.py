@@ -8,7 +8,7 @@ import numpy as np
 import osmium
 import pytest
 
-from geoblanket.city.maps import write_edges, write_nodes, write_osm
+from geoblanket.city.formats import write_edges, write_nodes, write_osm
 from geoblanket.city.model import make_city
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.importer import import_roads

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError
-from geoblanket.roads.distances import road_distances
+from geoblanket.roads.distances import NearbyNodes, distances_within, distances_within_blocks, road_distances
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.nearby import NearbyNodes, distances_within, distances_within_blocks
 from tests.roads.graphs import grid_graph, road_graphs, to_multigraph
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
 from geoblanket._picture import save_figure
+from geoblanket.roads.picture import colour_numbers, zones_figure
 from geoblanket.roads.places import choose_places
-from geoblanket.roads.zone_picture import colour_numbers, zones_figure
 from geoblanket.roads.zones import partition_zones
 from tests.roads.graphs import grid_graph
 

@@ -250,8 +250,7 @@ def test_reports_help_a_recipient_who_tracks(explorer: Explorer) -> None:
 
 
 def test_trips_are_of_vehicles_that_the_build_did_not_see(explorer: Explorer, small_town: SmallTown) -> None:
-    from geoblanket.mobility.splitting import Split, split_walks
-    from geoblanket.mobility.walks import scan_walks
+    from geoblanket.mobility.walks import Split, scan_walks, split_walks
 
     frame, _ = scan_walks(small_town.walks)
     parts = split_walks(frame, path=small_town.walks, part="held_out", split=Split())

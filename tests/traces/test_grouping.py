@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from geoblanket.traces._grouping import gather_by_vehicle, to_streams
+from geoblanket.traces.importing import gather_by_vehicle, to_streams
 
 
 def frames(vehicles: list[list[str]]) -> list[pl.DataFrame]:

@@ -15,7 +15,7 @@ import pytest
 from geoblanket._files import sha256_file
 from geoblanket._tables import scan_table
 from geoblanket.errors import GeoblanketError, InputError, OutputError, ParameterError
-from geoblanket.traces import _grouping, _text
+from geoblanket.traces import _text, importing
 from geoblanket.traces.cleaning import Cleaning
 from geoblanket.traces.importing import import_traces
 from geoblanket.traces.table import TRACES_SCHEMA
@@ -62,7 +62,7 @@ def test_small_blocks_and_spilled_points_give_the_same_table(tmp_path: Path, mon
     path = gzipped(table_file(tmp_path / "points.csv", [*fleet(40, 30), "bad row", *steady(3, vehicle="v7")]))
     expected, summary = imported(tmp_path, path, format="table")
     monkeypatch.setattr(_text, "BLOCK_BYTES", 2000)
-    monkeypatch.setattr(_grouping, "MAX_ROWS", 100)
+    monkeypatch.setattr(importing, "MAX_ROWS", 100)
     table, again = imported(tmp_path, path, format="table")
     assert table.equals(expected)
     assert again.to_json() == summary.to_json()
@@ -161,7 +161,7 @@ def test_empty_and_truncated_files_leave_the_old_table_alone(tmp_path: Path, con
 
 def test_a_gzip_file_cut_short_after_many_rows_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_text, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(_grouping, "MAX_ROWS", 100)
+    monkeypatch.setattr(importing, "MAX_ROWS", 100)
     path = gzipped(table_file(tmp_path / "points.csv", fleet(40, 50)))
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InputError, match="cut short"):
@@ -187,14 +187,14 @@ def test_a_command_ended_by_a_signal_leaves_nothing(tmp_path: Path, number: sign
     path = porto_file(tmp_path / "train.csv", [porto_row(line(50))] * 2000)
     slow = (
         "import time, sys\n"
-        "from geoblanket.traces import porto\n"
+        "from geoblanket.traces import taxi_files\n"
         "from geoblanket.cli import main\n"
-        "parse = porto.PortoFile.parse\n"
+        "parse = taxi_files.PortoFile.parse\n"
         "def slowly(self, block):\n"
         "    print('busy', flush=True)\n"
         "    time.sleep(1)\n"
         "    return parse(self, block)\n"
-        "porto.PortoFile.parse = slowly\n"
+        "taxi_files.PortoFile.parse = slowly\n"
         "sys.argv = ['geoblanket', *sys.argv[1:]]\n"
         "main()\n"
     )

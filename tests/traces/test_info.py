@@ -11,8 +11,7 @@ import pytest
 from geoblanket._geodesy import haversine_m
 from geoblanket._tables import write_table
 from geoblanket.errors import InputError
-from geoblanket.traces.info import QUANTILES, describe_traces
-from geoblanket.traces.table import TRACES_SCHEMA
+from geoblanket.traces.table import QUANTILES, TRACES_SCHEMA, describe_traces
 
 START = datetime(2014, 2, 1, tzinfo=UTC)
 

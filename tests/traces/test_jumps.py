@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.traces._jumps import CUT_COST, GPS_ERROR_M, find_jumps
+from geoblanket.traces.cleaning import CUT_COST, GPS_ERROR_M, find_jumps
 
 DEGREE_M = 111_195.0
 

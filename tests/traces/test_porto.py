@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from geoblanket.errors import InputError
 from geoblanket.traces.cleaning import Cleaning
-from geoblanket.traces.porto import BAD_POLYLINE, _rewrite
+from geoblanket.traces.taxi_files import BAD_POLYLINE, _rewrite
 from tests.traces._files import (
     PORTO_HEADER,
     REAL_DATA,

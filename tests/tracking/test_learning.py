@@ -10,7 +10,7 @@ import pytest
 from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.histories import HistoryCounts
-from geoblanket.mobility.splitting import Split
+from geoblanket.mobility.walks import Split
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion, model_of_counts
 from geoblanket.tracking.road_trips import RoadTrips, count_steps, drive

@@ -20,7 +20,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
-from geoblanket.mobility.splitting import Split
+from geoblanket.mobility.walks import Split
 
 __all__ = ["DEFAULT_MAX_PLACES", "BuildConfig", "LossKind", "as_toml", "example_config", "read_config"]
 

@@ -14,9 +14,8 @@ from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket.build.record import BuildRecord, ZoneRecord
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.picture import dot_size, map_figure
+from geoblanket.roads.picture import dot_size, draw_zones, map_figure
 from geoblanket.roads.places import Places
-from geoblanket.roads.zone_picture import draw_zones
 from geoblanket.roads.zones import Zones
 
 __all__ = ["MOST_ZONES", "loss_figure", "loss_map", "zones_map", "zones_of_bundle"]

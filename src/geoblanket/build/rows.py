@@ -27,8 +27,7 @@ from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
 from geoblanket.mechanism.problem import kilometres
-from geoblanket.mobility.histories import HistoryCounts
-from geoblanket.mobility.next_places import Distributions, backed_off, near_places
+from geoblanket.mobility.histories import Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.roads.places import Places
 
 __all__ = ["MAX_ROWS", "RowsReport", "ZoneRows", "make_rows", "rows_of_histories"]

@@ -1,4 +1,7 @@
-"""A city in a folder: its map, its traces in several formats, and the truth about them."""
+"""A city in a folder: its map, its traces in several formats, and the truth about them for tests.
+
+The truth: nodes at ticks, edges of points, orders, faults; and how well walks found from the GPS points agree with it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from geoblanket import __version__
@@ -19,13 +23,34 @@ from geoblanket._files import atomic_output
 from geoblanket.city import fleet, gps
 from geoblanket.city.formats import CsvTraces, PartsTable, PortoTraces, RomeTraces, points_frame
 from geoblanket.city.maps import write_edges, write_nodes, write_osm
+from geoblanket._arrays import Octets
+from geoblanket._files import atomic_output
+from geoblanket._parquet import check_parquet
+from geoblanket._progress import Progress, silent
+from geoblanket._tables import reading_parquet
+from geoblanket.city.fleet import FIRST_VEHICLE, Schedule, Walks, make_schedule, walk_blocks
+from geoblanket.city.formats import (
+    CsvTraces,
+    PartsTable,
+    PortoTraces,
+    RomeTraces,
+    points_frame,
+    write_edges,
+    write_nodes,
+    write_osm,
+)
+from geoblanket.city.gps import NOISE_M, IrregularPoints, RegularPoints, irregular_points, regular_points
 from geoblanket.city.model import City
+from geoblanket.city.moves import BANDS, ORDERS, STRENGTH, speed_range_m_s
+from geoblanket.city.plan import DISTRICTS
 from geoblanket.city.routes import TICK_S
 from geoblanket.city.streets import CENTRE_LAT, CENTRE_LON
-from geoblanket.city.truth import districts_frame, edges_frame, orders_frame, walks_frame
-from geoblanket.errors import OutputError, ParameterError
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import choose_places
 
-__all__ = ["CITY_FILES", "FORMATS", "check_formats", "write_city"]
+__all__ = ["CITY_FILES", "FORMATS", "check_formats", "orders_frame", "share_of_true_places", "write_city"]
 
 FORMATS = {"porto": "porto.csv", "rome": "rome.txt", "table": "points.csv", "parquet": "points.parquet"}
 """Formats of traces, and the file of each."""
@@ -70,7 +95,7 @@ def write_city(
         What was written, in JSON values: the content of `city.json`, with counts.
     """
     check_formats(formats)
-    schedule = fleet.make_schedule(trips, seed=seed)
+    schedule = make_schedule(trips, seed=seed)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,23 +118,23 @@ class _Block:
     """A block of trips, and what receivers saw of them, made when first asked for."""
 
     city: City
-    walks: fleet.Walks
+    walks: Walks
     seed: int
     until_s: int
     """When the next block's first trip starts."""
 
     @cached_property
-    def regular(self) -> gps.RegularPoints:
-        return gps.regular_points(self.city, self.walks, seed=self.seed)
+    def regular(self) -> RegularPoints:
+        return regular_points(self.city, self.walks, seed=self.seed)
 
     @cached_property
-    def irregular(self) -> gps.IrregularPoints:
-        return gps.irregular_points(self.city, self.walks, seed=self.seed)
+    def irregular(self) -> IrregularPoints:
+        return irregular_points(self.city, self.walks, seed=self.seed)
 
 
 def _write_trips(
     city: City,
-    schedule: fleet.Schedule,
+    schedule: Schedule,
     folder: Path,
     formats: Sequence[str],
     *,
@@ -122,7 +147,7 @@ def _write_trips(
     with ExitStack() as stack:
         writers = _open_writers(city, folder, formats, _about(city, schedule), stack, true_edges=true_edges)
         progress("trips", 0, len(schedule))
-        for walks in fleet.walk_blocks(city, schedule):
+        for walks in walk_blocks(city, schedule):
             done = int(walks.trip[-1]) + 1
             until_s = int(schedule.start_s[done]) if done < len(schedule) else _NEVER_S
             block = _Block(city, walks, schedule.seed, until_s)
@@ -167,7 +192,7 @@ def _open_writers(
     return writers
 
 
-def _about(city: City, schedule: fleet.Schedule) -> dict[str, Any]:
+def _about(city: City, schedule: Schedule) -> dict[str, Any]:
     return {
         "size": city.size,
         "seed": city.seed,
@@ -181,7 +206,7 @@ def _about(city: City, schedule: fleet.Schedule) -> dict[str, Any]:
         "centre": [CENTRE_LAT, CENTRE_LON],
         "time_zone": "UTC",
         "tick_s": TICK_S,
-        "noise_m": gps.NOISE_M,
+        "noise_m": NOISE_M,
         "version": __version__,
     }
 
@@ -194,3 +219,110 @@ def _write_csv(frame: pl.DataFrame, path: Path) -> None:
 def _write_json(value: Any, path: Path) -> None:
     with atomic_output(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def walks_frame(city: City, walks: Walks) -> pl.DataFrame:
+    """Return the true walks: a row a tick.
+
+    Columns: vehicle, trip, step (0 at the start), time (UTC), node (id on the map), district (of the node), band and
+    order of the step that ends here (null at the start). `order` is that by which this very step was drawn: 1 for
+    steps that cross a border, whatever the order of the district they leave.
+    """
+    count = walks.ticks
+    step = (np.arange(len(walks.node)) - np.repeat(walks.offsets[:-1], count)).astype(np.int32)
+    seconds = np.repeat(walks.start_s, count) + step.astype(np.int64) * TICK_S
+    moved = pl.col("step") > 0
+    return pl.DataFrame(
+        {
+            "vehicle": pl.Series(FIRST_VEHICLE + np.repeat(walks.vehicle.astype(np.int64), count)).cast(pl.String),
+            "trip": np.repeat(walks.trip, count),
+            "step": step,
+            "time": pl.Series(seconds * 1_000_000).cast(pl.Datetime("us", "UTC")),
+            "node": city.graph.node_ids[walks.node],
+            "district": _names(DISTRICTS, city.district[walks.node]),
+            "band": _names(BANDS, walks.band),
+            "order": walks.order,
+        }
+    ).with_columns(pl.when(moved).then("band"), pl.when(moved).then("order"))
+
+
+def edges_frame(city: City, points: RegularPoints) -> pl.DataFrame:
+    """Return the true edge of each point of the Porto file.
+
+    Columns: trip (row of the file, from 0), point (position in its POLYLINE, from 0), time (UTC), is_fault (a wild
+    jump), and node ids of the edge: u_in → v_in by which the vehicle came and u_out → v_out by which it goes on. The
+    two differ only at a node; null where the vehicle has not moved yet or will not move again.
+    """
+    graph = city.graph
+    count = np.diff(points.offsets)
+    frame = pl.DataFrame(
+        {
+            "trip": points.trip,
+            "point": (np.arange(len(points.lat)) - np.repeat(points.offsets[:-1], count)).astype(np.int32),
+            "time": pl.Series(points.time_s * 1_000_000).cast(pl.Datetime("us", "UTC")),
+            "is_fault": points.jump,
+        }
+    )
+    ends = {}
+    for name, edge in (("in", points.edge_in), ("out", points.edge_out)):
+        there = pl.Series(edge >= 0)
+        nothing = pl.Series([None], dtype=pl.Int64)
+        ends[f"u_{name}"] = pl.Series(graph.node_ids[graph.sources[edge]]).zip_with(there, nothing)
+        ends[f"v_{name}"] = pl.Series(graph.node_ids[graph.targets[edge]]).zip_with(there, nothing)
+    return frame.with_columns(**ends)
+
+
+def orders_frame() -> pl.DataFrame:
+    """Return the Markov order by district of the node that is left and band of the straight-line speed.
+
+    `lag_1` and `lag_2` are the strengths with which the last two directions pull the next one.
+    """
+    rows = [
+        (district, band, *speed_range_m_s(band), order, *STRENGTH[order]) for (district, band), order in ORDERS.items()
+    ]
+    names = ["district", "band", "speed_above_m_s", "speed_to_m_s", "order", "lag_1", "lag_2"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def districts_frame(city: City) -> pl.DataFrame:
+    """Return the district of each node, and whether vehicles are ever there at a tick."""
+    return pl.DataFrame(
+        {
+            "node": city.graph.node_ids,
+            "district": _names(DISTRICTS, city.district),
+            "at_ticks": city.moves.usable,
+        }
+    )
+
+
+def _names(names: tuple[str, ...], index: Octets) -> pl.Series:
+    return pl.Series(names, dtype=pl.Enum(names)).gather(index.astype(np.uint32))
+
+
+def share_of_true_places(walks: str | Path, *, roads: str | Path, city: str | Path) -> float:
+    """Return the share of the steps at whose time the vehicle truly was at the place.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match` from the city's Porto file, on its 30 s clock.
+    roads
+        The road graph it was matched to.
+    city
+        The folder written by `geoblanket city`.
+    """
+    graph = RoadGraph.load(roads)
+    frame, about = scan_walks(walks)
+    if about["roads"] != graph.identity:
+        raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
+    places = choose_places(graph, spacing_m=about["spacing_m"])
+    node = pl.LazyFrame({"place": range(len(places)), "found": graph.node_ids[places.nodes]}).cast({"place": pl.Int32})
+    truth_path = Path(city) / "true_walks.parquet"
+    if not truth_path.is_file():
+        raise InputError("no such file", path=truth_path, hint="Make the city with `geoblanket city`")
+    check_parquet(truth_path)
+    truth = pl.scan_parquet(truth_path).select("vehicle", "time", "node")
+    steps = frame.join(node, on="place").join(truth, on=["vehicle", "time"], how="left")
+    right = pl.col("found").eq_missing(pl.col("node")).mean()
+    with reading_parquet(truth_path):
+        return float(steps.select(right).collect(engine="streaming").item())

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket._geodesy import EARTH_RADIUS_M
+from geoblanket._geodesy import local_degrees
 from geoblanket.city.fleet import Walks, make_schedule, walk_blocks
 from geoblanket.city.model import City
 from geoblanket.city.routes import TICK_S, WAYPOINTS_S
@@ -276,7 +276,4 @@ def _ranges(count: Ints) -> Ints:
 
 
 def _to_degrees(points: Floats) -> tuple[Floats, Floats]:
-    scale = np.radians(1.0) * EARTH_RADIUS_M
-    lat: Floats = CENTRE_LAT + points[:, 1] / scale
-    lon: Floats = CENTRE_LON + points[:, 0] / (scale * np.cos(np.radians(CENTRE_LAT)))
-    return lat, lon
+    return local_degrees(*points.T, origin_lat=CENTRE_LAT, origin_lon=CENTRE_LON)

@@ -1,4 +1,4 @@
-"""Street pieces between junctions: which junctions are joined, where streets end, and what becomes one piece."""
+"""Street pieces between junctions: which junctions are joined, where streets end, and where roundabouts stand."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from geoblanket._arrays import ArrayTable, Bools, Floats, Ints
 from geoblanket.city.plan import Junctions, Plan
 from geoblanket.roads.graph import ROAD_CLASSES
 
-__all__ = ["Pieces", "join_junctions", "largest_component", "make_dead_ends", "merge_pieces"]
-
+__all__ = ["Pieces", "add_roundabouts", "join_junctions", "largest_component", "make_dead_ends", "merge_pieces"]
 
 _DEAD_END_SHARE = (0.03, 0.08, 0.10)  # of junctions of residential streets alone, by district
 _REMOVED_SHARE = 0.05  # of residential streets
+
+_ROUNDABOUT_RADIUS_M = 22.0
+_ROUNDABOUT_SHARE = 0.02  # of junctions that are wanted as roundabouts; some do not fit
+_LEAST_LENGTH_M = 75.0  # of the streets that meet
+_LEAST_ANGLE = np.radians(40.0)  # between them
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,3 +223,83 @@ def merge_pieces(points: Floats, pieces: Pieces) -> tuple[Pieces, list[Floats]]:
     joined = replace(pieces.where(kept), ends=np.array([ends[piece] for piece in kept]))
     joined = replace(joined, road_class=road_class[kept], bridge=bridge[kept])
     return joined, [points[inner[piece]] for piece in kept]
+
+
+def add_roundabouts(
+    points: Floats, pieces: Pieces, lines: list[Floats], rng: np.random.Generator
+) -> tuple[Floats, Pieces, list[Floats]]:
+    """Make roundabouts of some junctions of four or more streets, driven counter-clockwise.
+
+    Returns the points, pieces and inner points of pieces with those of the circles at the end.
+    """
+    at = _pieces_at(pieces, len(points))
+    ends, lines, all_points = pieces.ends.copy(), list(lines), list(points)
+    circles = []
+    wanted = rng.random(len(points)) < _ROUNDABOUT_SHARE
+    length = np.hypot(*(points[ends[:, 0]] - points[ends[:, 1]]).T)
+    small = pieces.road_class > ROAD_CLASSES.index("trunk")
+    taken = np.zeros(len(points), np.bool_)
+    for node in np.flatnonzero(wanted).tolist():
+        here = at[node]
+        around = pieces.ends[here]
+        if len(here) < 4 or taken[around].any() or (length[here] < _LEAST_LENGTH_M).any() or not small[here].all():
+            continue
+        towards = np.array([_next_point(points, pieces.ends[piece], lines[piece], node) for piece in here])
+        angle = np.arctan2(*(towards - points[node]).T[::-1])
+        order = np.argsort(angle)
+        if np.diff(angle[order], append=angle[order[0]] + 2 * np.pi).min() < _LEAST_ANGLE:
+            continue
+        taken[around] = True
+        circle = [node, *range(len(all_points), len(all_points) + len(here) - 1)]
+        on_circle = points[node] + _ROUNDABOUT_RADIUS_M * np.stack([np.cos(angle[order]), np.sin(angle[order])], 1)
+        all_points[node] = on_circle[0]
+        all_points.extend(on_circle[1:])
+        for new, piece in zip(circle, here[order].tolist(), strict=True):
+            ends[piece] = np.where(ends[piece] == node, new, ends[piece])
+            lines[piece] = lines[piece][np.hypot(*(lines[piece] - points[node]).T) > 1.5 * _ROUNDABOUT_RADIUS_M]
+        circles.append(_circle(circle, int(pieces.road_class[here].min())))
+        lines += [inner[None] for inner in _arc_middles(points[node], angle[order])]
+    return np.array(all_points), _append(replace(pieces, ends=ends), circles), lines
+
+
+def _pieces_at(pieces: Pieces, nodes: int) -> list[Ints]:
+    """Return the pieces at each node."""
+    order = np.argsort(pieces.ends.ravel(), kind="stable")
+    cuts = np.searchsorted(pieces.ends.ravel()[order], np.arange(1, nodes))
+    return np.split(order // 2, cuts)
+
+
+def _next_point(points: Floats, ends: Ints, line: Floats, node: int) -> Floats:
+    """Return the point that follows `node` along a piece, beyond the circle."""
+    outside = line[np.hypot(*(line - points[node]).T) > 1.5 * _ROUNDABOUT_RADIUS_M]
+    whole = np.concatenate([outside, points[ends[1:]]]) if ends[0] == node else [points[ends[0]], *outside][::-1]
+    return np.asarray(whole[0], np.float64)
+
+
+def _circle(nodes: list[int], road_class: int) -> Pieces:
+    count = len(nodes)
+    return Pieces(
+        ends=np.stack([nodes, np.roll(nodes, -1)], 1),
+        road_class=np.full(count, road_class),
+        street=np.zeros(count, np.int64),
+        axis=np.zeros((count, 2)),
+        bridge=np.zeros(count, np.bool_),
+        roundabout=np.ones(count, np.bool_),
+    )
+
+
+def _arc_middles(centre: Floats, angle: Floats) -> Floats:
+    """Return the point half-way along each arc of a circle."""
+    middle = angle + np.diff(angle, append=angle[0] + 2 * np.pi) / 2
+    result: Floats = centre + _ROUNDABOUT_RADIUS_M * np.stack([np.cos(middle), np.sin(middle)], 1)
+    return result
+
+
+def _append(pieces: Pieces, circles: list[Pieces]) -> Pieces:
+    """Return all pieces together; each circle is a street of its own."""
+    street = int(pieces.street.max())
+    for number, circle in enumerate(circles, 1):
+        circle.street[:] = street + number
+    return Pieces(
+        *(np.concatenate([getattr(part, field.name) for part in (pieces, *circles)]) for field in fields(pieces))
+    )

@@ -9,12 +9,17 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from geoblanket._arrays import Bools, Floats, Ints
-from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
-from geoblanket.city.pieces import Pieces, join_junctions, largest_component, make_dead_ends, merge_pieces
+from geoblanket._geodesy import haversine_m, local_degrees
+from geoblanket.city.pieces import (
+    Pieces,
+    add_roundabouts,
+    join_junctions,
+    largest_component,
+    make_dead_ends,
+    merge_pieces,
+)
 from geoblanket.city.plan import Plan, place_junctions
-from geoblanket.city.roundabouts import add_roundabouts
-from geoblanket.roads.credit import SYNTHETIC
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, whole_lines
+from geoblanket.roads.graph import ROAD_CLASSES, SYNTHETIC, RoadGraph, whole_lines
 
 __all__ = ["CENTRE_LAT", "CENTRE_LON", "Streets", "build_streets", "to_degrees"]
 
@@ -57,10 +62,8 @@ class Streets:
 
 def to_degrees(points: Floats) -> tuple[Floats, Floats]:
     """Return latitudes and longitudes of points in metres from the centre, rounded as OpenStreetMap rounds."""
-    scale = np.radians(1.0) * EARTH_RADIUS_M
-    lat: Floats = np.round(CENTRE_LAT + points[:, 1] / scale, 7)
-    lon: Floats = np.round(CENTRE_LON + points[:, 0] / (scale * np.cos(np.radians(CENTRE_LAT))), 7)
-    return lat, lon
+    lat, lon = local_degrees(*points.T, origin_lat=CENTRE_LAT, origin_lon=CENTRE_LON)
+    return np.round(lat, 7), np.round(lon, 7)
 
 
 def build_streets(plan: Plan) -> Streets:

@@ -98,7 +98,7 @@ def _print_facts(facts: Mapping[str, Any], out: Path) -> None:
         faults = ", ".join(f"{number:,} {fault.replace('_', ' ')}" for fault, number in facts["faults"][name].items())
         rows.append((name, f"{count:,}", faults))
     print_table("Traces", rows, header=("format", "points", "injected faults"))
-    from geoblanket.city.truth import orders_frame
+    from geoblanket.city.folder import orders_frame
 
     rows = [
         (

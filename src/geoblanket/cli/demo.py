@@ -88,7 +88,7 @@ def demo(
         say(typer.style(f"   $ {step.typed()}\n", fg="cyan"))
         _run(context, step)
     _show_homes(out)
-    from geoblanket.city.agreement import share_of_true_places
+    from geoblanket.city.folder import share_of_true_places
 
     share = share_of_true_places(out / "walks.parquet", roads=out / "city.roads", city=out / "city")
     print_table(

@@ -11,7 +11,7 @@ from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from geoblanket.mobility.summary import MatchSummary
+    from geoblanket.mobility.matching import MatchSummary
 
 __all__ = ["match"]
 

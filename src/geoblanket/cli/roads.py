@@ -114,7 +114,7 @@ def _print_summary(summary: RoadsSummary, out: Path) -> None:
 @app.command()
 def info(file: options.RoadsArgument, *, json: JsonOption = False) -> None:
     """Show what a road graph holds."""
-    from geoblanket.roads.description import describe_roads
+    from geoblanket.roads.export import describe_roads
     from geoblanket.roads.graph import RoadGraph
 
     about = describe_roads(RoadGraph.load(file))

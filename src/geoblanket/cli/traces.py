@@ -12,8 +12,8 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
-    from geoblanket.traces.info import TracesInfo
     from geoblanket.traces.summary import ImportSummary
+    from geoblanket.traces.table import TracesInfo
 
 __all__ = ["app"]
 
@@ -121,7 +121,7 @@ def info(
     json_: JsonOption = False,
 ) -> None:
     """Show what a table of traces holds."""
-    from geoblanket.traces.info import describe_traces
+    from geoblanket.traces.table import describe_traces
 
     facts = describe_traces(file)
     if json_:

@@ -40,8 +40,7 @@ from geoblanket.mobility.histories import (
     collect_steps,
     count_histories,
 )
-from geoblanket.mobility.splitting import Split
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones, partition_zones

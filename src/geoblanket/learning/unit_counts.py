@@ -22,7 +22,7 @@ from geoblanket._training import UNITS, Unit
 from geoblanket.errors import InputError
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.noise import BOUND
-from geoblanket.mobility.walk_batches import walk_batches
+from geoblanket.mobility.walks import walk_batches
 from geoblanket.tracking.trip_shape import length_bin
 
 __all__ = ["Kind", "UnitCounts", "UnitWalks", "counted"]

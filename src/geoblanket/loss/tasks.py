@@ -13,10 +13,10 @@ from geoblanket._arrays import Floats, Indices
 from geoblanket._display import counted, short_repr
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import check_places
-from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.distances import check_nodes
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
+from geoblanket.roads.simplification import in_largest_part
 
 __all__ = ["TaskPrior"]
 

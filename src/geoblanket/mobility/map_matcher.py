@@ -2,14 +2,20 @@
 
 After Newson and Krumm (2009): the hidden state is the edge, a point lies near its edge (Gaussian), and the route
 between the edges of two consecutive points is about as long as the straight line between them (exponential). The
-most probable sequence of edges is found by Viterbi's algorithm, for many trips at once.
+most probable sequence of edges is found by Viterbi's algorithm, for many trips at once. Short routes come from a
+table that grows; long ones are searched on demand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
+from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
@@ -17,12 +23,18 @@ from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
-from geoblanket.mobility.routes import RouteFinder
-from geoblanket.mobility.stretches import begins_by_gap
-from geoblanket.mobility.viterbi import Sequences, cheapest_states
+from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["MapMatcher", "MatchOptions", "MatchedPoints"]
+__all__ = [
+    "MapMatcher",
+    "MatchOptions",
+    "MatchedPoints",
+    "RouteFinder",
+    "Sequences",
+    "begins_by_gap",
+    "cheapest_states",
+]
 
 _MOST_CANDIDATES = 100
 """A state is kept in a byte."""
@@ -33,6 +45,9 @@ _OVER_JUNCTION_M = 60.0
 would seem to be in any of its roads."""
 _DETOUR, _DETOUR_M = 2.0, 500.0
 """A route longer than _DETOUR times the straight line plus _DETOUR_M metres is not considered."""
+
+_SEARCH_BYTES = 48_000_000
+"""Memory for the rows of one search of far routes."""
 
 
 @dataclass(frozen=True)
@@ -305,3 +320,234 @@ class _Points:
     def take(self, which: Positions) -> _Points:
         near = Candidates(self.near.edge[which], self.near.offset_m[which], self.near.distance_m[which])
         return _Points(self.trip[which], self.time_us[which], self.lat[which], self.lon[which], near)
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Sequences laid out by step: first the first items of all sequences, then the second ones, and so on.
+
+    Longer sequences come first within a step, so the items of a step and the ones before them are two slices.
+    """
+
+    order: Ints
+    """Item of the input at each position of the layout, shape (P,)."""
+    starts: Ints
+    """Where each step starts in the layout, shape (steps + 1,)."""
+
+    @classmethod
+    def from_starts(cls, begins: Bools) -> Sequences:
+        """Lay out items that follow each other, given which of them begin a sequence (the first must)."""
+        first = np.flatnonzero(begins)
+        lengths = np.diff(np.append(first, len(begins)))
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(-lengths, kind="stable")] = np.arange(len(first))
+        step = np.arange(len(begins)) - np.repeat(first, lengths)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(step))]).astype(np.int64)
+        order = np.empty(len(begins), np.int64)
+        order[starts[step] + np.repeat(rank, lengths)] = np.arange(len(begins))
+        return cls(order, starts)
+
+    def previous(self, first_step: int, last_step: int) -> Ints:
+        """Return the position before each position of the steps `first_step` (at least 1) to `last_step` - 1."""
+        starts = self.starts
+        shift = np.repeat(np.diff(starts)[first_step - 1 : last_step - 1], np.diff(starts)[first_step:last_step])
+        positions: Ints = np.arange(starts[first_step], starts[last_step]) - shift
+        return positions
+
+    def blocks(self, items: int) -> list[tuple[int, int]]:
+        """Cut the steps from 1 on into ranges that hold about `items` positions each, at least one step."""
+        cuts, steps = [1], len(self.starts) - 1
+        while cuts[-1] < steps:
+            reach = int(np.searchsorted(self.starts, self.starts[cuts[-1]] + items, side="right")) - 1
+            cuts.append(min(max(reach, cuts[-1] + 1), steps))
+        return list(pairwise(cuts))
+
+
+def cheapest_states(
+    emission: Floats,
+    sequences: Sequences,
+    transition: Callable[[Ints, Ints], Floats],
+    *,
+    block_items: int,
+) -> tuple[npt.NDArray[np.int8], Bools]:
+    """Find the sequence of states with the least sum of costs; start anew where no transition is possible.
+
+    Parameters
+    ----------
+    emission
+        Cost of each state at each position of the layout, shape (P, K); infinite where there is no such state. Every
+        position has at least one.
+    transition
+        Given positions and those before them (each of shape (n,): before, after), the cost of moving from state i to
+        state j as an array [:, i, j] of shape (n, K, K).
+    block_items
+        How many positions to ask `transition` for at once.
+
+    Returns
+    -------
+    state, begins
+        The state at each position, and whether a sequence or a new start begins there.
+    """
+    starts = sequences.starts
+    back = np.full(emission.shape, -1, np.int8)
+    best = np.zeros(len(emission), np.int8)
+    begins = np.zeros(len(emission), dtype=bool)
+    begins[: starts[1]] = True
+    score = emission[: starts[1]]
+    best[: starts[1]] = score.argmin(axis=1)
+    for first, last in sequences.blocks(block_items):
+        before = sequences.previous(first, last)
+        cost = transition(before, np.arange(starts[first], starts[last]))
+        for step in range(first, last):
+            here = slice(starts[step], starts[step + 1])
+            count = here.stop - here.start
+            total = score[:count, :, None] + cost[here.start - starts[first] : here.stop - starts[first]]
+            came_from = total.argmin(axis=1)
+            score = np.take_along_axis(total, came_from[:, None, :], axis=1)[:, 0] + emission[here]
+            broken = ~np.isfinite(score).any(axis=1)
+            came_from[broken] = -1
+            score[broken] = emission[here][broken]
+            begins[here] = broken
+            back[here] = came_from
+            best[here] = score.argmin(axis=1)
+    return _trace_back(back, best, starts), begins
+
+
+def _trace_back(back: npt.NDArray[np.int8], best: npt.NDArray[np.int8], starts: Ints) -> npt.NDArray[np.int8]:
+    """Follow the pointers from the last step to the first; `best` is where a sequence or stretch ends."""
+    state = best.copy()
+    for step in range(len(starts) - 2, 0, -1):
+        here = slice(starts[step], starts[step + 1])
+        before = slice(starts[step - 1], starts[step - 1] + here.stop - here.start)
+        came_from = np.take_along_axis(back[here], state[here, None].astype(np.intp), axis=1)[:, 0]
+        state[before] = np.where(came_from >= 0, came_from, best[before])
+    return state
+
+
+class RouteFinder:
+    """Shortest routes by length on a road graph.
+
+    Parameters
+    ----------
+    graph
+        The roads.
+    near_m
+        The table holds, for each source node asked so far, every node within this distance. Longer routes are
+        searched each time.
+    """
+
+    def __init__(self, graph: RoadGraph, *, near_m: float) -> None:
+        self.near_m = near_m
+        self._graph = graph
+        self._nodes = graph.node_count
+        self._matrix = weight_matrix(graph)
+        # Edges are sorted by source, target and length, so the first of parallel edges is the shortest.
+        self._ends, self._edges = np.unique(
+            graph.sources.astype(np.int64) * self._nodes + graph.targets, return_index=True
+        )
+        self._row = np.full(self._nodes, -1, np.int64)
+        self._rows = 0
+        self._keys = np.empty(0, np.int64)
+        self._lengths = np.empty(0, np.float32)
+        self._previous = np.empty(0, np.int32)
+
+    def near(self, sources: Ints, targets: Ints) -> npt.NDArray[np.float32]:
+        """Return the length of each pair's route in metres, infinite beyond `near_m`."""
+        position, is_near = self._find(sources, targets)
+        lengths: npt.NDArray[np.float32] = np.where(is_near, self._lengths[position], np.float32(np.inf))
+        return lengths
+
+    def far(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> npt.NDArray[np.float32]:
+        """Return the length of each pair's route in metres; it may be infinite where it exceeds the pair's limit."""
+        lengths = np.full(len(sources), np.inf, np.float32)
+        for pairs, row, distances, _ in self._search(sources, limit_m):
+            lengths[pairs] = distances[row, targets[pairs]]
+        return lengths
+
+    def paths(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> tuple[Ints, Indices]:
+        """Return the edges of each pair's shortest route, one route after the other.
+
+        Returns
+        -------
+        offsets, edges
+            The route of pair `i` is `edges[offsets[i]:offsets[i + 1]]`: empty if source and target are the same,
+            or if there is no route within the limit.
+        """
+        _, is_near = self._find(sources, targets)
+        near, far = np.flatnonzero(is_near), np.flatnonzero(~is_near)
+        steps = list(self._walk_back(near, sources[near], targets[near], self._previous_in_table))
+        for pairs, row, _, previous in self._search(sources[far], limit_m[far]):
+            steps += self._walk_back(far[pairs], row, targets[far[pairs]], partial(_previous_in_rows, previous))
+        if not steps:
+            return np.zeros(len(sources) + 1, np.int64), np.empty(0, np.int32)
+        pair, step, edge = (np.concatenate(part) for part in zip(*steps, strict=True))
+        order = np.lexsort((-step, pair))
+        offsets = np.zeros(len(sources) + 1, np.int64)
+        np.cumsum(np.bincount(pair, minlength=len(sources)), out=offsets[1:])
+        return offsets, edge[order].astype(np.int32)
+
+    def _walk_back(
+        self, pair: Ints, origin: Ints, at: Ints, previous: Callable[[Ints, Ints], Indices]
+    ) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Follow the ways of many pairs back from their targets; yield (pair, steps from the target, edge)."""
+        step = 0
+        while len(pair):
+            before = previous(origin, at).astype(np.int64)
+            going = before >= 0
+            pair, origin, at, before = pair[going], origin[going], at[going], before[going]
+            yield pair, np.full(len(pair), step), self._edges[np.searchsorted(self._ends, before * self._nodes + at)]
+            at = before
+            step += 1
+
+    def _previous_in_table(self, sources: Ints, at: Ints) -> Indices:
+        return self._previous[self._find(sources, at)[0]]
+
+    def _find(self, sources: Ints, targets: Ints) -> tuple[Positions, Bools]:
+        """Return where in the table each pair stands, and whether it is there at all."""
+        self._add(sources)
+        key = self._row[sources] * self._nodes + targets
+        position = np.minimum(np.searchsorted(self._keys, key), max(0, len(self._keys) - 1))
+        return position, self._keys[position] == key
+
+    def _add(self, sources: Ints) -> None:
+        """Add to the table the sources that it does not have yet."""
+        new = np.unique(sources[self._row[sources] < 0])
+        if not len(new):
+            return
+        nearby = distances_within(self._graph, new, limit=self.near_m)
+        self._row[new] = self._rows + np.arange(len(new))
+        row = np.repeat(self._row[new], np.diff(nearby.offsets))
+        self._rows += len(new)
+        self._keys = np.concatenate([self._keys, row * self._nodes + nearby.targets])
+        self._lengths = np.concatenate([self._lengths, nearby.distances.astype(np.float32)])
+        self._previous = np.concatenate([self._previous, nearby.previous])
+
+    def _search(self, sources: Ints, limit_m: Floats) -> Iterator[tuple[Positions, Positions, Floats, Indices]]:
+        """Search from all sources, some at a time; yield the pairs served, their rows, distances and nodes before."""
+        unique, which = np.unique(sources, return_inverse=True)
+        limit = np.zeros(len(unique))
+        np.maximum.at(limit, which, limit_m)
+        by_source = np.argsort(which, kind="stable")
+        ends = np.searchsorted(which[by_source], np.arange(len(unique) + 1))
+        size = max(1, _SEARCH_BYTES // (12 * self._nodes))
+        for start in range(0, len(unique), size):
+            stop = min(start + size, len(unique))
+            pairs = by_source[ends[start] : ends[stop]]
+            distances, previous = dijkstra(
+                self._matrix,
+                indices=unique[start:stop],
+                limit=limit[start:stop].max(),
+                return_predecessors=True,
+            )
+            yield pairs, which[pairs] - start, distances, previous
+
+
+def _previous_in_rows(previous: Indices, row: Ints, at: Ints) -> Indices:
+    return previous[row, at]
+
+
+def begins_by_gap(trip: Ints, time_us: Ints, *, max_gap_s: float) -> Bools:
+    """Return which points are the first of their trip or come after a long gap in time."""
+    begins = np.ones(len(trip), dtype=bool)
+    begins[1:] = (np.diff(trip) != 0) | (np.diff(time_us) > 1e6 * max_gap_s)
+    return begins

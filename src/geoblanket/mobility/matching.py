@@ -1,4 +1,8 @@
-"""From a table of traces to a table of walks, trip by trip, in bounded memory and on all cores."""
+"""From a table of traces to a table of walks, trip by trip, in bounded memory and on all cores.
+
+Points are matched to roads (`MapMatcher`) or snapped to places, then resampled on a fixed clock: where a vehicle was at
+t0, t0 + Δ, t0 + 2 Δ, ...
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,27 @@ from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._display import Progress, silent
 from geoblanket._files import check_output, temporary_folder
 from geoblanket._frames import AnyFrame, takes_frames
+from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._geodesy import haversine_m
+from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions
-from geoblanket.mobility.resampling import Ticks, clock_ticks, positions_between, positions_on_roads
-from geoblanket.mobility.snapping import SnappedPoints, snap_points
-from geoblanket.mobility.stretches import count_breaks
-from geoblanket.mobility.summary import ChunkCounts, MatchSummary, count_distances, summarise_chunks
+from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions, begins_by_gap
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.places import choose_places
+from geoblanket.roads.places import Places, choose_places
 from geoblanket.traces.table import check_points, scan_traces, write_traces
 
-__all__ = ["Method", "match_traces"]
+__all__ = [
+    "MatchSummary",
+    "Method",
+    "clock_ticks",
+    "match_traces",
+    "positions_between",
+    "positions_on_roads",
+    "snap_points",
+]
 
 Method = Literal["hmm", "nearest"]
 """`hmm`: a hidden Markov model finds the route; `nearest`: each position goes to the nearest place, roads unseen."""
@@ -38,6 +49,9 @@ _CHUNK_POINTS = 250_000
 _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
 """What matching takes, by estimate, to judge whether more processes pay."""
 _SNAP_M = 200.0  # metres, beside the spacing of the places
+
+_BIN_M = 0.05
+"""Distances are counted in bins of this width, for a median over any number of points."""
 
 
 @checked
@@ -290,3 +304,241 @@ def _match_chunk(task: tuple[_Job, tuple[int, int], Path]) -> ChunkCounts:
     """Match one chunk; a process loads traces and roads only for its first."""
     job, rows, file = task
     return _chunk_matcher(job).run(rows, file)
+
+
+@dataclass(frozen=True, eq=False)
+class SnappedPoints:
+    """The place of each point, in the order of the points given."""
+
+    place: Indices
+    """Nearest place of each point, even of an unmatched one."""
+    distance_m: Floats
+    """Metres from the point to its place."""
+    matched: Bools
+    """Whether the place is near enough."""
+    begins: Bools
+    """Whether a stretch begins at the point: a run of matched points of one trip without a long gap in time."""
+
+
+def snap_points(
+    places: Places,
+    trip: Ints,
+    time_us: Ints,
+    lat: Floats,
+    lon: Floats,
+    *,
+    snap_m: float,
+    max_gap_s: float,
+) -> SnappedPoints:
+    """Snap the points of one or many trips to places.
+
+    Parameters
+    ----------
+    trip, time_us, lat, lon
+        As in `MapMatcher.match`.
+    snap_m
+        A point farther than this from every place is unmatched, metres.
+    max_gap_s
+        A longer time without a matched point ends a stretch, seconds.
+    """
+    place, distance_m = places.nearest(lat, lon)
+    matched = distance_m <= snap_m
+    begins = np.zeros(len(trip), dtype=bool)
+    begins[matched] = begins_by_gap(trip[matched], time_us[matched], max_gap_s=max_gap_s)
+    return SnappedPoints(place, distance_m, matched, begins)
+
+
+@dataclass(frozen=True, eq=False)
+class Ticks:
+    """The clock times within the stretches of trips, and the points around each; stretch after stretch."""
+
+    stretch: Ints
+    """Stretch of each tick, numbered from 0 in order, shape (T,)."""
+    time_us: Ints
+    """Time of each tick, microseconds, shape (T,)."""
+    before: Ints
+    """The last point at or before each tick, shape (T,)."""
+    after: Ints
+    """The next point of the stretch, or `before` itself if the tick is on that point, shape (T,)."""
+    part: Floats
+    """How far in time each tick lies from `before` to `after`, 0 up to 1, shape (T,)."""
+
+    @property
+    def begins(self) -> Bools:
+        """Whether each tick is the first of its stretch."""
+        return np.append(True, self.stretch[1:] != self.stretch[:-1])[: len(self.stretch)]
+
+
+def clock_ticks(
+    trip: Ints,
+    time_us: Ints,
+    *,
+    matched: Bools,
+    begins: Bools,
+    interval_us: int,
+) -> Ticks:
+    """Lay a clock over each trip that starts at its first matched point, and keep the ticks within stretches.
+
+    Parameters
+    ----------
+    trip, time_us
+        Trip and time of each point.
+    matched
+        Which points count.
+    begins
+        Which of the matched points begin a stretch.
+    """
+    point = np.flatnonzero(matched)
+    trip, time_us = trip[point], time_us[point]
+    new_trip = np.diff(trip, prepend=trip[:1] - 1) != 0
+    zero = time_us[new_trip][np.cumsum(new_trip) - 1]
+    first = np.flatnonzero(begins[point])
+    last = np.append(first, len(point))[1:] - 1
+    start, end, zero = time_us[first], time_us[last], zero[first]
+    first_tick, last_tick = -((zero - start) // interval_us), (end - zero) // interval_us
+    count = np.maximum(last_tick - first_tick + 1, 0)
+    stretch = np.repeat(np.arange(len(first)), count)
+    number = np.arange(len(stretch)) - np.repeat(np.cumsum(count) - count, count) + first_tick[stretch]
+    tick_us = zero[stretch] + number * interval_us
+    # All stretches laid end to end give one growing axis, on which one search finds every tick.
+    shift = np.cumsum(end - start + 1) - end - 1
+    axis = time_us + np.repeat(shift, last - first + 1)
+    before = np.searchsorted(axis, tick_us + shift[stretch], side="right") - 1
+    after = np.where(time_us[before] == tick_us, before, before + 1)
+    waited = np.maximum(time_us[after] - time_us[before], 1)
+    return Ticks(stretch, tick_us, point[before], point[after], (tick_us - time_us[before]) / waited)
+
+
+def positions_between(ticks: Ticks, lat: Floats, lon: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return each tick's position on the straight line between points, and the metres since the tick before.
+
+    Returns
+    -------
+    lat, lon, moved_m
+        Degrees, and straight metres from the previous tick; NaN at the first tick of a stretch.
+    """
+    at_lat = lat[ticks.before] + ticks.part * (lat[ticks.after] - lat[ticks.before])
+    at_lon = lon[ticks.before] + ticks.part * (lon[ticks.after] - lon[ticks.before])
+    moved = np.full(len(at_lat), np.nan)
+    moved[1:] = haversine_m(at_lat[:-1], at_lon[:-1], at_lat[1:], at_lon[1:])
+    moved[ticks.begins] = np.nan
+    return at_lat, at_lon, moved
+
+
+def positions_on_roads(ticks: Ticks, points: MatchedPoints, matcher: MapMatcher) -> tuple[Floats, Floats, Floats]:
+    """Return each tick's position on the matched route, and the metres along it since the tick before.
+
+    Returns
+    -------
+    lat, lon, moved_m
+        Degrees, and metres along the route from the previous tick; NaN at the first tick of a stretch.
+    """
+    before, after = ticks.before, ticks.after
+    on_point = before == after
+    step = np.where(on_point, 0.0, ticks.part * points.route_m[after])
+    edge, offset = points.edge[before].copy(), points.offset_m[before].copy()
+    moving = np.flatnonzero(~on_point)
+    edge[moving], offset[moving] = matcher.positions_on_route(
+        points, before[moving], after[moving], travelled_m=step[moving]
+    )
+    travelled = np.cumsum(np.nan_to_num(points.route_m))
+    moved = np.diff(travelled[before] + step, prepend=np.nan)
+    moved[ticks.begins] = np.nan
+    return *matcher.index.lines.locate(edge, offset), moved
+
+
+@dataclass(frozen=True)
+class MatchSummary:
+    """Counts of the points that were matched and of the walks that they make."""
+
+    trips: int
+    """Trips in the traces."""
+    points: int
+    """Points in the traces."""
+    matched_points: int
+    """Points that were matched."""
+    walks: int
+    """Walks written."""
+    steps: int
+    """Steps of all walks."""
+    short_stretches: int
+    """Matched stretches left out because they hold fewer than two steps."""
+    breaks: dict[str, int]
+    """Breaks within trips, by reason: `gap` (no points for too long), `off_road` (points, but far from any road or
+    place, for too long), `no_route` (no route that fits the time)."""
+    median_distance_m: float
+    """Median distance of a matched point from its position on the road (hmm) or its place (nearest), metres."""
+    places: int
+    """Places on the roads."""
+    places_visited: int
+    """Places that some walk visits."""
+
+    @property
+    def matched_share(self) -> float:
+        """Share of the points that were matched."""
+        return self.matched_points / self.points
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON values."""
+        return {**asdict(self), "matched_share": self.matched_share}
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkCounts:
+    """What one chunk adds to the summary."""
+
+    points: int
+    matched_points: int
+    walks: int
+    steps: int
+    short_stretches: int
+    breaks: dict[str, int]
+    distances: Ints
+    visited: Indices
+
+
+def count_breaks(
+    trip: Ints,
+    time_us: Ints,
+    matched: Bools,
+    begins: Bools,
+    *,
+    max_gap_s: float,
+) -> dict[str, int]:
+    """Count the breaks within trips by reason."""
+    point = np.flatnonzero(matched)
+    broken = begins[point][1:] & (np.diff(trip[point]) == 0)
+    late = np.diff(time_us[point]) > 1e6 * max_gap_s
+    skipped = np.diff(point) > 1
+    return {
+        "gap": int((broken & late & ~skipped).sum()),
+        "off_road": int((broken & late & skipped).sum()),
+        "no_route": int((broken & ~late).sum()),
+    }
+
+
+def summarise_chunks(chunks: list[ChunkCounts], *, trips: int, places: int) -> MatchSummary:
+    """Add up the counts of all chunks."""
+    distances = np.zeros(max(len(chunk.distances) for chunk in chunks), np.int64)
+    visited = np.zeros(places, dtype=bool)
+    for chunk in chunks:
+        distances[: len(chunk.distances)] += chunk.distances
+        visited[chunk.visited] = True
+    middle = int(np.searchsorted(np.cumsum(distances), distances.sum() / 2))
+    return MatchSummary(
+        trips=trips,
+        points=sum(chunk.points for chunk in chunks),
+        matched_points=sum(chunk.matched_points for chunk in chunks),
+        walks=sum(chunk.walks for chunk in chunks),
+        steps=sum(chunk.steps for chunk in chunks),
+        short_stretches=sum(chunk.short_stretches for chunk in chunks),
+        breaks={reason: sum(chunk.breaks[reason] for chunk in chunks) for reason in chunks[0].breaks},
+        median_distance_m=round((middle + 0.5) * _BIN_M, 3),
+        places=places,
+        places_visited=int(visited.sum()),
+    )
+
+
+def count_distances(distance_m: Floats) -> Ints:
+    """Count distances by bin."""
+    return np.bincount((distance_m / _BIN_M).astype(np.int64), minlength=1).astype(np.int64)

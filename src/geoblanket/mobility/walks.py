@@ -1,21 +1,37 @@
-"""Walks: the place of a vehicle at t, t + Δ, t + 2 Δ, ... of every trip, in one table."""
+"""Walks: the place of a vehicle at t, t + Δ, t + 2 Δ, ... of every trip, in one table.
+
+A split for training and testing takes whole vehicles, or a time before and a time after; never single points. Points of
+one trip are so alike that a model is not tested by some of them after it learned from the others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
 
 from geoblanket._arguments import checked, wrong_type
+from geoblanket._arrays import Bools, Indices, Ints, Octets
 from geoblanket._frames import FRAME, AnyFrame, DescribedFrame, conformed, is_frame, to_polars
-from geoblanket._tables import is_number, is_text, reading_parquet, scan_table, write_table
+from geoblanket._tables import is_number, is_text, reading_parquet, scan_table, table_batches, write_table
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.roads.places import Places
 
-__all__ = ["WALKS_SCHEMA", "Walks", "scan_walks", "write_walks"]
+__all__ = [
+    "WALKS_SCHEMA",
+    "Part",
+    "Split",
+    "WalkParts",
+    "Walks",
+    "scan_walks",
+    "split_walks",
+    "walk_batches",
+    "write_walks",
+]
 
 WALKS_SCHEMA: dict[str, pl.DataType] = {
     "walk": pl.Int64(),
@@ -31,6 +47,10 @@ after the one before. `place` is an index into the places of the roads. `speed_m
 that ends at the step, so it tells nothing about what comes later; it is null at a walk's first step."""
 
 _CHECKS = {"roads": is_text, "spacing_m": is_number, "interval_s": lambda value: is_number(value) and value > 0}
+
+_ROWS_AT_A_TIME: Final = 1_000_000
+
+Part = Literal["all", "train", "held_out"]
 
 
 @checked
@@ -138,3 +158,153 @@ def _check_steps(path: Path, place_count: int, *, interval_us: int) -> None:
                 hint="Give the interval_s that the walks have",
             )
         last = rows[-1:]
+
+
+def walk_batches(frame: pl.LazyFrame, *, path: str | Path, place_count: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of walks in order, in parts of bounded size.
+
+    Parameters
+    ----------
+    frame
+        Rows with at least the columns `walk`, `step` and `place`; none may be empty.
+    path
+        Where they come from, for messages.
+    place_count
+        How many places there are.
+
+    Raises
+    ------
+    InputError
+        If a step does not follow the one before it, or has a place that does not exist.
+    """
+    done = 0
+    last = (-1, -1)
+    for batch in table_batches(frame, path=path, rows=_ROWS_AT_A_TIME):
+        if batch.is_empty():
+            continue
+        for name in ("walk", "step", "place"):
+            _check_rows(batch[name].is_not_null().to_numpy(), done, f"has no {name}", path)
+        walk, step, place = (batch[name].to_numpy() for name in ("walk", "step", "place"))
+        walk_before, step_before = (
+            np.append(np.asarray(before, column.dtype), column[:-1])
+            for before, column in zip(last, (walk, step), strict=True)
+        )
+        follows = (walk == walk_before) & (step == step_before + 1)
+        _check_rows(follows | ((step == 0) & (walk > walk_before)), done, "does not follow the step before it", path)
+        _check_rows((place >= 0) & (place < place_count), done, "has a place that the roads do not have", path)
+        last = int(walk[-1]), int(step[-1])
+        done += batch.height
+        yield batch
+
+
+def _check_rows(good: Bools, done: int, problem: str, path: str | Path) -> None:
+    if not good.all():
+        row = done + int(np.argmin(good)) + 1
+        raise InputError(f"step {row} of the table {problem}", path=path, hint="Match the traces again")
+
+
+@dataclass(frozen=True)
+class Split:
+    """How walks are split for training and testing."""
+
+    by: Literal["vehicle", "time"] = "vehicle"
+    """`vehicle`: some vehicles are held out; `time`: all that starts after a moment is, and what goes on over that
+    moment belongs to neither part."""
+    held_out: float = 0.2
+    """Of the vehicles, or of the steps, the share that is held out."""
+    seed: int = 0
+    """Chooses the vehicles."""
+
+    def __post_init__(self) -> None:
+        if self.by not in ("vehicle", "time"):
+            raise ParameterError(f"Walks are split by 'vehicle' or by 'time'. Got {self.by!r} instead.")
+        if not 0 < self.held_out < 1:
+            raise ParameterError(f"The share that is held out must be between 0 and 1. Got {self.held_out} instead.")
+
+
+@dataclass(frozen=True, eq=False)
+class WalkParts:
+    """Which walks belong to a part, and whose they are."""
+
+    walks: Ints
+    """Numbers of all walks, ascending, shape (W,)."""
+    vehicle: Indices
+    """A number for the vehicle of each walk, shape (W,)."""
+    chosen: Bools
+    """Whether the walk belongs to the part, shape (W,)."""
+    start_hour: Octets
+    """The hour of the day, UTC, of each walk's first step, shape (W,)."""
+    length: Ints
+    """How many steps each walk has, shape (W,)."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps all walks have."""
+        return int(self.length.sum())
+
+    def of(self, walk: Ints) -> tuple[Indices, Bools]:
+        """Return the vehicles of walks, and whether they belong to the part."""
+        position = np.searchsorted(self.walks, walk)
+        return self.vehicle[position], self.chosen[position]
+
+
+def split_walks(frame: pl.LazyFrame, *, path: str | Path, part: Part, split: Split) -> WalkParts:
+    """Find the walks of a part.
+
+    Parameters
+    ----------
+    frame
+        A table of walks.
+    path
+        Where it comes from, for messages.
+
+    Raises
+    ------
+    InputError
+        If nothing would be left to train with, or to hold out.
+    """
+    if part not in ("all", "train", "held_out"):
+        raise ParameterError(f"The part of the walks must be 'all', 'train' or 'held_out'. Got {part!r} instead.")
+    per_walk = frame.group_by("walk").agg(
+        pl.col("vehicle").first(),
+        pl.col("time").min().alias("start"),
+        pl.col("time").max().alias("end"),
+        pl.len().alias("steps"),
+    )
+    with reading_parquet(path):
+        walks = per_walk.collect(engine="streaming").sort("walk")
+    vehicle = walks["vehicle"].fill_null("").rank("dense").cast(pl.Int32).to_numpy() - 1
+    held_out = np.zeros(walks.height, bool)
+    trained = np.ones(walks.height, bool)
+    if part != "all":
+        held_out, trained = _by_vehicle(vehicle, split) if split.by == "vehicle" else _by_time(walks, split)
+        if not held_out.any() or not trained.any():
+            raise InputError(
+                f"cannot be split by {split.by} so that walks are left for training and for testing",
+                path=path,
+                hint="Split otherwise, or give more walks",
+            )
+    return WalkParts(
+        walks=walks["walk"].to_numpy(),
+        vehicle=vehicle.astype(np.int32),
+        chosen=held_out if part == "held_out" else trained,
+        start_hour=walks["start"].dt.hour().fill_null(0).cast(pl.UInt8).to_numpy(),
+        length=walks["steps"].to_numpy().astype(np.int64),
+    )
+
+
+def _by_vehicle(vehicle: Indices, split: Split) -> tuple[Bools, Bools]:
+    count = int(vehicle.max(initial=-1)) + 1
+    chosen = np.random.default_rng(split.seed).permutation(count)[: max(1, round(split.held_out * count))]
+    held_out = np.isin(vehicle, chosen)
+    return held_out, ~held_out
+
+
+def _by_time(walks: pl.DataFrame, split: Split) -> tuple[Bools, Bools]:
+    start, end = (walks[name].to_physical().to_numpy() for name in ("start", "end"))
+    order = np.argsort(start, kind="stable")
+    steps = np.cumsum(walks["steps"].to_numpy()[order])
+    if not len(steps):
+        return np.zeros(0, bool), np.zeros(0, bool)
+    cut = start[order[min(int(np.searchsorted(steps, (1 - split.held_out) * steps[-1])), len(order) - 1)]]
+    return start >= cut, end < cut

@@ -12,8 +12,7 @@ from geoblanket._arrays import Bools, Indices, Ints
 from geoblanket._display import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.tracking.drawn_walks import DRAWN, PlaceDrawer

@@ -27,8 +27,7 @@ from geoblanket._tables import lazy_batches, reading_parquet, table_batches, wri
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mobility.walk_batches import walk_batches
-from geoblanket.mobility.walks import scan_walks, write_walks
+from geoblanket.mobility.walks import scan_walks, walk_batches, write_walks
 from geoblanket.release._opening import check_policy
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.lattice_source import cell_centers_e7

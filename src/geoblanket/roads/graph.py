@@ -1,4 +1,10 @@
-"""The road graph: a directed graph of junctions and road pieces in compressed sparse rows."""
+"""The road graph: a directed graph of junctions and road pieces in compressed sparse rows.
+
+It says whose data it is: its pictures and reports carry that line. OpenStreetMap's licence asks everybody who shows its
+data to name its contributors. Nobody is asked where a file comes from: what is in OpenStreetMap's formats, in OSMnx's
+GraphML, or in a table whose nodes are named `osmid`, is credited to OpenStreetMap unless the user says otherwise. The
+synthetic city is written in the same formats, and names the program that wrote it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +25,25 @@ from geoblanket._files import MAGIC
 from geoblanket._lazy import companion
 from geoblanket.errors import InputError, MissingExtraError
 from geoblanket.roads.credit import is_credit
+from geoblanket._repr import counted, short_repr
+from geoblanket.errors import InputError, MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.axes import Axes
 
-__all__ = ["ROAD_CLASSES", "LengthModel", "RoadGraph", "reorder_ragged", "whole_lines"]
+__all__ = [
+    "OPENSTREETMAP",
+    "ROAD_CLASSES",
+    "SYNTHETIC",
+    "SYNTHETIC_PROGRAM",
+    "LengthModel",
+    "RoadGraph",
+    "check_credit",
+    "credit_of_programs",
+    "reorder_ragged",
+    "whole_lines",
+]
 
 ROAD_CLASSES = (
     "motorway", "trunk", "primary", "secondary", "tertiary", "unclassified", "residential", "living_street",
@@ -41,6 +60,18 @@ _DTYPES = {
     "node_ids": "<i8", "lat": "<f8", "lon": "<f8", "offsets": "<i8", "targets": "<i4", "length_m": "<f8",
     "speed_m_s": "<f8", "road_class": "|u1", "shape_offsets": "<i8", "shape_lat": "<f8", "shape_lon": "<f8",
 }  # fmt: skip
+
+OPENSTREETMAP: Final = "© OpenStreetMap contributors"
+"""The words that OpenStreetMap asks for."""
+
+SYNTHETIC: Final = "a synthetic city"
+"""Stands where a credit would: these streets are nowhere."""
+
+SYNTHETIC_PROGRAM: Final = "geoblanket city"
+"""What an OpenStreetMap file of the synthetic city names as the program that wrote it."""
+
+_LONGEST_CREDIT: Final = 200
+"""Characters of a credit; it must fit into a picture's corner."""
 
 
 @checked
@@ -392,3 +423,29 @@ def reorder_ragged(offsets: Ints, order: Positions | Sequence[int]) -> tuple[Int
     starts = offsets[:-1][order]
     taken = np.arange(new_offsets[-1]) + np.repeat(starts - new_offsets[:-1], lengths)
     return new_offsets, taken
+
+
+def credit_of_programs(programs: set[str]) -> str:
+    """Return the credit of OpenStreetMap files by the programs that wrote them."""
+    return SYNTHETIC if programs == {SYNTHETIC_PROGRAM} else OPENSTREETMAP
+
+
+def is_credit(value: object) -> bool:
+    """Return whether a value is one line of text that fits into a picture's corner."""
+    return isinstance(value, str) and len(value) <= _LONGEST_CREDIT and value.isprintable()
+
+
+def check_credit(value: str) -> str:
+    """Return a credit that the user gave.
+
+    Raises
+    ------
+    ParameterError
+        If it is not one line of at most 200 characters.
+    """
+    if not is_credit(value):
+        raise ParameterError(
+            f"The credit must be one line of at most {_LONGEST_CREDIT} printable characters. "
+            "Shorten it, or give '' for none."
+        )
+    return value

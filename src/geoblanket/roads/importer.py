@@ -17,10 +17,8 @@ from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import found_in_words, kind_of_file
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
-from geoblanket.roads.components import largest_part
-from geoblanket.roads.contraction import contract
-from geoblanket.roads.credit import check_credit
-from geoblanket.roads.graph import LengthModel, RoadGraph
+from geoblanket.roads.graph import LengthModel, RoadGraph, check_credit
+from geoblanket.roads.simplification import contract, largest_part
 
 __all__ = ["RoadsSource", "RoadsSummary", "import_roads"]
 
@@ -155,7 +153,7 @@ def _read(paths: list[Path], progress: Progress) -> tuple[RoadsSource, RoadsRead
             "Give OpenStreetMap extracts, or a table of nodes and one of edges, or one GraphML file."
         )
     if set(kinds.values()) == {"graphml"}:
-        from geoblanket.roads.graphml import read_graphml
+        from geoblanket.roads.tables import read_graphml
 
         return "GraphML", read_graphml(paths[0])
     from geoblanket.roads.osm import OsmFile, read_osm

@@ -19,11 +19,8 @@ from geoblanket._display import Progress, silent
 from geoblanket._geodesy import haversine_m
 from geoblanket._untrusted import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
-from geoblanket.roads._pbf import check_pbf
-from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, class_speeds_kmh
-from geoblanket.roads._xml import check_xml
-from geoblanket.roads.credit import credit_of_programs
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, check_pbf, check_xml, class_speeds_kmh
+from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, credit_of_programs
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
 __all__ = ["OsmFile", "read_osm"]
@@ -80,24 +77,17 @@ class _Ways:
 def read_osm(files: Sequence[OsmFile], *, progress: Progress = silent) -> RoadsRead:
     """Read the drivable roads of OpenStreetMap files; several files are read as one (neighbouring extracts).
 
-    The nodes of the result are all nodes of the ways, in the order of their ids: see `contraction.contract`.
+    The nodes of the result are all nodes of the ways, in the order of their ids: see `simplification.contract`.
 
     libosmium reads whatever it is given, without a limit and deaf to signals. So files are checked first: how far they
     grow when they are unpacked, and in XML how long a tag is and how deep elements are nested. Then libosmium works in
     a thread, with a deadline.
     """
-    size_bytes = sum(_check(file) for file in files)
+    size_bytes = sum(check_pbf(file.path) if file.format == "pbf" else check_xml(file.path) for file in files)
     try:
         return run_within(seconds_allowed(size_bytes), lambda: _read_osm(files, progress))
     except TimeoutError:
         raise too_slow(files[0].path, size_bytes) from None
-
-
-def _check(file: OsmFile) -> int:
-    """Return how many bytes a file has when it is unpacked; raise InputError for one that is not to be read on."""
-    if file.format == "pbf":
-        return check_pbf(file.path)
-    return check_xml(file.path)
 
 
 def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:

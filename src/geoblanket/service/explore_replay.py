@@ -19,8 +19,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import RefusedError
 from geoblanket.mechanism.bundle.policy import ANYTHING
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.release.budget import Budget
 from geoblanket.release.device import Device
 from geoblanket.roads.places import Places

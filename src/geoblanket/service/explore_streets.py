@@ -9,9 +9,8 @@ from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arrays import Bools, Floats, Indices
 from geoblanket._geodesy import haversine_m
-from geoblanket.roads.distances import weight_matrix
+from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.nearby import distances_within
 
 __all__ = ["Line", "Streets"]
 

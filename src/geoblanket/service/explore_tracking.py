@@ -21,8 +21,7 @@ from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.plane import Plane
-from geoblanket.mobility.splitting import Split
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.tracking.belief import BeliefFilter

@@ -25,8 +25,7 @@ from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.costs import NIGHT_S
 from geoblanket.mobility.histories import check_walks
-from geoblanket.mobility.splitting import Split
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.service.explore_bundle import ExploredBundle, ZoneView

@@ -11,8 +11,7 @@ from geoblanket._frames import AnyFrame, to_polars
 from geoblanket._tables import reading_parquet, table_batches
 from geoblanket._untrusted import check_parquet
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.traces._points import read_points
-from geoblanket.traces._source import Parsed, ReadingOptions, find_columns
+from geoblanket.traces._source import Parsed, ReadingOptions, find_columns, read_points
 from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
 from geoblanket.traces._times import find_time_format, in_utc, naive_times
 

@@ -23,10 +23,8 @@ from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._display import Progress, silent
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket.errors import ParameterError
-from geoblanket.mobility.histories import HistoryCounts, count_histories
-from geoblanket.mobility.next_places import Distributions, backed_off, near_places
-from geoblanket.mobility.splitting import Part, Split, split_walks
-from geoblanket.mobility.walks import scan_walks, write_walks
+from geoblanket.mobility.histories import Distributions, HistoryCounts, backed_off, count_histories, near_places
+from geoblanket.mobility.walks import Part, Split, scan_walks, split_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles

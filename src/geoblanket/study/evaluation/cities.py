@@ -18,9 +18,9 @@ from geoblanket.errors import InputError
 from geoblanket.evaluate.city_data import CityFiles
 from geoblanket.mobility.histories import LONGEST_PAST
 from geoblanket.mobility.matching import match_traces
-from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
+from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import TraceFormat, import_traces
 
 __all__ = ["PAPER_CITIES", "CitySource", "prepare_city"]

@@ -1,7 +1,11 @@
-"""Porto: the taxi trips of the ECML/PKDD 2015 challenge, one row a trip (`train.csv`).
+"""The two public sets of taxi traces, each in its own format.
 
-Columns TRIP_ID, CALL_TYPE, ORIGIN_CALL, ORIGIN_STAND, TAXI_ID, TIMESTAMP (start of the trip, epoch seconds), DAY_TYPE,
-MISSING_DATA, POLYLINE (JSON [[lon, lat], ...], a point every 15 s).
+Porto: the taxi trips of the ECML/PKDD 2015 challenge, one row a trip (`train.csv`). Columns TRIP_ID, CALL_TYPE,
+ORIGIN_CALL, ORIGIN_STAND, TAXI_ID, TIMESTAMP (start of the trip, epoch seconds), DAY_TYPE, MISSING_DATA, POLYLINE (JSON
+[[lon, lat], ...], a point every 15 s).
+
+Rome: taxi positions of CRAWDAD roma/taxi, one row a point (`taxi_february.txt`). Rows `id;2014-02-01
+00:00:00.739166+01;POINT(lat lon)` without a header; latitude comes first.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from geoblanket.traces._source import (
     check_coordinates,
     check_first,
     find_columns,
+    read_points,
     set_aside,
 )
 from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
@@ -29,17 +34,20 @@ from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, find_time_form
 from geoblanket.traces.cleaning import Points
 from geoblanket.traces.summary import Tally, file_row
 
-__all__ = ["PortoFile"]
+__all__ = ["PortoFile", "RomeFile"]
 
 STEP_US = 15_000_000
 BAD_POLYLINE = "POLYLINE is not a JSON list of [longitude, latitude]"
 
-_COLUMNS = {"vehicle": "TAXI_ID", "time": "TIMESTAMP", "missing": "MISSING_DATA", "polyline": "POLYLINE"}
+_PORTO_COLUMNS = {"vehicle": "TAXI_ID", "time": "TIMESTAMP", "missing": "MISSING_DATA", "polyline": "POLYLINE"}
 _OTHER_TABLE = "If it is another table, give --format table"
 _PORTUGAL = Box(36.8, -9.7, 42.3, -6.0)
 _NUMBER = r"-?[0-9]{1,3}(?:\.[0-9]+)?"
 _POINT = rf"\[{_NUMBER}, ?{_NUMBER}\]"
 _USUAL_POLYLINE = rf"^\[(?:{_POINT}(?:, ?{_POINT})*)?\]$"
+
+_ROME_COLUMNS = {"vehicle": 0, "time": 1, "point": 2}
+_CENTRAL_ITALY = Box(40.5, 10.5, 43.5, 15.0)
 
 
 class PortoFile:
@@ -54,7 +62,7 @@ class PortoFile:
         header = read_header(path, delimiter=delimiter)
         self._width = len(header)
         self._columns = find_columns(
-            header, _COLUMNS, optional={"missing"}, path=path, delimiter=delimiter, hint=_OTHER_TABLE
+            header, _PORTO_COLUMNS, optional={"missing"}, path=path, delimiter=delimiter, hint=_OTHER_TABLE
         )
         sample = self._cells(peek(path, header=True))[0].get_column("time")
         self._time = find_time_format(sample, path=path, unit=reading.time_unit or "s", zone=None)
@@ -147,3 +155,40 @@ def _explode(frame: pl.DataFrame) -> Streams:
         lon=np.ascontiguousarray(numbers[0::2]),
     )
     return Streams(points, frame["vehicle"])
+
+
+class RomeFile:
+    """One file in Rome's format; `file` is its number among the imported files."""
+
+    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
+        self.path = path
+        self.size = path.stat().st_size
+        self._file = file
+        self._delimiter = reading.delimiter
+        sample = self._cells(peek(path, header=False))[0].get_column("time")
+        self._time = find_time_format(sample, path=path, unit=None, zone=reading.time_zone).microseconds("time")
+
+    def batches(self) -> Iterator[tuple[Block, int]]:
+        """Yield blocks of rows."""
+        for block in read_blocks(self.path, header=False):
+            yield block, block.position
+
+    def parse(self, block: Block) -> Parsed[pl.DataFrame]:
+        """Read the points of a block."""
+        frame, malformed = self._cells(block)
+        inside = pl.col("point").str.strip_prefix("POINT").str.strip_chars(" ").str.strip_prefix("(")
+        lat_lon = inside.str.strip_suffix(")").str.strip_chars(" ").str.splitn(" ", 2)
+        return read_points(
+            frame.with_columns(lat=lat_lon.struct[0], lon=lat_lon.struct[1]),
+            malformed,
+            time=self._time,
+            path=self.path,
+            file=self._file,
+            first=block.first_row == 1,
+            expected="Rows have to read id;time+offset;POINT(lat lon)",
+            home=_CENTRAL_ITALY,
+        )
+
+    def _cells(self, block: Block) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+        cells = read_cells(block, width=len(_ROME_COLUMNS), wanted=_ROME_COLUMNS, delimiter=self._delimiter)
+        return cells.frame, cells.malformed

@@ -1,4 +1,4 @@
-"""Contraction: nodes where a road only bends become part of an edge's shape.
+"""Simplification of a road graph: contraction of bends, and the largest connected part.
 
 A node goes if a car that arrives there has exactly one way on: one road in and another out, or two roads, both open
 in both directions, and all of the same class. Between the nodes that stay, every road distance and every free-flow
@@ -21,7 +21,7 @@ from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._geodesy import haversine_m
 from geoblanket.roads.graph import RoadGraph, reorder_ragged
 
-__all__ = ["contract"]
+__all__ = ["LargestPart", "contract", "in_largest_part", "largest_part"]
 
 _SAME_LENGTH_M = 1e-3
 """Both directions of a road have the same length, up to the rounding of sums."""
@@ -171,3 +171,32 @@ def _merged_shapes(graph: RoadGraph, chains: _Chains) -> tuple[Ints, Floats, Flo
     inner[new_offsets[chains.starts]] = False
     chain_offsets = np.append(new_offsets[chains.starts], new_offsets[-1]) - np.arange(len(chains.starts) + 1)
     return chain_offsets, lat[taken[inner]], lon[taken[inner]]
+
+
+class LargestPart(NamedTuple):
+    """The largest strongly connected part of a graph, and what lies outside it."""
+
+    graph: RoadGraph
+    dropped_nodes: int
+    dropped_edges: int
+    dropped_km: float
+
+
+def largest_part(graph: RoadGraph) -> LargestPart:
+    """Keep the largest strongly connected part (by nodes; of equals the one with the first node)."""
+    kept = graph.keep_nodes(in_largest_part(graph))
+    return LargestPart(
+        kept,
+        dropped_nodes=graph.node_count - kept.node_count,
+        dropped_edges=graph.edge_count - kept.edge_count,
+        dropped_km=(float(graph.length_m.sum()) - float(kept.length_m.sum())) / 1000,
+    )
+
+
+def in_largest_part(graph: RoadGraph) -> Bools:
+    """Return which nodes lie in the largest strongly connected part, shape (N,)."""
+    adjacency = coo_array((np.ones(graph.edge_count), (graph.sources, graph.targets)), shape=(graph.node_count,) * 2)
+    _, part = connected_components(adjacency, directed=True, connection="strong")
+    sizes = np.bincount(part)
+    inside: Bools = part == part[np.argmax(sizes[part])]
+    return inside
