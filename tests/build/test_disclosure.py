@@ -6,7 +6,7 @@ import pytest
 from geoblanket.build.disclosure import zone_disclosure
 from geoblanket.build.problems import make_problem
 from geoblanket.build.rows import make_rows
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import HistoryCounts
 from tests.build.worlds import no_steps, places_at

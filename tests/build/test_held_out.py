@@ -8,7 +8,7 @@ from geoblanket.build.problems import make_problem
 from geoblanket.build.record import Measured
 from geoblanket.build.rows import make_rows
 from geoblanket.errors import MismatchError
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import optimise
 from tests.build.worlds import counted, grid, straight_on
 

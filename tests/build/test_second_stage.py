@@ -13,7 +13,7 @@ from geoblanket.build.refinement import coarse_rows, refine
 from geoblanket.build.row_splitting import split_rows
 from geoblanket.build.rows import make_rows
 from geoblanket.build.second_stage import second_stage
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import Mechanism, Problem, optimise
 from geoblanket.mechanism.bundle.storage import BundledMechanism, load_bundle, save_bundle
 from tests.build.worlds import counted, grid, straight_on

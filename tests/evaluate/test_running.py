@@ -19,9 +19,8 @@ from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
 from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_folder
 from geoblanket.evaluate.sanity import check_results
-from geoblanket.loss.over_tasks import Effort
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mechanism.solver.optimiser import optimise
 from geoblanket.mobility.histories import collect_steps, count_histories
 from geoblanket.roads.graph import RoadGraph

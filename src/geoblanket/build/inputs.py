@@ -31,12 +31,9 @@ from geoblanket.build.row_tree import Lengths
 from geoblanket.build.statement import training_of_build
 from geoblanket.build.zone_task import ZoneTask
 from geoblanket.errors import MismatchError
-from geoblanket.loss.nearest_vehicle import NearestVehicle
-from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_names import zone_name
 from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories

@@ -42,7 +42,7 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     With the `places` and the `rows` in the example of `make_rows`:
 
     >>> from geoblanket.build import make_problem
-    >>> from geoblanket.loss.straight_line import StraightLine
+    >>> from geoblanket.loss.standard import StraightLine
     >>> problem = make_problem(rows, StraightLine(places), epsilon=2.0, eta_km=5.0)
     >>> problem.loss.shape == (len(rows), 8)
     True

@@ -28,8 +28,7 @@ from geoblanket.build.row_tree import Lengths
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.build.second_stage import SecondStage, second_stage
 from geoblanket.errors import ParameterError
-from geoblanket.loss.known_loss import KnownLoss
-from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.loss.place_loss import KnownLoss, PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.mechanism import Mechanism

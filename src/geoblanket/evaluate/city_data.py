@@ -27,12 +27,9 @@ from geoblanket.errors import InputError, MismatchError
 from geoblanket.evaluate.errands import Errands, make_errands
 from geoblanket.evaluate.measures.tracking import WalkTracker
 from geoblanket.evaluate.settings import LossCase
-from geoblanket.loss.nearest_vehicle import NearestVehicle
-from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mobility.histories import (
     LONGEST_PAST,
     HistoryCounts,

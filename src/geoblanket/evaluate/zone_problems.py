@@ -17,7 +17,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.methods import RowsKind
 from geoblanket.evaluate.settings import Blanket, Setting
-from geoblanket.loss.known_loss import KnownLoss
+from geoblanket.loss.place_loss import KnownLoss
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mobility.histories import LONGEST_PAST
 

@@ -16,7 +16,7 @@ from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.values import HeldOut
 from geoblanket.evaluate.variants import Varied, variant_of
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 
 __all__ = ["held_out_losses"]
 
