@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import Context
+from geoblanket.build.rows import Context
 from geoblanket.build.zone_task import ZoneTask, build_zone
 from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import BundledMechanism, save_bundle

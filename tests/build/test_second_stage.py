@@ -8,11 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoblanket.build.problems import make_problem
-from geoblanket.build.refinement import coarse_rows, refine
-from geoblanket.build.row_splitting import split_rows
-from geoblanket.build.rows import make_rows
-from geoblanket.build.second_stage import second_stage
+from geoblanket.build.refinement import coarse_rows, refine, second_stage, split_rows
+from geoblanket.build.rows import make_problem, make_rows
 from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import Mechanism, Problem, optimise
 from geoblanket.mechanism.bundle.storage import BundledMechanism, load_bundle, save_bundle

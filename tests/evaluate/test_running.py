@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from geoblanket.build.held_out import vehicle_losses
-from geoblanket.build.problems import make_problem
-from geoblanket.build.reach import reach_radius_m
-from geoblanket.build.rows import make_rows
+from geoblanket.build.measures import vehicle_losses
+from geoblanket.build.row_tree import reach_radius_m
+from geoblanket.build.rows import make_problem, make_rows
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.evaluate import running
 from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone

@@ -5,7 +5,7 @@ import pytest
 
 from geoblanket._arrays import Indices, Ints
 from geoblanket.build.blanket_lengths import FixedLengths
-from geoblanket.build.problems import make_problem
+from geoblanket.build.rows import make_problem
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.settings import Blanket, Setting
 from geoblanket.evaluate.zone_problems import ZoneProblems

@@ -21,8 +21,7 @@ from geoblanket._arrays import Octets
 from geoblanket._file_kinds import MAGIC
 from geoblanket._training import WALKS, training_of
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
-from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
-from geoblanket.blanket.predictor import Origin, Predictor
+from geoblanket.blanket.predictor import LARGEST_LAYER, LAYERS, Network, Origin, Predictor
 from geoblanket.errors import InputError
 
 __all__ = ["LARGEST_BYTES", "load_predictor", "save_predictor"]

@@ -12,9 +12,9 @@ from geoblanket._arguments import checked
 from geoblanket._files import atomic_output
 from geoblanket._repr import counted, short_repr
 from geoblanket._training import NOT_SAID, Training
-from geoblanket.build.disclosure import Disclosure
+from geoblanket.build.measures import Disclosure, Measured
 from geoblanket.build.rows import RowsReport
-from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.errors import InputError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zone_names import zone_in_words
@@ -23,7 +23,6 @@ from geoblanket.mechanism.problem import epsilon_in_micro
 
 __all__ = [
     "BuildRecord",
-    "Measured",
     "Refinement",
     "Totals",
     "ZoneRecord",
@@ -33,19 +32,6 @@ __all__ = [
 ]
 
 _LARGEST_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The mean loss over steps of walks that were held out."""
-
-    steps: int
-    vehicles: int
-    loss: float
-    """Expected over what the mechanism may report, mean over the steps, in the unit of the loss."""
-    low: float
-    high: float
-    """The 95 % confidence interval; vehicles, not steps, count as independent."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 
 from geoblanket._numbers import UNKNOWN, Interval, between, share
-from geoblanket.build.record import BuildRecord, Measured
+from geoblanket._training import Training
+from geoblanket.build.measures import Measured
+from geoblanket.build.record import BuildRecord
 
 __all__ = [
     "about_drawn_walks",
     "cost_table",
     "factor_table",
+    "learned_in_words",
     "limits",
     "measured",
     "promise",
@@ -30,6 +33,20 @@ def about_drawn_walks(record: BuildRecord) -> str | None:
         "All walks were drawn from a motion model, those held out too: nobody drove them. Real vehicles move less as "
         "the model says, so expect larger losses."
     )
+
+
+def learned_in_words(training: Training) -> str:
+    """Return what those whose trips were learned from have been promised, as a sentence."""
+    if training.source == "nobody":
+        return "Nothing was learned from anyone's trips."
+    if training.source == "released":
+        return (
+            "People's released reports were learned from, and keep their own promise: the mechanisms were "
+            f"{training.in_words()}."
+        )
+    if training.promise is None:
+        return f"Those whose trips were learned from are promised nothing: the mechanisms were {training.in_words()}."
+    return f"Those whose trips were learned from are protected too: the mechanisms were {training.in_words()}."
 
 
 def summary(record: BuildRecord) -> list[str]:

@@ -18,15 +18,11 @@ import numpy as np
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import NO_CONTEXT, Context
-from geoblanket.build.disclosure import zone_disclosure
-from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
-from geoblanket.build.problems import make_problem
+from geoblanket.build.measures import VehicleLosses, measure, vehicle_losses, zone_disclosure
 from geoblanket.build.record import ZoneRecord
-from geoblanket.build.row_splitting import split_rows
+from geoblanket.build.refinement import SecondStage, second_stage, split_rows
 from geoblanket.build.row_tree import Lengths
-from geoblanket.build.rows import ZoneRows, make_rows
-from geoblanket.build.second_stage import SecondStage, second_stage
+from geoblanket.build.rows import NO_CONTEXT, Context, ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import KnownLoss, PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism

@@ -58,8 +58,8 @@ def discover(
     Finished tests are kept beside the output; an interrupted run continues with --resume.
     """
     from geoblanket._unfinished import unfinished_path
+    from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.blanket.discovery import discover as discover_blankets
-    from geoblanket.blanket.options import DiscoveryOptions
 
     unfinished = unfinished_path(out)
     options.check_outputs(out, overwrite=overwrite or (resume and unfinished.exists()))

@@ -50,7 +50,7 @@ def study(
     Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study
     continues when it is started again with the same inputs and options.
     """
-    from geoblanket.blanket.options import DiscoveryOptions
+    from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.errors import ParameterError
     from geoblanket.study.blankets.report import write_report
     from geoblanket.study.blankets.running import run_study

@@ -21,8 +21,7 @@ from geoblanket.build.blanket_lengths import (
     read_found_blankets,
     regions_of_source,
 )
-from geoblanket.build.reach import reach_radius_m
-from geoblanket.build.row_tree import Lengths
+from geoblanket.build.row_tree import Lengths, reach_radius_m
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.evaluate.errands import Errands, make_errands
 from geoblanket.evaluate.measures.tracking import WalkTracker

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.problems import make_problem
+from geoblanket.build.rows import make_problem
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.measures.composition import compose, trajectory_bound
 from geoblanket.loss.standard import StraightLine

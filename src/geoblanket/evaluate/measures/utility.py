@@ -9,7 +9,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import MPH_M_S, haversine_m
-from geoblanket.build.held_out import VehicleLosses, by_vehicle, step_losses
+from geoblanket.build.measures import VehicleLosses, by_vehicle, step_losses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.catalogue import Measure
