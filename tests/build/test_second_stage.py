@@ -44,7 +44,7 @@ def test_refined_rows_lie_between_the_optimum_and_the_first_stage(
     first = optimise(reduced, gap=1e-4).mechanism
     unreduced = optimise(problem, gap=1e-6, method="highs")
     stage = second_stage(first, coarse, fine, problem, unreduced, time_limit_s=60.0)
-    record, mechanism = stage.record, stage.refined.mechanism
+    record, mechanism = stage.record, stage.mechanism
     assert unreduced.lower_bound <= record.lower_bound <= record.least_loss <= record.loss < record.loss_before
     assert record.least_loss == pytest.approx(unreduced.loss)
     assert record.used

@@ -46,6 +46,8 @@ from geoblanket.mobility.walks import write_walks
 __all__ = ["Discovery", "DiscoveryOptions", "discover"]
 
 _MOST_ORDERS = 20  # Γ at most
+_SECONDS_PER_TEST = 0.05
+"""What a test takes, by estimate, to judge whether more processes pay."""
 
 
 @checked
@@ -149,10 +151,6 @@ class DiscoveryOptions:
 
     def __repr__(self) -> str:
         return options_repr(self)
-
-
-_SECONDS_PER_TEST = 0.05
-"""What a test takes, by estimate, to judge whether more processes pay."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,8 @@ STATUSES = ("tested", "imputed", "too_few", "constant", "unresolved")
 `unresolved`: the sample cannot tell memory from what its regressions could not follow, at this order or, where
 discovery stopped there, at a smaller one."""
 _UNTESTED = ("too_few", "constant", "unresolved")
+LEAST_GROUPS = 10
+"""With fewer, a part of a fifth would have one group: too few to stop by, and none to judge by."""
 
 FINDINGS_SCHEMA: dict[str, pl.DataType] = {
     "group": pl.Int32(),
@@ -166,10 +168,6 @@ def blanket_sizes(findings: pl.DataFrame) -> pl.DataFrame:
         .drop("unknown")
         .sort("group")
     )
-
-
-LEAST_GROUPS = 10
-"""With fewer, a part of a fifth would have one group: too few to stop by, and none to judge by."""
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,7 @@ from geoblanket.roads.places import Places
 from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
 from geoblanket.roads.zones import Zones, read_zones
 
-__all__ = [
-    "Feature",
-    "Grouping",
-    "PlaceRegions",
-    "Regions",
-    "Samples",
-    "check_features",
-    "find_regions",
-    "find_samples",
-    "seeds_of",
-]
+__all__ = ["Feature", "Grouping", "Regions", "Samples", "check_features", "find_regions", "find_samples", "seeds_of"]
 
 Regions = str | RegionGrid | Zones | Indices
 """How regions can be given: as a text (`porto`, `rome`, `zones:FILE`, `grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS`), a

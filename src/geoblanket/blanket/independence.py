@@ -25,7 +25,6 @@ from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError, UntestableError
 
 __all__ = [
-    "FEWEST_ROWS",
     "TESTS",
     "CIResult",
     "HypothesisOutcome",
@@ -38,7 +37,7 @@ __all__ = [
     "run_hypothesis_test",
 ]
 
-FEWEST_ROWS = 50
+_FEWEST_ROWS = 50
 """A test needs at least this many rows, and `_ROWS_PER_COLUMN` for each column of x, y and z."""
 _ROWS_PER_COLUMN = 5
 
@@ -118,7 +117,7 @@ def checked_sample(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats, Flo
     for name, part in zip("xyz", sample, strict=True):
         if not np.isfinite(part).all():
             raise ParameterError(f"{name} holds a number that is missing or infinite; leave such rows out.")
-    rows, needed = len(sample[0]), max(FEWEST_ROWS, _ROWS_PER_COLUMN * sum(part.shape[1] for part in sample))
+    rows, needed = len(sample[0]), max(_FEWEST_ROWS, _ROWS_PER_COLUMN * sum(part.shape[1] for part in sample))
     if rows < needed:
         raise UntestableError(f"A test of these columns needs {needed} rows or more. Got {rows} instead.", "too few")
     for name, part in zip("xy", sample, strict=False):

@@ -24,7 +24,6 @@ from geoblanket.blanket.findings import Parts
 from geoblanket.blanket.predictor import Network
 
 __all__ = [
-    "CALIBRATION_BINS",
     "CalibrationBin",
     "FittedNetwork",
     "Model",
@@ -38,7 +37,14 @@ __all__ = [
     "score",
 ]
 
-CALIBRATION_BINS = 10
+Model = Callable[[PredictorInputs], Floats]
+"""Returns P("fail to reject") of each hypothesis."""
+
+_BOOSTING_STEPS = 200  # the most; the validation part chooses how many are used
+_LEAST_GAIN = 1e-4
+"""Nats by which the validation loss must fall to count as a gain: where nothing is noisy it would fall for ever."""
+_MOST_CATEGORIES = 255  # what scikit-learn takes
+_CALIBRATION_BINS = 10
 """Bins of equal width over the probability of "fail to reject", from 0 to 1."""
 
 
@@ -62,7 +68,7 @@ class Scores:
     negative_recall: float | None
     negative_f1: float | None
     calibration_error: float
-    """Expected calibration error over `CALIBRATION_BINS` bins."""
+    """Expected calibration error over `_CALIBRATION_BINS` bins."""
 
 
 @dataclass(frozen=True)
@@ -121,29 +127,20 @@ def log_losses(kept: Bools, probability: Floats) -> Floats:
 
 def calibration_bins(kept: Bools, probability: Floats) -> list[CalibrationBin]:
     """Return how often "fail to reject" was right in each bin of its probability."""
-    place = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    place = np.minimum((probability * _CALIBRATION_BINS).astype(int), _CALIBRATION_BINS - 1)
     intervals = []
-    for number in range(CALIBRATION_BINS):
+    for number in range(_CALIBRATION_BINS):
         inside = place == number
         n = int(inside.sum())
         predicted = float(probability[inside].mean()) if n else None
         observed = float(kept[inside].mean()) if n else None
-        lower, upper = number / CALIBRATION_BINS, (number + 1) / CALIBRATION_BINS
+        lower, upper = number / _CALIBRATION_BINS, (number + 1) / _CALIBRATION_BINS
         intervals.append(CalibrationBin(lower, upper, n, predicted, observed))
     return intervals
 
 
 def _defined(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-Model = Callable[[PredictorInputs], Floats]
-"""Returns P("fail to reject") of each hypothesis."""
-
-_BOOSTING_STEPS = 200  # the most; the validation part chooses how many are used
-_LEAST_GAIN = 1e-4
-"""Nats by which the validation loss must fall to count as a gain: where nothing is noisy it would fall for ever."""
-_MOST_CATEGORIES = 255  # what scikit-learn takes
 
 
 @dataclass(frozen=True)

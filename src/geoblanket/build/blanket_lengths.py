@@ -21,16 +21,7 @@ from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import Zones
 
-__all__ = [
-    "FixedLengths",
-    "FoundBlankets",
-    "KnownLengths",
-    "LengthSource",
-    "SourceOrigin",
-    "check_source",
-    "read_found_blankets",
-    "regions_of_source",
-]
+__all__ = ["FixedLengths", "KnownLengths", "LengthSource", "check_source", "read_found_blankets", "regions_of_source"]
 
 
 class SourceOrigin(Protocol):

@@ -20,7 +20,7 @@ from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.splitting import Split
 
-__all__ = ["DEFAULT_MAX_PLACES", "BuildConfig", "LossKind", "as_toml", "example_config", "read_config"]
+__all__ = ["DEFAULT_MAX_PLACES", "BuildConfig", "as_toml", "example_config", "read_config"]
 
 LossKind = Literal["travel", "time", "straight", "nearest"]
 

@@ -81,7 +81,7 @@ class VehicleLosses:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> VehicleLosses:
-        """Return what `as_arrays` gave away."""
+        """Return the losses that `as_arrays` gave."""
         return cls(**{field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)})
 
 
@@ -183,7 +183,7 @@ class Disclosure:
 
 
 def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts, zone_of: Indices) -> Disclosure:
-    """Measure what the zone gives away.
+    """Measure what the zone discloses.
 
     Parameters
     ----------

@@ -21,15 +21,7 @@ from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
-__all__ = [
-    "BuildRecord",
-    "Refinement",
-    "Totals",
-    "ZoneRecord",
-    "read_record",
-    "record_path",
-    "write_record",
-]
+__all__ = ["BuildRecord", "Refinement", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
 
 _LARGEST_BYTES = 64 << 20
 
@@ -108,7 +100,7 @@ class ZoneRecord:
     """No mechanism without context has a smaller one."""
     context_free_held_out: Measured | None
     disclosure: Disclosure
-    """What the zone gives away, in design."""
+    """What the zone discloses, in design."""
     refinement: Refinement | None
     """The second stage; None if it was not asked for or could not be done, which the notes tell."""
     notes: tuple[str, ...]

@@ -37,9 +37,9 @@ from geoblanket.mechanism.solver.optimiser import OptimiseResult
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.roads.places import Places
 
-__all__ = ["MOST_FINE_ROWS", "Refined", "SecondStage", "coarse_rows", "refine", "second_stage", "split_rows"]
+__all__ = ["SecondStage", "coarse_rows", "refine", "second_stage", "split_rows"]
 
-MOST_FINE_ROWS: Final = 480
+_MOST_FINE_ROWS: Final = 480
 """More would take the linear program of the second stage minutes."""
 _MOST_PARTS: Final = 4
 """By as many places a row is split, at each place further back."""
@@ -61,7 +61,7 @@ def split_rows(
     further: int,
     reach_m: float,
     history_weights: tuple[float, ...],
-    most_rows: int = MOST_FINE_ROWS,
+    most_rows: int = _MOST_FINE_ROWS,
 ) -> ZoneRows:
     """Split each row by what vehicles passed before the places that it looks at.
 
@@ -326,18 +326,28 @@ def _marginal_error(fine: Floats, coarse: Floats, prior: Floats, rows: Ints) -> 
 
 @dataclass(frozen=True, eq=False)
 class SecondStage:
-    """What became of a zone in the second stage."""
+    """The second stage of a zone: its mechanism, as `OptimiseResult` describes that of the first."""
 
     rows: ZoneRows
-    refined: Refined
+    mechanism: Mechanism
     outputs_used: int
     """How many outputs carry more than a thousandth of the probability."""
     record: Refinement
 
     @property
+    def loss(self) -> float:
+        """Expected loss in design."""
+        return self.record.loss
+
+    @property
+    def lower_bound(self) -> float:
+        """No mechanism for the fine rows has a smaller loss."""
+        return self.record.lower_bound
+
+    @property
     def gap(self) -> float:
         """(loss − lower bound over the same rows) / loss."""
-        return max(0.0, 1 - self.record.lower_bound / self.record.loss) if self.record.loss > 0 else 0.0
+        return max(0.0, 1 - self.lower_bound / self.loss) if self.loss > 0 else 0.0
 
 
 def second_stage(
@@ -372,7 +382,7 @@ def second_stage(
     refined = refine(first, problem, coarse_rows(fine, coarse), time_limit_s=time_limit_s)
     return SecondStage(
         rows=fine,
-        refined=refined,
+        mechanism=refined.mechanism,
         outputs_used=int((problem.prior @ refined.mechanism.probabilities > _USED).sum()),
         record=Refinement(
             used=refined.loss < (1 - _LEAST_GAIN) * refined.loss_before,

@@ -18,7 +18,6 @@ __all__ = [
     "measured",
     "promise",
     "summary",
-    "weighted_places",
 ]
 
 _DISTANCES_KM = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -102,7 +101,7 @@ def promise(record: BuildRecord) -> list[str]:
     lines = [
         f"Take two histories in the same zone and regime, d km apart, at {within}. Whatever is reported is at most "
         f"e^(ε·d) times as probable from one as from the other, with ε = {zone.epsilon:g} per km.",
-        f"{_history(record)} {weighted_places(_longest_past(record))}",
+        f"{_history(record)} {_weighted_places(_longest_past(record))}",
         "This holds for every pair of histories, seen in the data or not: any present place of the zone, after any "
         "places of the city; and whatever the recipient knows besides. Predictions and priors decide how useful "
         "reports are, not how private.",
@@ -146,7 +145,7 @@ def disclosure(record: BuildRecord) -> list[tuple[str, str, str]]:
     return rows
 
 
-def weighted_places(weights: tuple[float, ...]) -> str:
+def _weighted_places(weights: tuple[float, ...]) -> str:
     """Return in words what earlier places count in the distance of two histories."""
     if not weights:
         return "The distance of two histories is that of their present places."

@@ -6,7 +6,8 @@ is long enough, the places at t − 2 that were seen with them most often; and s
 Why the nearest places at t − 1, and not those seen most often: histories that share a row bring all rows near them
 closer together, also those of frequent histories. If all that lies beyond some radius of x_t is lumped together, two
 vehicles that stand at places d apart are protected as if they were no further apart than twice the radius plus d, and
-what context is worth ends there. So the radius must be as large as the number of rows allows.
+what context is worth ends there. So the radius must be as large as the number of rows allows. No vehicle comes from
+further away than it can drive within one interval (`Reach`).
 """
 
 from __future__ import annotations

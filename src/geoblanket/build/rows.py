@@ -19,14 +19,7 @@ from scipy.sparse import csr_array
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._repr import counted, short_repr
-from geoblanket.build.row_tree import (
-    Branches,
-    Lengths,
-    Reach,
-    choose_branches,
-    every_branch,
-    list_histories,
-)
+from geoblanket.build.row_tree import Branches, Lengths, Reach, choose_branches, every_branch, list_histories
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
@@ -46,7 +39,6 @@ __all__ = [
     "ZoneRows",
     "make_problem",
     "make_rows",
-    "row_loss",
     "rows_of_histories",
 ]
 
@@ -66,7 +58,7 @@ class Context:
 
     @classmethod
     def of(cls, context: Context | str) -> Context:
-        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`, or one that is read."""
+        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`; a `Context` stays as it is."""
         if isinstance(context, Context):
             return context
         if context not in (named := {str(known): known for known in _CONTEXTS}):
@@ -77,7 +69,7 @@ class Context:
         return named[context]
 
     def past(self, most: int) -> int:
-        """Return how many earlier places it looks at, of at most so many that there are."""
+        """Return how many earlier places it looks at, where histories have `most`."""
         return {"none": 0, "markov": self.order}.get(self.kind, most)
 
     def __str__(self) -> str:
@@ -105,7 +97,7 @@ _TYPICAL_M = 300.0
 
 @dataclass(frozen=True)
 class RowsReport:
-    """What became of the histories of a zone."""
+    """How many histories a zone has, and how many rows, before and after the reduction."""
 
     context: str
     places: int
@@ -425,13 +417,6 @@ def _report(context: str, zone: Indices, seen: HistoryCounts, reachable: int, li
     )
 
 
-def row_loss(rows: ZoneRows, loss: PlaceLoss) -> Floats:
-    """Return what each output costs where each row is true, shape (S, K): the mean over where the vehicle is then."""
-    used = np.unique(rows.next_place.indices).astype(np.int32)
-    values = loss(used, rows.zone).values
-    return np.asarray(rows.next_place[:, used] @ values)
-
-
 @checked
 def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: float = math.inf) -> Problem:
     """Return the problem of a zone; its outputs are the places of the zone, in order.
@@ -457,6 +442,9 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     >>> problem.loss.shape == (len(rows), 8)
     True
     """
+    used = np.unique(rows.next_place.indices).astype(np.int32)
+    # What an output costs in a row: the mean over where the vehicle is when the service uses the report.
+    row_loss = np.asarray(rows.next_place[:, used] @ loss(used, rows.zone).values)
     return Problem.in_millimetres(
-        loss=row_loss(rows, loss), prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
+        loss=row_loss, prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
     )

@@ -178,8 +178,7 @@ class Effort:
     Parameters
     ----------
     max_tasks
-        If there are at most so many tasks, the mean is exact. Else it is taken over so many drawn ones, and has
-        a standard error.
+        Up to this number of tasks, the mean is exact. Of more, this number is drawn, and the mean has a standard error.
     seed
         Of the draw.
     memory_bytes
