@@ -58,7 +58,7 @@ class Context:
 
     @classmethod
     def of(cls, context: Context | str) -> Context:
-        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`; a `Context` stays as it is."""
+        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`, or a `Context` itself."""
         if isinstance(context, Context):
             return context
         if context not in (named := {str(known): known for known in _CONTEXTS}):
