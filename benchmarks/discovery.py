@@ -53,8 +53,7 @@ def ours(folder: Path, workers: int) -> tuple[int, int]:
     """Discover all blankets; return how many groups were tested, and how many tests that took."""
     from joblib.externals.loky import get_reusable_executor
 
-    from geoblanket.blanket.discovery import discover
-    from geoblanket.blanket.options import DiscoveryOptions
+    from geoblanket.blanket.discovery import DiscoveryOptions, discover
 
     roads = folder / "city.roads"
     options = DiscoveryOptions(regions=grid(roads), largest=LARGEST)
@@ -68,9 +67,8 @@ def ours(folder: Path, workers: int) -> tuple[int, int]:
 def plain_loop(folder: Path) -> tuple[int, int, float]:
     """Test some groups one by one; return how many, of how many, and the seconds without the table's preparation."""
     from geoblanket._geodesy import haversine_m, local_metres
-    from geoblanket.blanket.hypotheses import lagged
-    from geoblanket.blanket.independence import find_test
-    from geoblanket.blanket.place_regions import find_regions
+    from geoblanket.blanket.groups import find_regions
+    from geoblanket.blanket.independence import find_test, lagged
     from geoblanket.errors import UntestableError
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
@@ -151,9 +149,8 @@ def write_porto_size(folder: Path) -> None:
 
 def porto_size(folder: Path) -> tuple[float, float]:
     """Load 40 million steps and sort them into groups at order 2; return the seconds of each."""
-    from geoblanket.blanket.groups import Grouping, find_samples
+    from geoblanket.blanket.groups import Grouping, find_regions, find_samples
     from geoblanket.blanket.lagged_walks import load_walks
-    from geoblanket.blanket.place_regions import find_regions
 
     start = time.perf_counter()
     walks = load_walks(folder / "porto_size.parquet", folder / "city.roads", time_zone="Europe/Lisbon")

@@ -50,7 +50,7 @@ def _seconds(test: Callable[..., object]) -> list[float]:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from geoblanket.blanket.hypotheses import lagged
+    from geoblanket.blanket.independence import lagged
     from geoblanket.blanket.processes import simulate_windows
 
     medians = []

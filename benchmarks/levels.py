@@ -96,8 +96,7 @@ def decisions(setting: Setting, first: int, last: int) -> Count:
     """Return what became of the hypothesis of order m in samples seeded from first to last - 1."""
     from threadpoolctl import threadpool_limits
 
-    from geoblanket.blanket.hypotheses import lagged
-    from geoblanket.blanket.independence import find_test
+    from geoblanket.blanket.independence import find_test, lagged
     from geoblanket.errors import UntestableError
 
     run, rejected, refused = find_test(setting.test), 0, 0

@@ -58,8 +58,8 @@ def first_tasks(graph: RoadGraph, count: int | None) -> TaskPrior:
 
 def ours(path: Path, out: Path, zone: int | None, tasks: int | None, memory_mb: int) -> Result:
     """Save our table of travel costs for all places and the reported ones of a zone."""
-    from geoblanket.loss.over_tasks import Effort
-    from geoblanket.loss.travel_cost import TravelCost
+    from geoblanket.loss.standard import TravelCost
+    from geoblanket.loss.tasks import Effort
     from geoblanket.roads.places import choose_places
 
     graph = RoadGraph.load(path)
@@ -101,7 +101,7 @@ def with_networkx(path: Path, out: Path, zone: int, tasks: int | None) -> Result
 
 def nearest_ours(path: Path, out: Path, zone: int, tasks: int | None) -> Result:
     """Save our error rates of finding the nearest of fifty vehicles."""
-    from geoblanket.loss.nearest_vehicle import NearestVehicle
+    from geoblanket.loss.standard import NearestVehicle
     from geoblanket.roads.places import choose_places
 
     graph = RoadGraph.load(path)

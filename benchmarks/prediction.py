@@ -26,8 +26,7 @@ UNITS = (64, 32)
 def prepare(path: Path) -> None:
     """Write a predictor for 24 hours, 24 speeds and 20 regions; drawn weights, of whose answers half are "reject"."""
     from geoblanket.blanket.features import Encoding, PredictorInputs
-    from geoblanket.blanket.network import Network
-    from geoblanket.blanket.predictor import Origin, Predictor
+    from geoblanket.blanket.predictor import Network, Origin, Predictor
     from geoblanket.blanket.predictor_file import save_predictor
 
     rng = np.random.default_rng(4)

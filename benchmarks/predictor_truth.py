@@ -18,10 +18,8 @@ import polars as pl
 from benchmarks._measure import show
 from benchmarks.blanket_truth import TRIPS, prepare
 from benchmarks.true_blankets import compare_blankets, district_regions
-from geoblanket.blanket.discovery import discover
-from geoblanket.blanket.findings import scan_findings
-from geoblanket.blanket.labels import read_labels, split_by_group
-from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.discovery import DiscoveryOptions, discover
+from geoblanket.blanket.findings import read_labels, scan_findings, split_by_group
 from geoblanket.blanket.training import ModelEvaluation, train
 
 BY = ("hour", "speed", "region")

@@ -11,9 +11,8 @@ from geoblanket._arrays import Floats, Indices, Octets
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._untrusted import check_parquet
 from geoblanket.blanket.findings import blanket_sizes
-from geoblanket.blanket.groups import Grouping, check_features, find_samples
+from geoblanket.blanket.groups import Grouping, Regions, check_features, find_regions, find_samples
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
-from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.city.plan import DISTRICTS
 from geoblanket.city.routes import TICK_S
 from geoblanket.errors import InputError, MismatchError

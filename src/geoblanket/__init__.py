@@ -24,9 +24,8 @@ from geoblanket.errors import (
 )
 
 if TYPE_CHECKING:
-    from geoblanket.blanket.discovery import Discovery, discover
+    from geoblanket.blanket.discovery import Discovery, DiscoveryOptions, discover
     from geoblanket.blanket.findings import scan_findings
-    from geoblanket.blanket.options import DiscoveryOptions
     from geoblanket.blanket.predictor import Predictor
     from geoblanket.blanket.predictor_file import load_predictor
     from geoblanket.blanket.training import train

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import Context
+from geoblanket.build.rows import Context
 from geoblanket.build.zone_task import ZoneTask, build_zone
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import BundledMechanism, save_bundle
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.roads.places import Places

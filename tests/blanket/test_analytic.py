@@ -12,8 +12,7 @@ from benchmarks.families import HELD_BACK, TUNING, simulate_family
 from geoblanket._arrays import Floats
 from geoblanket.blanket import analytic
 from geoblanket.blanket.analytic import _given, _mean_wald, _support, analytic_test, shortened
-from geoblanket.blanket.hypotheses import lagged
-from geoblanket.blanket.independence import CIResult
+from geoblanket.blanket.independence import CIResult, lagged
 from geoblanket.blanket.processes import simulate_windows
 from geoblanket.errors import UntestableError
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from geoblanket.blanket.discovery import discover
-from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.errors import ParameterError
 from tests.blanket.quick_test import use_quick_test
 from tests.blanket.worlds import square, wandering, write_world

@@ -13,11 +13,10 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from geoblanket._unfinished import Journal
-from geoblanket.blanket.discovery import Discovery, discover
+from geoblanket.blanket.discovery import Discovery, DiscoveryOptions, discover
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, scan_findings
-from geoblanket.blanket.hypotheses import lagged
+from geoblanket.blanket.independence import lagged
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
-from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.errors import MismatchError, OutputError, ParameterError
 from tests.blanket.quick_test import quick_test, use_quick_test
 from tests.blanket.worlds import Walk, drifting, square, wandering, write_world
@@ -313,7 +312,7 @@ import sys, time
 from geoblanket.blanket import independence
 from geoblanket._unfinished import Journal
 from geoblanket.blanket.discovery import discover
-from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.discovery import DiscoveryOptions
 from tests.blanket import quick_test
 right = quick_test.quick_test
 def slow(*sample, seed):

@@ -10,9 +10,8 @@ import pytest
 
 from geoblanket._geodesy import haversine_m
 from geoblanket.blanket import lagged_walks
-from geoblanket.blanket.groups import Grouping, check_features, find_samples, seeds_of
+from geoblanket.blanket.groups import Grouping, check_features, find_regions, find_samples, seeds_of
 from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
-from geoblanket.blanket.place_regions import find_regions
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.regions import RegionGrid

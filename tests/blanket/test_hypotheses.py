@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geoblanket.blanket.hypotheses import lagged
+from geoblanket.blanket.independence import lagged
 from geoblanket.errors import ParameterError
 
 WINDOW = np.random.default_rng(1).normal(size=(7, 6, 2))

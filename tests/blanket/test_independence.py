@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from geoblanket._arrays import Floats
-from geoblanket.blanket.hypotheses import lagged
-from geoblanket.blanket.independence import TESTS, CIResult, find_test, partial_r_squared
+from geoblanket.blanket.independence import TESTS, CIResult, find_test, lagged, partial_r_squared
 from geoblanket.blanket.processes import simulate_windows
 from geoblanket.errors import ParameterError, UntestableError
 

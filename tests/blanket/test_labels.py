@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.blanket.features import PredictorInputs
-from geoblanket.blanket.labels import LEAST_GROUPS, Labels, choose_grouping, read_labels, split_by_group
+from geoblanket.blanket.findings import LEAST_GROUPS, Labels, choose_grouping, read_labels, split_by_group
 from geoblanket.errors import InputError, ParameterError
 from tests.blanket.made_findings import LARGEST, learnable, make_findings
 

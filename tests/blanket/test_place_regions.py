@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoblanket.blanket.place_regions import find_regions
+from geoblanket.blanket.groups import find_regions
 from geoblanket.errors import GeoblanketError, MismatchError, ParameterError
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid

@@ -12,9 +12,8 @@ import pytest
 from sklearn.neural_network import MLPClassifier
 
 from geoblanket.blanket.features import Encoding, PredictorInputs
-from geoblanket.blanket.labels import read_labels
-from geoblanket.blanket.network import Network, blanket_lengths, sigmoid
-from geoblanket.blanket.predictor import Origin, Predictor
+from geoblanket.blanket.findings import read_labels
+from geoblanket.blanket.predictor import Network, Origin, Predictor, blanket_lengths, sigmoid
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.errors import ParameterError
 from tests.blanket.made_findings import LARGEST, learnable, make_findings

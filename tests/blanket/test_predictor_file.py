@@ -16,9 +16,8 @@ import pytest
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket.blanket.features import Encoding
-from geoblanket.blanket.labels import read_labels
-from geoblanket.blanket.network import Network
-from geoblanket.blanket.predictor import Predictor
+from geoblanket.blanket.findings import read_labels
+from geoblanket.blanket.predictor import Network, Predictor
 from geoblanket.blanket.predictor_file import load_predictor, save_predictor
 from geoblanket.errors import InputError
 from tests.blanket.made_findings import LARGEST, learnable, make_findings

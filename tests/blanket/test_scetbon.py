@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
 from geoblanket.blanket import scetbon
-from geoblanket.blanket.hypotheses import lagged
+from geoblanket.blanket.independence import lagged
 from geoblanket.blanket.processes import simulate_windows
 from geoblanket.blanket.scetbon import scetbon_statistic, scetbon_test
 from geoblanket.errors import ParameterError

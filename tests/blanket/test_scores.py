@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from geoblanket.blanket.scores import calibration_bins, score
+from geoblanket.blanket.models import calibration_bins, score
 
 PREDICTIONS = st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=60)
 

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from geoblanket.blanket.findings import write_findings
-from geoblanket.blanket.labels import read_labels, split_by_group
+from geoblanket.blanket.findings import read_labels, split_by_group, write_findings
 from geoblanket.blanket.models import NetworkOptions, fit_boosting, fit_network, fit_rate_by_order
 from geoblanket.blanket.training import TrainResult, train
 from geoblanket.errors import ParameterError

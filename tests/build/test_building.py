@@ -20,8 +20,8 @@ from geoblanket._unfinished import unfinished_path
 from geoblanket.build import building, zone_task
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import Context
 from geoblanket.build.record import BuildRecord, read_record, record_path
+from geoblanket.build.rows import Context
 from geoblanket.build.zone_task import ZoneResult, ZoneTask
 from geoblanket.errors import InputError, MismatchError, OutputError
 from geoblanket.mechanism.bundle.storage import load_bundle

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from geoblanket.build.config import BuildConfig, example_config, read_config
-from geoblanket.build.context import Context
+from geoblanket.build.rows import Context
 from geoblanket.errors import InputError, ParameterError
 
 

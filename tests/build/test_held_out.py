@@ -3,12 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval, vehicle_losses
-from geoblanket.build.problems import make_problem
-from geoblanket.build.record import Measured
-from geoblanket.build.rows import make_rows
+from geoblanket.build.measures import Measured, VehicleLosses, measure, ratio_interval, vehicle_losses
+from geoblanket.build.rows import make_problem, make_rows
 from geoblanket.errors import MismatchError
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import optimise
 from tests.build.worlds import counted, grid, straight_on
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.parameters import Parameters, WrongParametersError
+from geoblanket.build.validation import Parameters, WrongParametersError
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.experiment import Experiment
 from geoblanket.evaluate.settings import Setting

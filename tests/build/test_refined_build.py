@@ -11,8 +11,8 @@ from geoblanket.build import zone_task
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.record import BuildRecord, read_record, record_path
+from geoblanket.build.refinement import split_rows
 from geoblanket.build.report import write_build_report
-from geoblanket.build.row_splitting import split_rows
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.storage import load_bundle
 from tests.towns import Town, make_town

@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 from geoblanket._display import parameter
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import Context
-from geoblanket.build.record import BuildRecord, Measured, read_record, record_path, write_record
+from geoblanket.build.measures import Measured
+from geoblanket.build.record import BuildRecord, read_record, record_path, write_record
 from geoblanket.build.report import write_build_report
 from geoblanket.build.report_words import cost_table, factor_table, measured, promise, summary
+from geoblanket.build.rows import Context
 from geoblanket.cli.main import app
 from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError, PolicyError
 from geoblanket.evaluate.measures.composition import compose

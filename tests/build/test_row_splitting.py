@@ -7,8 +7,7 @@ import pytest
 
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.blanket_lengths import FixedLengths
-from geoblanket.build.refinement import coarse_rows
-from geoblanket.build.row_splitting import split_rows
+from geoblanket.build.refinement import coarse_rows, split_rows
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts

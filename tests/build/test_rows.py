@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.problems import make_problem
-from geoblanket.build.reach import reach_radius_m
-from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.build.row_tree import reach_radius_m
+from geoblanket.build.rows import ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import BundledMechanism, load_bundle, optimise, save_bundle
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import HistoryCounts

@@ -8,12 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoblanket.build.problems import make_problem
-from geoblanket.build.refinement import coarse_rows, refine
-from geoblanket.build.row_splitting import split_rows
-from geoblanket.build.rows import make_rows
-from geoblanket.build.second_stage import second_stage
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.build.refinement import coarse_rows, refine, second_stage, split_rows
+from geoblanket.build.rows import make_problem, make_rows
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import Mechanism, Problem, optimise
 from geoblanket.mechanism.bundle.storage import BundledMechanism, load_bundle, save_bundle
 from tests.build.worlds import counted, grid, straight_on
@@ -47,7 +44,7 @@ def test_refined_rows_lie_between_the_optimum_and_the_first_stage(
     first = optimise(reduced, gap=1e-4).mechanism
     unreduced = optimise(problem, gap=1e-6, method="highs")
     stage = second_stage(first, coarse, fine, problem, unreduced, time_limit_s=60.0)
-    record, mechanism = stage.record, stage.refined.mechanism
+    record, mechanism = stage.record, stage.mechanism
     assert unreduced.lower_bound <= record.lower_bound <= record.least_loss <= record.loss < record.loss_before
     assert record.least_loss == pytest.approx(unreduced.loss)
     assert record.used

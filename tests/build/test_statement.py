@@ -13,17 +13,16 @@ from typer.testing import CliRunner
 
 from geoblanket._tables import write_table
 from geoblanket._training import NOBODY, WALKS, Training
-from geoblanket.blanket.discovery import discover
+from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.blanket.findings import scan_findings
-from geoblanket.blanket.options import DiscoveryOptions
 from geoblanket.blanket.predictor import Predictor
 from geoblanket.blanket.predictor_file import load_predictor, save_predictor
 from geoblanket.blanket.training import train
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.inputs import training_of_build
 from geoblanket.build.record import read_record, record_path
 from geoblanket.build.report import write_build_report
-from geoblanket.build.statement import training_of_build
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError
 from geoblanket.mechanism.bundle.storage import load_bundle

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.build.validation import as_json, read_dataclass
 
 
 @dataclass(frozen=True)

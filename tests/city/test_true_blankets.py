@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
 from geoblanket._arrays import Indices
-from geoblanket.blanket.discovery import discover
-from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import City
 from geoblanket.city.moves import BANDS, ORDERS

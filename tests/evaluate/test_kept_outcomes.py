@@ -8,7 +8,7 @@ import pytest
 
 from geoblanket._display import Interval
 from geoblanket._unfinished import PartStore
-from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.measures import VehicleLosses
 from geoblanket.errors import MismatchError, OutputError
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome

@@ -6,7 +6,7 @@ import pytest
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows, make_rows
 from geoblanket.evaluate.methods import METHODS, Method, Task, make
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from tests.build.worlds import counted, grid, straight_on

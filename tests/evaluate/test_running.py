@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from geoblanket.build.held_out import vehicle_losses
-from geoblanket.build.problems import make_problem
-from geoblanket.build.reach import reach_radius_m
-from geoblanket.build.rows import make_rows
+from geoblanket.build.measures import vehicle_losses
+from geoblanket.build.row_tree import reach_radius_m
+from geoblanket.build.rows import make_problem, make_rows
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.evaluate import running
 from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone
@@ -19,9 +18,8 @@ from geoblanket.evaluate.experiment import Experiment, read_experiment, shipped_
 from geoblanket.evaluate.results import ALL_ZONES, RESULTS_SCHEMA, SETTING_COLUMNS, read_results
 from geoblanket.evaluate.running import Evaluation, evaluate_cities, unfinished_folder
 from geoblanket.evaluate.sanity import check_results
-from geoblanket.loss.over_tasks import Effort
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mechanism.solver.optimiser import optimise
 from geoblanket.mobility.histories import collect_steps, count_histories
 from geoblanket.roads.graph import RoadGraph

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoblanket.blanket.discovery import discover
-from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.city.folder import write_city
 from geoblanket.city.model import make_city
 from geoblanket.evaluate.city_data import CityFiles

@@ -5,11 +5,9 @@ import pytest
 
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
-from geoblanket.loss.custom import FunctionLoss, TableLoss
-from geoblanket.loss.place_loss import LossTable, PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.place_loss import FunctionLoss, LossTable, PlaceLoss, TableLoss
+from geoblanket.loss.standard import StraightLine, TravelCost
 from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
 from geoblanket.roads.places import choose_places
 from tests.loss.roads import ONE_WAY_RING, roads
 from tests.roads.graphs import grid_graph

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.loss.nearest_vehicle import NearestVehicle
-from geoblanket.loss.over_tasks import Effort
-from geoblanket.loss.tasks import TaskPrior
+from geoblanket.loss.standard import NearestVehicle
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from tests.loss.roads import ONE_WAY_RING, random_roads, roads, uneven_grid, ways

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.loss.over_tasks import Effort
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.roads.distances import Weight
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.places import choose_places

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import Context
+from geoblanket.build.rows import Context
 from tests.towns import Town, make_town
 
 CHOICES = ((2.0, 1.0), (4.0, 1.0), (4.0, 0.0))

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.blanket.discovery import Discovery, discover
+    from geoblanket.blanket.discovery import Discovery, DiscoveryOptions, discover
     from geoblanket.blanket.findings import FINDINGS_SCHEMA, scan_findings
-    from geoblanket.blanket.hypotheses import lagged
-    from geoblanket.blanket.independence import CIResult, IndependenceTest, find_test
-    from geoblanket.blanket.options import DiscoveryOptions
+    from geoblanket.blanket.independence import CIResult, IndependenceTest, find_test, lagged
     from geoblanket.blanket.predictor import Predictor
     from geoblanket.blanket.predictor_file import load_predictor, save_predictor
     from geoblanket.blanket.processes import simulate_windows
@@ -41,13 +39,13 @@ _HOME = {
     "FINDINGS_SCHEMA": "geoblanket.blanket.findings",
     "CIResult": "geoblanket.blanket.independence",
     "Discovery": "geoblanket.blanket.discovery",
-    "DiscoveryOptions": "geoblanket.blanket.options",
+    "DiscoveryOptions": "geoblanket.blanket.discovery",
     "IndependenceTest": "geoblanket.blanket.independence",
     "Predictor": "geoblanket.blanket.predictor",
     "TrainResult": "geoblanket.blanket.training",
     "discover": "geoblanket.blanket.discovery",
     "find_test": "geoblanket.blanket.independence",
-    "lagged": "geoblanket.blanket.hypotheses",
+    "lagged": "geoblanket.blanket.independence",
     "load_predictor": "geoblanket.blanket.predictor_file",
     "save_predictor": "geoblanket.blanket.predictor_file",
     "scan_findings": "geoblanket.blanket.findings",

@@ -1,25 +1,43 @@
-"""Tests of conditional independence: what they return, what they refuse, and how they are found by name.
+"""Tests of conditional independence: hypotheses of Markov order, what a test returns and refuses, and one task of it.
 
 A test is any function with the signature of `IndependenceTest`: x ⟂ y | z is its null hypothesis, and rows are taken
 to be independent samples.
+
+The hypotheses say: "given the last m locations, the present one does not depend on an older one". They are stated in
+displacements. Given X_{t-1}, the location X_t and the displacement X_t - X_{t-1} say the same, and so on down the past:
+the hypothesis is the same, but columns that were nearly equal (positions a few seconds apart) become columns that are
+nearly uncorrelated.
 """
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Protocol, cast
+from functools import cache
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError, UntestableError
 
-__all__ = ["FEWEST_ROWS", "TESTS", "CIResult", "IndependenceTest", "checked_sample", "find_test", "partial_r_squared"]
+__all__ = [
+    "TESTS",
+    "CIResult",
+    "HypothesisOutcome",
+    "HypothesisTask",
+    "IndependenceTest",
+    "checked_sample",
+    "find_test",
+    "lagged",
+    "partial_r_squared",
+    "run_hypothesis_test",
+]
 
-FEWEST_ROWS = 50
+_FEWEST_ROWS = 50
 """A test needs at least this many rows, and `_ROWS_PER_COLUMN` for each column of x, y and z."""
 _ROWS_PER_COLUMN = 5
 
@@ -59,7 +77,7 @@ class IndependenceTest(Protocol):
         ----------
         x, y, z
             Samples, one a row: shapes (n, dx), (n, dy) and (n, dz). The first two columns of z are a position, the
-            others displacements, as `geoblanket.blanket.hypotheses.lagged` makes them.
+            others displacements, as `lagged` makes them.
         seed
             Where the test makes random choices, they follow from it: the same rows and seed give the same result.
 
@@ -99,7 +117,7 @@ def checked_sample(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats, Flo
     for name, part in zip("xyz", sample, strict=True):
         if not np.isfinite(part).all():
             raise ParameterError(f"{name} holds a number that is missing or infinite; leave such rows out.")
-    rows, needed = len(sample[0]), max(FEWEST_ROWS, _ROWS_PER_COLUMN * sum(part.shape[1] for part in sample))
+    rows, needed = len(sample[0]), max(_FEWEST_ROWS, _ROWS_PER_COLUMN * sum(part.shape[1] for part in sample))
     if rows < needed:
         raise UntestableError(f"A test of these columns needs {needed} rows or more. Got {rows} instead.", "too few")
     for name, part in zip("xy", sample, strict=False):
@@ -126,3 +144,84 @@ def partial_r_squared(x_left: Floats, y_left: Floats, *, inflation: float = 1.0)
     share = min(1.0, ((directions.T @ x_left) ** 2).sum() / total)
     by_chance = directions.shape[1] * inflation / len(x_left)
     return float((share - by_chance) / (1 - by_chance))
+
+
+@checked
+def lagged(window: Floats, m: int, *, block: bool = False) -> tuple[Floats, Floats, Floats]:
+    """Return x, y and z of the hypothesis X_t ⟂ X_{t-m-1} | X_{t-1}, …, X_{t-m}.
+
+    Parameters
+    ----------
+    window
+        Positions in metres, east and north, shape (n, T, 2): X_t, X_{t-1}, …, X_{t-T+1} of each sample.
+    m
+        How many past locations are given, from 1 to T - 2.
+    block
+        Take for y not X_{t-m-1} alone but all older locations X_{t-m-1}, …, X_{t-T+1}. A dependence that skips a lag
+        is seen by this hypothesis alone.
+
+    Returns
+    -------
+    x, y, z
+        x is the displacement X_t - X_{t-1}, shape (n, 2). y is X_{t-m} - X_{t-m-1}, shape (n, 2), or with `block` that
+        and each older displacement, shape (n, 2 (T - 1 - m)). z is the position X_{t-1} and then the displacements
+        X_{t-1} - X_{t-2}, …, X_{t-m+1} - X_{t-m}, shape (n, 2 m). All in metres.
+    """
+    window = np.asarray(window, np.float64)
+    if window.ndim != 3 or window.shape[2] != 2:
+        raise ParameterError(f"The window must have the shape (n, T, 2). Got {window.shape} instead.")
+    samples, length, _ = window.shape
+    if not 1 <= m <= length - 2:
+        raise ParameterError(
+            f"m must be from 1 to {length - 2}: the window has {length} locations, and the hypothesis needs m + 2. "
+            f"Got {m} instead."
+        )
+    steps = window[:, :-1] - window[:, 1:]
+    last = length - 1 if block else m + 1
+    x = steps[:, 0]
+    y = steps[:, m:last].reshape(samples, -1)
+    z = np.concatenate([window[:, 1], steps[:, 1:m].reshape(samples, -1)], axis=1)
+    return x, y, z
+
+
+class HypothesisTask(NamedTuple):
+    """One hypothesis of one group, with all that its test needs."""
+
+    group: int
+    window: Floats
+    """Positions X_t, X_{t-1}, ... of each sample, metres, shape (n, T, 2)."""
+    m: int
+    block: bool
+    test: IndependenceTest
+    seed: int
+
+
+class HypothesisOutcome(NamedTuple):
+    """What the test of a hypothesis said; the numbers are None where it could not decide."""
+
+    group: int
+    m: int
+    status: str
+    statistic: float | None = None
+    p_value: float | None = None
+    effect_size: float | None = None
+    n: int = 0
+
+
+def run_hypothesis_test(task: HypothesisTask) -> HypothesisOutcome:
+    """Test one hypothesis, with one BLAS thread: the same numbers wherever it runs."""
+    x, y, z = lagged(task.window, task.m, block=task.block)
+    try:
+        with _libraries().limit(limits=1, user_api="blas"):
+            result = task.test(x, y, z, seed=task.seed)
+    except UntestableError as error:
+        return HypothesisOutcome(task.group, task.m, error.reason.replace(" ", "_"))
+    return HypothesisOutcome(
+        task.group, task.m, "tested", result.statistic, result.p_value, result.effect_size, result.n
+    )
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    # Looking for the BLAS libraries takes longer than some tests: once per process.
+    return ThreadpoolController()

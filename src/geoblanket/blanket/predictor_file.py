@@ -21,13 +21,12 @@ from geoblanket._arrays import Octets
 from geoblanket._files import MAGIC
 from geoblanket._training import WALKS, training_of
 from geoblanket.blanket.features import HOURS, LARGEST_ORDER, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Encoding
-from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, Network
-from geoblanket.blanket.predictor import Origin, Predictor
+from geoblanket.blanket.predictor import LARGEST_LAYER, LAYERS, Network, Origin, Predictor
 from geoblanket.errors import InputError
 
-__all__ = ["LARGEST_BYTES", "load_predictor", "save_predictor"]
+__all__ = ["load_predictor", "save_predictor"]
 
-LARGEST_BYTES: Final = 1 << 28
+_LARGEST_BYTES: Final = 1 << 28
 """The largest file that is read unless the caller says otherwise."""
 
 _MAGIC = MAGIC["predictor"]
@@ -63,7 +62,7 @@ def save_predictor(predictor: Predictor, path: str | Path) -> None:
 
 
 @checked
-def load_predictor(path: str | Path, *, largest_bytes: int = LARGEST_BYTES) -> Predictor:
+def load_predictor(path: str | Path, *, largest_bytes: int = _LARGEST_BYTES) -> Predictor:
     """Read a predictor written by `save_predictor`. Needs only NumPy.
 
     Parameters

@@ -22,7 +22,7 @@ from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_
 from geoblanket.blanket.smoother import median_distance
 from geoblanket.errors import ParameterError
 
-__all__ = ["ScetbonStatistic", "scetbon_statistic", "scetbon_test"]
+__all__ = ["scetbon_statistic", "scetbon_test"]
 
 _LOCATIONS = 5  # J: where the analytic kernels are compared
 _COVARIANCE_RIDGE = 1e-10  # added to the diagonal, so that the matrix can be inverted

@@ -15,12 +15,28 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._training import training_of
-from geoblanket.blanket.findings import blanket_sizes, read_findings
-from geoblanket.blanket.labels import Labels, choose_grouping, read_labels, split_by_group
-from geoblanket.blanket.models import FittedNetwork, Model, NetworkOptions, fit_boosting, fit_network, fit_rate_by_order
-from geoblanket.blanket.network import LARGEST_LAYER, LAYERS, blanket_lengths
-from geoblanket.blanket.predictor import Origin, Predictor
-from geoblanket.blanket.scores import CalibrationBin, Scores, calibration_bins, log_losses, score
+from geoblanket.blanket.findings import (
+    Labels,
+    blanket_sizes,
+    choose_grouping,
+    read_findings,
+    read_labels,
+    split_by_group,
+)
+from geoblanket.blanket.models import (
+    CalibrationBin,
+    FittedNetwork,
+    Model,
+    NetworkOptions,
+    Scores,
+    calibration_bins,
+    fit_boosting,
+    fit_network,
+    fit_rate_by_order,
+    log_losses,
+    score,
+)
+from geoblanket.blanket.predictor import LARGEST_LAYER, LAYERS, Origin, Predictor, blanket_lengths
 from geoblanket.errors import ParameterError
 
 __all__ = ["ModelEvaluation", "TrainResult", "train"]

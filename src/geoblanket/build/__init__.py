@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from geoblanket.build.building import build_bundle
     from geoblanket.build.city_lattice import make_lattice
     from geoblanket.build.config import BuildConfig, read_config
-    from geoblanket.build.problems import make_problem
     from geoblanket.build.record import BuildRecord, read_record
-    from geoblanket.build.rows import ZoneRows, make_rows
+    from geoblanket.build.rows import ZoneRows, make_problem, make_rows
 
 __all__ = [
     "BuildConfig",
@@ -32,7 +31,7 @@ _HOME = {
     "ZoneRows": "geoblanket.build.rows",
     "build_bundle": "geoblanket.build.building",
     "make_lattice": "geoblanket.build.city_lattice",
-    "make_problem": "geoblanket.build.problems",
+    "make_problem": "geoblanket.build.rows",
     "make_rows": "geoblanket.build.rows",
     "read_config": "geoblanket.build.config",
     "read_record": "geoblanket.build.record",

@@ -14,23 +14,14 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket._geodesy import MPH_M_S, haversine_m
 from geoblanket.blanket.features import HOURS, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.blanket.findings import blanket_sizes, read_findings
-from geoblanket.blanket.place_regions import find_regions
-from geoblanket.build.typed_values import read_dataclass
+from geoblanket.blanket.groups import find_regions
+from geoblanket.build.validation import read_dataclass
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import Zones
 
-__all__ = [
-    "FixedLengths",
-    "FoundBlankets",
-    "KnownLengths",
-    "LengthSource",
-    "SourceOrigin",
-    "check_source",
-    "read_found_blankets",
-    "regions_of_source",
-]
+__all__ = ["FixedLengths", "KnownLengths", "LengthSource", "check_source", "read_found_blankets", "regions_of_source"]
 
 
 class SourceOrigin(Protocol):

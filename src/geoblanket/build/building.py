@@ -9,18 +9,22 @@ from typing import Any
 
 from geoblanket._arguments import checked
 from geoblanket._display import Progress, silent
+from geoblanket._arrayfile import Arrays
 from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._unfinished import Effort, PartStore, unfinished_path
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
 from geoblanket.build.inputs import Inputs, load_inputs, software_versions
-from geoblanket.build.kept_results import pack_result, unpack_result
+from geoblanket.build.measures import VehicleLosses, measure, ratio_interval
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
+from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.file import next_version
 from geoblanket.mechanism.bundle.storage import save_bundle
+from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
+from geoblanket.mechanism.bundle.version import next_version
+from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.walks import write_walks
 
 __all__ = ["build_bundle"]
@@ -99,8 +103,8 @@ def build_bundle(
         unfinished_path(out),
         about,
         resume=resume,
-        pack=pack_result,
-        unpack=unpack_result,
+        pack=_pack,
+        unpack=_unpack,
         effort=lambda: Effort(time.perf_counter() - started, peak_memory_mb()),
     )
     try:
@@ -212,3 +216,52 @@ def _mean(zones: Sequence[ZoneRecord], name: str) -> float:
     if not weight:
         return float(sum(getattr(zone, name) for zone in zones) / len(zones))
     return float(sum(zone.share * getattr(zone, name) for zone in zones) / weight)
+
+
+def _pack(result: ZoneResult) -> tuple[dict[str, Any], Arrays]:
+    """Return a result as JSON values and arrays."""
+    bundled = result.bundled
+    numbers = {
+        "output_count": bundled.output_count,
+        "epsilon_micro": bundled.mechanism.epsilon_micro,
+        "eta_mm": bundled.mechanism.eta_mm,
+        "history_weights_micro": list(bundled.history_weights_micro),
+    }
+    arrays = {
+        "weights": bundled.mechanism.weights,
+        "distance_mm": bundled.mechanism.distance_mm,
+        "outputs": bundled.outputs,
+        "histories": bundled.histories,
+        "history_rows": bundled.history_rows,
+        "output_places": bundled.output_places,
+        **result.losses.as_arrays("held_out/"),
+        **result.context_free.as_arrays("context_free/"),
+    }
+    return {"record": as_json(result.record), "numbers": numbers}, arrays
+
+
+def _unpack(fields: dict[str, Any], arrays: Arrays) -> ZoneResult:
+    """Return the result again; its mechanism is verified again."""
+    numbers = fields["numbers"]
+    record = read_dataclass(ZoneRecord, fields["record"])
+    return ZoneResult(
+        record=record,
+        bundled=BundledMechanism(
+            zone=record.zone,
+            regime=record.regime,
+            mechanism=Mechanism.verified(
+                arrays["weights"],
+                distance_mm=arrays["distance_mm"],
+                epsilon_micro=numbers["epsilon_micro"],
+                eta_mm=numbers["eta_mm"],
+            ),
+            outputs=arrays["outputs"],
+            output_count=numbers["output_count"],
+            history_weights_micro=tuple(numbers["history_weights_micro"]),
+            histories=arrays["histories"],
+            history_rows=arrays["history_rows"],
+            output_places=arrays["output_places"],
+        ),
+        losses=VehicleLosses.from_arrays(arrays, "held_out/"),
+        context_free=VehicleLosses.from_arrays(arrays, "context_free/"),
+    )

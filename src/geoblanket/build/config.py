@@ -11,18 +11,16 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from geoblanket._arguments import checked
-from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
-from geoblanket.build.parameters import Number, Parameters, WrongParametersError, read_toml, unknown_name
-from geoblanket.build.reach import MAX_SPEED_M_S
-from geoblanket.build.rows import MAX_ROWS
-from geoblanket.build.typed_values import as_json
+from geoblanket.build.row_tree import MAX_SPEED_M_S
+from geoblanket.build.rows import DEFAULT_HISTORY_WEIGHTS, MAX_ROWS, Context
+from geoblanket.build.validation import Number, Parameters, WrongParametersError, as_json, read_toml, unknown_name
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.walks import Split
 
-__all__ = ["DEFAULT_MAX_PLACES", "BuildConfig", "LossKind", "as_toml", "example_config", "read_config"]
+__all__ = ["DEFAULT_MAX_PLACES", "BuildConfig", "as_toml", "example_config", "read_config"]
 
 LossKind = Literal["travel", "time", "straight", "nearest"]
 
@@ -63,7 +61,7 @@ class BuildConfig(Parameters):
     >>> BuildConfig(epsilon=-1.0)
     Traceback (most recent call last):
         ...
-    geoblanket.build.parameters.WrongParametersError: ...
+    geoblanket.build.validation.WrongParametersError: ...
     """
 
     title_of_errors: ClassVar[str] = "The configuration of the build is wrong"

@@ -15,7 +15,9 @@ from geoblanket import __version__
 from geoblanket._display import Progress
 from geoblanket._files import sha256_file
 from geoblanket._tables import is_text, reading_parquet
-from geoblanket._training import Training
+from geoblanket._training import Training, training_of
+from geoblanket.blanket.findings import scan_findings
+from geoblanket.blanket.predictor_file import load_predictor
 from geoblanket.build.blanket_lengths import (
     FixedLengths,
     KnownLengths,
@@ -25,18 +27,13 @@ from geoblanket.build.blanket_lengths import (
     regions_of_source,
 )
 from geoblanket.build.config import DEFAULT_MAX_PLACES, BuildConfig
-from geoblanket.build.context import NO_CONTEXT
-from geoblanket.build.reach import reach_radius_m
-from geoblanket.build.row_tree import Lengths
-from geoblanket.build.statement import training_of_build
+from geoblanket.build.row_tree import Lengths, reach_radius_m
+from geoblanket.build.rows import NO_CONTEXT
 from geoblanket.build.zone_task import ZoneTask
 from geoblanket.errors import MismatchError
-from geoblanket.loss.nearest_vehicle import NearestVehicle
-from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zones import zone_name
 from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories
@@ -45,7 +42,7 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones, partition_zones, read_zones
 
-__all__ = ["Inputs", "load_inputs", "software_versions"]
+__all__ = ["Inputs", "load_inputs", "software_versions", "training_of_build"]
 
 _PACKAGES = ("numpy", "scipy", "polars")
 
@@ -210,6 +207,26 @@ def _length_source(config: BuildConfig) -> LengthSource | None:
         return read_found_blankets(config.findings)
     if config.predictor is None:
         return None
-    from geoblanket.blanket.predictor_file import load_predictor
-
     return load_predictor(config.predictor)
+
+
+def training_of_build(walks: str | Path, config: BuildConfig) -> tuple[Training, str | None]:
+    """Return the statement of a build, and why it promises less than that of its walks, or None.
+
+    Whatever is computed from walks that were learned privately keeps their promise. Blankets that were found in other
+    walks do not: findings and predictors have the statement of the walks that they come from.
+    """
+    stated = training_of(scan_walks(walks)[1])
+    if config.findings is not None:
+        blankets, name = training_of(scan_findings(config.findings)[1]), "findings"
+    elif config.predictor is not None:
+        blankets, name = load_predictor(config.predictor).origin.training, "a predictor"
+    else:
+        return stated, None
+    training = stated.together(blankets)
+    if training == stated:
+        return training, None
+    return training, (
+        f"The walks were {stated.in_words()}, and the blankets come from {name}, {blankets.in_words()}: for both "
+        f"together no more is claimed than '{training.in_words()}'."
+    )

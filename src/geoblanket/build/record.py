@@ -12,40 +12,18 @@ from geoblanket._arguments import checked
 from geoblanket._display import counted, short_repr
 from geoblanket._files import atomic_output
 from geoblanket._training import NOT_SAID, Training
-from geoblanket.build.disclosure import Disclosure
+from geoblanket.build.measures import Disclosure, Measured
 from geoblanket.build.rows import RowsReport
-from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.errors import InputError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
-__all__ = [
-    "BuildRecord",
-    "Measured",
-    "Refinement",
-    "Totals",
-    "ZoneRecord",
-    "read_record",
-    "record_path",
-    "write_record",
-]
+__all__ = ["BuildRecord", "Refinement", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
 
 _LARGEST_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The mean loss over steps of walks that were held out."""
-
-    steps: int
-    vehicles: int
-    loss: float
-    """Expected over what the mechanism may report, mean over the steps, in the unit of the loss."""
-    low: float
-    high: float
-    """The 95 % confidence interval; vehicles, not steps, count as independent."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +100,7 @@ class ZoneRecord:
     """No mechanism without context has a smaller one."""
     context_free_held_out: Measured | None
     disclosure: Disclosure
-    """What the zone gives away, in design."""
+    """What the zone discloses, in design."""
     refinement: Refinement | None
     """The second stage; None if it was not asked for or could not be done, which the notes tell."""
     notes: tuple[str, ...]

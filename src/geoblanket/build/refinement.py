@@ -1,35 +1,146 @@
-"""The second stage for losses that depend on more of the past than a mechanism looks at.
+"""The second stage of a zone, for losses that depend on more of the past than the mechanism of the first looks at.
 
 The first stage finds a mechanism over coarse rows. Where the loss differs between the histories that share one, the
 second splits each row into finer ones and lets these differ, while on average they report as before: for each coarse
 row and each output, the mean over its fine rows, weighted by the prior, stays what it was. What is promised then holds
 between the fine rows, and the loss can only get smaller. It is still an upper bound on the least loss over fine rows,
 because the means are kept.
+
+All rows are split by the same places further back, each of which stands for the places nearest to it. Two fine rows
+that are split alike are then as far apart as their coarse rows, and both can follow what their common past says of the
+loss. If rows were split by places of their own, a part of one would touch several parts of another, and hardly any
+could move.
+
+What is best over the fine rows is searched too, without keeping the means of the first stage. So the record has a
+proven bound for refined rows as for any others, and says what keeping the means costs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array, eye_array, kron, vstack
 
-from geoblanket._arrays import Bools, Floats, Ints
-from geoblanket.build.rows import ZoneRows
+from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._geodesy import haversine_m
+from geoblanket.build.record import Refinement
+from geoblanket.build.rows import ZoneRows, rows_of_histories
 from geoblanket.errors import GuaranteeViolation, MismatchError, ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.highs import LARGEST_RATIO, run_highs
+from geoblanket.mechanism.solver.optimiser import OptimiseResult
+from geoblanket.mobility.histories import HistoryCounts
+from geoblanket.roads.places import Places
 
-__all__ = ["Refined", "coarse_rows", "refine"]
+__all__ = ["SecondStage", "coarse_rows", "refine", "second_stage", "split_rows"]
 
-
+_MOST_FINE_ROWS: Final = 480
+"""More would take the linear program of the second stage minutes."""
+_MOST_PARTS: Final = 4
+"""By as many places a row is split, at each place further back."""
 _MOST_ROWS = 1_000
 _MOST_CONSTRAINTS = 500_000
 _ROUNDED_MM = 2
 """By as much a way over a third row may be longer than it is, since distances are rounded down."""
+_LEAST_GAIN: Final = 1e-5
+"""Share of the loss; for less it does not pay that one more place of the past counts in the budget."""
+_USED: Final = 1e-3
+"""An output that carries more of the probability counts as used."""
+
+
+def split_rows(
+    coarse: ZoneRows,
+    places: Places,
+    counts: HistoryCounts,
+    *,
+    further: int,
+    reach_m: float,
+    history_weights: tuple[float, ...],
+    most_rows: int = _MOST_FINE_ROWS,
+) -> ZoneRows:
+    """Split each row by what vehicles passed before the places that it looks at.
+
+    Parameters
+    ----------
+    coarse
+        The rows of a zone.
+    places, reach_m
+        Those that they were made with.
+    counts
+        Histories of training walks with more earlier places than the rows look at; those elsewhere are left out.
+    further
+        How many more places each row looks at.
+    history_weights
+        What earlier places count in distances: no row looks further back than there are weights.
+    most_rows
+        With more than two parts of a row there are fewer parts instead.
+
+    Returns
+    -------
+    fine
+        The rows themselves if no vehicle came from elsewhere, or there are no weights for a longer past.
+
+    Raises
+    ------
+    ParameterError
+        If there would be more rows even with two parts of each.
+    """
+    seen = counts.where(np.isin(counts.histories[:, 0], coarse.zone))
+    longest = min(len(history_weights), counts.largest)
+    for parts in range(_MOST_PARTS, 1, -1):
+        listed = coarse.histories
+        for _ in range(further):
+            listed = _split(listed, places, seen, longest, parts)
+        if len(listed) == len(coarse):
+            return coarse
+        if len(listed) <= most_rows:
+            return rows_of_histories(
+                places,
+                coarse.zone,
+                listed,
+                seen,
+                reach_m=reach_m,
+                history_weights=history_weights,
+                context=f"{coarse.report.context}, refined",
+                largest=longest,
+            )
+    raise ParameterError(
+        f"{len(coarse):,} rows would be split into {len(listed):,}, more than {most_rows:,}. Give the first stage "
+        "fewer rows, or make zones smaller."
+    )
+
+
+def _split(listed: Indices, places: Places, seen: HistoryCounts, longest: int, parts: int) -> Indices:
+    """Return the listed histories, each replaced by those with one earlier place more."""
+    length = (listed >= 0).sum(axis=1)
+    centres = {lag: _centres(places, seen, lag, parts) for lag in np.unique(length).tolist() if lag <= longest}
+    histories = [
+        (*history[:lag], *centre)
+        for history, lag in zip(listed.tolist(), length.tolist(), strict=True)
+        for centre in ([(place,) for place in centres[lag]] if len(centres.get(lag, ())) > 1 else [()])
+    ]
+    width = max(map(len, histories))
+    return np.array([[*history, *[-1] * (width - len(history))] for history in histories], np.int32)
+
+
+def _centres(places: Places, seen: HistoryCounts, lag: int, parts: int) -> list[int]:
+    """Return places to which those seen at a lag are near on average, chosen one after the other."""
+    passed, inverse = np.unique(seen.histories[:, lag], return_inverse=True)
+    count = np.bincount(inverse, seen.count, len(passed))
+    lat, lon = places.lat[passed], places.lon[passed]
+    distance_m = haversine_m(lat[:, None], lon[:, None], lat, lon)
+    nearest_m = np.full(len(passed), np.inf)
+    chosen: list[int] = []
+    while len(chosen) < min(parts, len(passed)):
+        best = int((count @ np.minimum(nearest_m[:, None], distance_m)).argmin())
+        chosen.append(int(passed[best]))
+        nearest_m = np.minimum(nearest_m, distance_m[:, best])
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,3 +322,76 @@ def _means(prior: Floats, rows: Ints) -> tuple[csr_array[np.float64, tuple[int, 
 def _marginal_error(fine: Floats, coarse: Floats, prior: Floats, rows: Ints) -> float:
     means, used = _means(prior, rows)
     return float(np.abs(means @ fine - coarse[used]).max())
+
+
+@dataclass(frozen=True, eq=False)
+class SecondStage:
+    """The second stage of a zone: its mechanism, as `OptimiseResult` describes that of the first."""
+
+    rows: ZoneRows
+    mechanism: Mechanism
+    outputs_used: int
+    """How many outputs carry more than a thousandth of the probability."""
+    record: Refinement
+
+    @property
+    def loss(self) -> float:
+        """Expected loss in design."""
+        return self.record.loss
+
+    @property
+    def lower_bound(self) -> float:
+        """No mechanism for the fine rows has a smaller loss."""
+        return self.record.lower_bound
+
+    @property
+    def gap(self) -> float:
+        """(loss − lower bound over the same rows) / loss."""
+        return max(0.0, 1 - self.lower_bound / self.loss) if self.loss > 0 else 0.0
+
+
+def second_stage(
+    first: Mechanism,
+    coarse: ZoneRows,
+    fine: ZoneRows,
+    problem: Problem,
+    best: OptimiseResult,
+    *,
+    time_limit_s: float,
+) -> SecondStage:
+    """Refine a mechanism.
+
+    Parameters
+    ----------
+    first
+        The mechanism of the first stage.
+    coarse, fine
+        Its rows, and their parts.
+    problem
+        That of the fine rows.
+    best
+        What was found for it without the first stage.
+    time_limit_s
+        Seconds that the linear program may take.
+
+    Raises
+    ------
+    ParameterError
+        If the linear program is too large.
+    """
+    refined = refine(first, problem, coarse_rows(fine, coarse), time_limit_s=time_limit_s)
+    return SecondStage(
+        rows=fine,
+        mechanism=refined.mechanism,
+        outputs_used=int((problem.prior @ refined.mechanism.probabilities > _USED).sum()),
+        record=Refinement(
+            used=refined.loss < (1 - _LEAST_GAIN) * refined.loss_before,
+            rows=len(fine),
+            loss_before=refined.loss_before,
+            loss=refined.loss,
+            # Either search may have stopped above the other.
+            least_loss=min(best.loss, refined.loss),
+            lower_bound=min(best.lower_bound, refined.loss),
+            marginal_error=refined.marginal_error,
+        ),
+    )

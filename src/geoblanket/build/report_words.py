@@ -6,16 +6,20 @@ import math
 
 from geoblanket._display import UNKNOWN, Interval, interval_text, share
 from geoblanket.build.record import BuildRecord, Measured
+from geoblanket._numbers import UNKNOWN, Interval, between, share
+from geoblanket._training import Training
+from geoblanket.build.measures import Measured
+from geoblanket.build.record import BuildRecord
 
 __all__ = [
     "about_drawn_walks",
     "cost_table",
     "factor_table",
+    "learned_in_words",
     "limits",
     "measured",
     "promise",
     "summary",
-    "weighted_places",
 ]
 
 _DISTANCES_KM = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -30,6 +34,20 @@ def about_drawn_walks(record: BuildRecord) -> str | None:
         "All walks were drawn from a motion model, those held out too: nobody drove them. Real vehicles move less as "
         "the model says, so expect larger losses."
     )
+
+
+def learned_in_words(training: Training) -> str:
+    """Return what those whose trips were learned from have been promised, as a sentence."""
+    if training.source == "nobody":
+        return "Nothing was learned from anyone's trips."
+    if training.source == "released":
+        return (
+            "People's released reports were learned from, and keep their own promise: the mechanisms were "
+            f"{training.in_words()}."
+        )
+    if training.promise is None:
+        return f"Those whose trips were learned from are promised nothing: the mechanisms were {training.in_words()}."
+    return f"Those whose trips were learned from are protected too: the mechanisms were {training.in_words()}."
 
 
 def summary(record: BuildRecord) -> list[str]:
@@ -85,7 +103,7 @@ def promise(record: BuildRecord) -> list[str]:
     lines = [
         f"Take two histories in the same zone and regime, d km apart, at {within}. Whatever is reported is at most "
         f"e^(ε·d) times as probable from one as from the other, with ε = {zone.epsilon:g} per km.",
-        f"{_history(record)} {weighted_places(_longest_past(record))}",
+        f"{_history(record)} {_weighted_places(_longest_past(record))}",
         "This holds for every pair of histories, seen in the data or not: any present place of the zone, after any "
         "places of the city; and whatever the recipient knows besides. Predictions and priors decide how useful "
         "reports are, not how private.",
@@ -129,7 +147,7 @@ def disclosure(record: BuildRecord) -> list[tuple[str, str, str]]:
     return rows
 
 
-def weighted_places(weights: tuple[float, ...]) -> str:
+def _weighted_places(weights: tuple[float, ...]) -> str:
     """Return in words what earlier places count in the distance of two histories."""
     if not weights:
         return "The distance of two histories is that of their present places."

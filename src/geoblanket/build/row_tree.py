@@ -6,7 +6,8 @@ is long enough, the places at t − 2 that were seen with them most often; and s
 Why the nearest places at t − 1, and not those seen most often: histories that share a row bring all rows near them
 closer together, also those of frequent histories. If all that lies beyond some radius of x_t is lumped together, two
 vehicles that stand at places d apart are protected as if they were no further apart than twice the radius plus d, and
-what context is worth ends there. So the radius must be as large as the number of rows allows.
+what context is worth ends there. So the radius must be as large as the number of rows allows. No vehicle comes from
+further away than it can drive within one interval (`Reach`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,68 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Bools, Indices, Ints, Positions
-from geoblanket.build.reach import Reach
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._geodesy import haversine_m
+from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
 
-__all__ = ["Branches", "Lengths", "choose_branches", "every_branch", "list_histories"]
+__all__ = [
+    "MAX_SPEED_M_S",
+    "Branches",
+    "Lengths",
+    "Reach",
+    "choose_branches",
+    "every_branch",
+    "list_histories",
+    "reach_radius_m",
+]
+
+MAX_SPEED_M_S = 35.0
+"""No vehicle is faster, by default (126 km/h)."""
+
+
+def reach_radius_m(*, interval_s: float, snapping_radius_m: float, max_speed_m_s: float = MAX_SPEED_M_S) -> float:
+    """Return how far apart two places of a history can be in a straight line, metres.
+
+    Each may lie as far from the vehicle as the snapping radius.
+    """
+    for name, value in (("interval_s", interval_s), ("max_speed_m_s", max_speed_m_s)):
+        if not 0 < value < np.inf:
+            raise ParameterError(f"{name} must be a positive number. Got {value} instead.")
+    if not 0 <= snapping_radius_m < np.inf:
+        raise ParameterError(f"snapping_radius_m must be zero or more metres. Got {snapping_radius_m} instead.")
+    return max_speed_m_s * interval_s + 2 * snapping_radius_m
+
+
+class Reach:
+    """Which places lie within a radius of a place.
+
+    Parameters
+    ----------
+    places_e7
+        Latitude and longitude of each place in 1e-7 degrees, shape (P, 2).
+    radius_m
+        The radius, metres, by great-circle distance.
+    """
+
+    def __init__(self, places_e7: Indices, radius_m: float) -> None:
+        if not radius_m >= 0:
+            raise ParameterError(f"The reach must be zero or more metres. Got {radius_m} instead.")
+        self.radius_m = radius_m
+        self._lat, self._lon = (places_e7 * 1e-7).T
+        self._within: dict[int, Indices] = {}
+
+    def of(self, place: int) -> Indices:
+        """Return the places within reach of a place, itself among them, ascending."""
+        if place not in self._within:
+            distance = haversine_m(self._lat[place], self._lon[place], self._lat, self._lon)
+            self._within[place] = np.flatnonzero(distance <= self.radius_m).astype(np.int32)
+        return self._within[place]
+
+    def distance_m(self, place: int, others: Indices) -> Floats:
+        """Return how far some places are from a place, metres."""
+        return haversine_m(self._lat[place], self._lon[place], self._lat[others], self._lon[others])
+
 
 Lengths = Callable[[Indices, Indices], npt.ArrayLike]
 """How long the blanket is, 1 to Γ, for many pairs of the place at t and the place at t − 1."""

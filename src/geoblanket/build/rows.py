@@ -1,10 +1,16 @@
-"""The rows of a zone: which histories share one, how probable each is, where it leads, and how far apart they are."""
+"""The rows of a zone, and the problem that a mechanism solves for them.
+
+A context says what of the past decides how a location is perturbed. The rows say which histories share one, how
+probable each is, where it leads, and how far apart they are. With a loss they make the problem.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +28,73 @@ from geoblanket.build.row_tree import (
     every_branch,
     list_histories,
 )
+from geoblanket._repr import counted, short_repr
+from geoblanket.build.row_tree import Branches, Lengths, Reach, choose_branches, every_branch, list_histories
 from geoblanket.errors import ParameterError
+from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
 from geoblanket.mechanism.problem import kilometres
 from geoblanket.mobility.histories import Distributions, HistoryCounts, backed_off, near_places
+from geoblanket.mechanism.problem import Problem, kilometres
+from geoblanket.mobility.histories import LONGEST_PAST, HistoryCounts
+from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
 
-__all__ = ["MAX_ROWS", "RowsReport", "ZoneRows", "make_rows", "rows_of_histories"]
+__all__ = [
+    "DEFAULT_HISTORY_WEIGHTS",
+    "MAX_ROWS",
+    "NO_CONTEXT",
+    "Context",
+    "RowsReport",
+    "ZoneRows",
+    "make_problem",
+    "make_rows",
+    "rows_of_histories",
+]
+
+DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
+"""What the places at t − 1, t − 2 and t − 3 count in the distance of two histories."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What of the past decides; `Context.of` reads it from its name."""
+
+    kind: Literal["none", "markov", "blanket", "full"]
+    """`none`: the present place only; `markov`: a fixed number of earlier places; `blanket`: as many as the Markov
+    blanket has; `full`: all, and every history that was seen has a row of its own."""
+    order: int = 0
+    """How many earlier places `markov` looks at."""
+
+    @classmethod
+    def of(cls, context: Context | str) -> Context:
+        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`, or a `Context` itself."""
+        if isinstance(context, Context):
+            return context
+        if context not in (named := {str(known): known for known in _CONTEXTS}):
+            raise ParameterError(
+                f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. "
+                f"Got {str(context)[:20]!r} instead."
+            )
+        return named[context]
+
+    def past(self, most: int) -> int:
+        """Return how many earlier places it looks at, where histories have `most`."""
+        return {"none": 0, "markov": self.order}.get(self.kind, most)
+
+    def __str__(self) -> str:
+        return f"markov:{self.order}" if self.kind == "markov" else self.kind
+
+
+NO_CONTEXT = Context("none")
+_CONTEXTS = (
+    NO_CONTEXT,
+    Context("blanket"),
+    Context("full"),
+    *(Context("markov", order) for order in range(1, LONGEST_PAST + 1)),
+)
 
 
 MAX_ROWS = 900
@@ -45,7 +109,7 @@ _TYPICAL_M = 300.0
 
 @dataclass(frozen=True)
 class RowsReport:
-    """What became of the histories of a zone."""
+    """How many histories a zone has, and how many rows, before and after the reduction."""
 
     context: str
     places: int
@@ -362,4 +426,37 @@ def _report(context: str, zone: Indices, seen: HistoryCounts, reachable: int, li
         histories_reachable=reachable,
         histories_seen=len(np.unique(seen.histories, axis=0)),
         rows=len(listed),
+    )
+
+
+@checked
+def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: float = math.inf) -> Problem:
+    """Return the problem of a zone; its outputs are the places of the zone, in order.
+
+    Parameters
+    ----------
+    rows
+        Rows with their prior, next places and distances.
+    loss
+        The cost of reporting a place when another is true.
+    epsilon
+        ε per kilometre.
+    eta_km
+        The largest distance at which rows are constrained, kilometres.
+
+    Examples
+    --------
+    With the `places` and the `rows` in the example of `make_rows`:
+
+    >>> from geoblanket.build import make_problem
+    >>> from geoblanket.loss.standard import StraightLine
+    >>> problem = make_problem(rows, StraightLine(places), epsilon=2.0, eta_km=5.0)
+    >>> problem.loss.shape == (len(rows), 8)
+    True
+    """
+    used = np.unique(rows.next_place.indices).astype(np.int32)
+    # What an output costs in a row: the mean over where the vehicle is when the service uses the report.
+    row_loss = np.asarray(rows.next_place[:, used] @ loss(used, rows.zone).values)
+    return Problem.in_millimetres(
+        loss=row_loss, prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
     )

@@ -18,21 +18,17 @@ import numpy as np
 
 from geoblanket._arrays import Indices
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.context import NO_CONTEXT, Context
-from geoblanket.build.disclosure import zone_disclosure
-from geoblanket.build.held_out import VehicleLosses, measure, vehicle_losses
-from geoblanket.build.problems import make_problem
+from geoblanket.build.measures import VehicleLosses, measure, vehicle_losses, zone_disclosure
 from geoblanket.build.record import ZoneRecord
-from geoblanket.build.row_splitting import split_rows
+from geoblanket.build.refinement import SecondStage, second_stage, split_rows
 from geoblanket.build.row_tree import Lengths
-from geoblanket.build.rows import ZoneRows, make_rows
-from geoblanket.build.second_stage import SecondStage, second_stage
+from geoblanket.build.rows import NO_CONTEXT, Context, ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
-from geoblanket.loss.known_loss import KnownLoss
-from geoblanket.loss.place_loss import PlaceLoss
+from geoblanket.loss.place_loss import KnownLoss, PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps
@@ -109,9 +105,10 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     refined, not_refined = (None, not_split) if fine is None else _second_stage(task, rows, fine, loss, result)
     notes = [*_notes(rows, result, config), *not_refined]
     base, base_losses = result, vehicle_losses(result.mechanism, rows, task.steps, loss)
-    made, losses = _Made.of(rows, result, refined), base_losses
-    if made.rows is not rows:
-        rows = made.rows
+    made: OptimiseResult | SecondStage = result
+    losses = base_losses
+    if refined is not None and refined.record.used:
+        made, rows = refined, refined.rows
         losses = vehicle_losses(made.mechanism, rows, task.steps, loss)
     if plain is not None:
         base = _optimised(_problem(plain, loss, config), config)
@@ -161,25 +158,6 @@ def peak_memory_mb() -> float:
     except ImportError:
         return 0.0
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Made:
-    """What goes into the bundle: the mechanism of the first stage, or of the second."""
-
-    rows: ZoneRows
-    mechanism: Mechanism
-    loss: float
-    lower_bound: float
-    gap: float
-    outputs_used: int
-
-    @classmethod
-    def of(cls, rows: ZoneRows, result: OptimiseResult, refined: SecondStage | None) -> _Made:
-        if refined is None or not refined.record.used:
-            return cls(rows, result.mechanism, result.loss, result.lower_bound, result.gap, result.outputs_used)
-        record, mechanism = refined.record, refined.refined.mechanism
-        return cls(refined.rows, mechanism, record.loss, record.lower_bound, refined.gap, refined.outputs_used)
 
 
 def _fine_rows(task: ZoneTask, rows: ZoneRows) -> tuple[ZoneRows | None, list[str]]:

@@ -15,7 +15,8 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
-    from geoblanket.build.record import BuildRecord, Measured, ZoneRecord
+    from geoblanket.build.measures import Measured
+    from geoblanket.build.record import BuildRecord, ZoneRecord
 
 __all__ = ["ConfiguredCommand", "build"]
 
@@ -137,9 +138,12 @@ def build(
     )
     from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
+    from geoblanket.build.inputs import training_of_build
     from geoblanket.build.record import record_path
     from geoblanket.build.statement import learned_in_words, training_of_build
     from geoblanket.mechanism.bundle.file import next_version
+    from geoblanket.build.report_words import learned_in_words
+    from geoblanket.mechanism.bundle.version import next_version
     from geoblanket.mechanism.meaning import odds_in_words
     from geoblanket.mobility.walks import scan_walks
 

@@ -20,18 +20,14 @@ from geoblanket.build.blanket_lengths import (
     read_found_blankets,
     regions_of_source,
 )
-from geoblanket.build.reach import reach_radius_m
-from geoblanket.build.row_tree import Lengths
+from geoblanket.build.row_tree import Lengths, reach_radius_m
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.evaluate.errands import Errands, make_errands
 from geoblanket.evaluate.measures.tracking import WalkTracker
 from geoblanket.evaluate.settings import LossCase
-from geoblanket.loss.nearest_vehicle import NearestVehicle
-from geoblanket.loss.over_tasks import Effort
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
-from geoblanket.loss.tasks import TaskPrior
-from geoblanket.loss.travel_cost import TravelCost
+from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
+from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mobility.histories import (
     LONGEST_PAST,
     HistoryCounts,

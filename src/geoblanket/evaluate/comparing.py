@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from geoblanket._arrays import Indices
-from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.measures import VehicleLosses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.evaluate.city_data import ZoneData

@@ -18,8 +18,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import Field
 
 from geoblanket._arguments import checked
-from geoblanket.build.parameters import Number, Parameters, WrongParametersError, read_toml
-from geoblanket.build.typed_values import as_json
+from geoblanket.build.validation import Number, Parameters, WrongParametersError, as_json, read_toml
 from geoblanket.errors import InputError
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.own_methods import is_own

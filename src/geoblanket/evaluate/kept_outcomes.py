@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from geoblanket._arrayfile import Arrays
-from geoblanket.build.held_out import VehicleLosses
-from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket.build.measures import VehicleLosses
+from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.measures.reports import ZoneReports
 from geoblanket.evaluate.measures.values import HeldOut, Value

@@ -17,9 +17,9 @@ from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import make_folder, sha256_file
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
-from geoblanket.build.held_out import VehicleLosses, measure
 from geoblanket.build.inputs import software_versions
-from geoblanket.build.typed_values import as_json
+from geoblanket.build.measures import VehicleLosses, measure
+from geoblanket.build.validation import as_json
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
 from geoblanket.evaluate.comparing import ComparisonTask, ZoneOutcome, compare_zone

@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from geoblanket.build.config import DEFAULT_MAX_PLACES
-from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS
-from geoblanket.build.parameters import Number, Parameters
-from geoblanket.build.rows import MAX_ROWS
+from geoblanket.build.rows import DEFAULT_HISTORY_WEIGHTS, MAX_ROWS
+from geoblanket.build.validation import Number, Parameters
 from geoblanket.evaluate.variants import Varied, joined, variant_of
 
 __all__ = ["ONE_DESTINATION", "Blanket", "LossCase", "Setting"]

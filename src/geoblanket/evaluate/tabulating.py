@@ -10,6 +10,8 @@ import polars as pl
 
 from geoblanket._display import Interval
 from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
+from geoblanket._numbers import Interval
+from geoblanket.build.measures import VehicleLosses, measure, ratio_interval
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import HeldOut, Value

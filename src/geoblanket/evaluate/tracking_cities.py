@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket.build.held_out import VehicleLosses
+from geoblanket.build.measures import VehicleLosses
 from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.measures.catalogue import TRACKING, Measure

@@ -8,16 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket.build.problems import make_problem
-from geoblanket.build.reach import Reach
-from geoblanket.build.row_splitting import split_rows
-from geoblanket.build.row_tree import Lengths
-from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.build.refinement import split_rows
+from geoblanket.build.row_tree import Lengths, Reach
+from geoblanket.build.rows import ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.methods import RowsKind
 from geoblanket.evaluate.settings import Blanket, Setting
-from geoblanket.loss.known_loss import KnownLoss
+from geoblanket.loss.place_loss import KnownLoss
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mobility.histories import LONGEST_PAST
 

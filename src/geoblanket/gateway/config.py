@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, Field
 
 from geoblanket._files import check_output
-from geoblanket.build.parameters import Number, Parameters, read_toml, unknown_name
+from geoblanket.build.validation import Number, Parameters, read_toml, unknown_name
 from geoblanket.errors import OutputError, ParameterError
 from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.position import Dropped, checked_device

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.loss.custom import FunctionLoss, TableLoss
-    from geoblanket.loss.nearest_vehicle import NearestVehicle
-    from geoblanket.loss.over_tasks import Effort
-    from geoblanket.loss.place_loss import LossTable, PlaceLoss
-    from geoblanket.loss.straight_line import StraightLine
-    from geoblanket.loss.tasks import TaskPrior
-    from geoblanket.loss.travel_cost import TravelCost
+    from geoblanket.loss.place_loss import FunctionLoss, LossTable, PlaceLoss, TableLoss
+    from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
+    from geoblanket.loss.tasks import Effort, TaskPrior
 
 __all__ = [
     "Effort",
@@ -28,15 +24,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "Effort": "geoblanket.loss.over_tasks",
-    "FunctionLoss": "geoblanket.loss.custom",
+    "Effort": "geoblanket.loss.tasks",
+    "FunctionLoss": "geoblanket.loss.place_loss",
     "LossTable": "geoblanket.loss.place_loss",
-    "NearestVehicle": "geoblanket.loss.nearest_vehicle",
+    "NearestVehicle": "geoblanket.loss.standard",
     "PlaceLoss": "geoblanket.loss.place_loss",
-    "StraightLine": "geoblanket.loss.straight_line",
-    "TableLoss": "geoblanket.loss.custom",
+    "StraightLine": "geoblanket.loss.standard",
+    "TableLoss": "geoblanket.loss.place_loss",
     "TaskPrior": "geoblanket.loss.tasks",
-    "TravelCost": "geoblanket.loss.travel_cost",
+    "TravelCost": "geoblanket.loss.standard",
 }
 
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

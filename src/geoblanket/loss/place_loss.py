@@ -1,11 +1,12 @@
-"""The one interface of all losses: a table over places, finite and not negative.
+"""Losses over places: a table, finite and not negative, behind one interface, and the losses of a user's own.
 
 A loss says what the service loses if a vehicle is at place l and reports place y. The loss of a row of a mechanism is
-the mean over the next place, p(l | row) @ table, and does not belong here.
+the mean over the next place, p(l | row) @ table, and does not belong here. Only NumPy is needed here: trackers use it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from geoblanket._arrays import Floats, Indices
 from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 
-__all__ = ["LossTable", "PlaceLoss", "check_places"]
+__all__ = ["FunctionLoss", "KnownLoss", "LossTable", "PlaceLoss", "TableLoss", "check_places"]
 
 
 @checked
@@ -120,3 +121,107 @@ def _checked(values: npt.ArrayLike, name: str) -> Floats:
         )
     table.setflags(write=False)
     return table
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class TableLoss:
+    """A table with a loss for each true place (row) and reported place (column).
+
+    Parameters
+    ----------
+    values
+        Losses, finite and not negative, shape (P, P) for P places.
+    unit
+        Their unit.
+    name
+        What is lost.
+    """
+
+    values: Floats
+    unit: str
+    name: str = "table"
+
+    def __post_init__(self) -> None:
+        values = LossTable(self.values).values
+        if values.shape[0] != values.shape[1]:
+            raise ParameterError(f"A table of losses over all places must be square. Got {values.shape} instead.")
+        object.__setattr__(self, "values", values)
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return the part of the table for these places; see `PlaceLoss`."""
+        rows = check_places(true_places, len(self.values), "true places")
+        columns = check_places(reported, len(self.values), "reported places")
+        return LossTable(self.values[np.ix_(rows, columns)])
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(len(self.values), "place"))
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class FunctionLoss:
+    """A function that gives the loss of each reported place for each true one.
+
+    Parameters
+    ----------
+    function
+        Takes indices of true places (L,) and of reported places (K,); returns losses, finite and not negative, of shape
+        (L, K).
+    place_count
+        How many places there are.
+    unit
+        The unit of the losses.
+    name
+        What is lost.
+    """
+
+    function: Callable[[Indices, Indices], npt.ArrayLike]
+    place_count: int
+    unit: str
+    name: str = "function"
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return what the function says about these places, checked; see `PlaceLoss`."""
+        rows = check_places(true_places, self.place_count, "true places")
+        columns = check_places(reported, self.place_count, "reported places")
+        table = LossTable(np.asarray(self.function(rows, columns)))
+        if table.values.shape != (len(rows), len(columns)):
+            raise ParameterError(
+                f"A loss function must return shape {len(rows), len(columns)}, a row a true place and a column a "
+                f"reported one. {self.name!r} returned {table.values.shape} instead."
+            )
+        return table
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"in {self.unit}", counted(self.place_count, "place"))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLoss:
+    """A loss that is known for some true places and some reported ones; see `PlaceLoss`."""
+
+    true_places: Indices
+    """Ascending, shape (L,)."""
+    reported: Indices
+    """Ascending, shape (K,)."""
+    table: LossTable
+    name: str
+    unit: str
+
+    @classmethod
+    def of(cls, loss: PlaceLoss, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> KnownLoss:
+        """Compute the table of a loss."""
+        rows, columns = (np.unique(np.asarray(places, np.int32)) for places in (true_places, reported))
+        return cls(rows, columns, loss(rows, columns), loss.name, loss.unit)
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return the part of the table for these places, which must be among the known ones."""
+        rows, columns = np.searchsorted(self.true_places, true_places), np.searchsorted(self.reported, reported)
+        return LossTable(self.table.values[np.ix_(rows, columns)])
+
+    @property
+    def largest_error(self) -> float:
+        """The largest standard error of the table; 0 if it is exact."""
+        error = self.table.standard_error
+        return 0.0 if error is None else float(error.max(initial=0.0))

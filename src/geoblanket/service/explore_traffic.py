@@ -11,6 +11,9 @@ from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.reach import reach_radius_m
 from geoblanket.mobility.histories import Distributions, backed_off, count_histories, near_places
+from geoblanket.build.row_tree import reach_radius_m
+from geoblanket.mobility.histories import count_histories
+from geoblanket.mobility.next_places import Distributions, backed_off, near_places
 from geoblanket.roads.places import Places
 from geoblanket.service.explore_bundle import ZoneView
 

@@ -18,8 +18,7 @@ from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket._training import NOBODY
 from geoblanket.build.record import BuildRecord, read_record, record_path
-from geoblanket.build.report_words import cost_table, factor_table, limits, promise
-from geoblanket.build.statement import learned_in_words
+from geoblanket.build.report_words import cost_table, factor_table, learned_in_words, limits, promise
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.clock import Clock
 from geoblanket.mechanism.bundle.storage import Bundle

@@ -68,7 +68,7 @@ class PaperCity:
     share_within: Mapping[int, float]
     """Share of points whose 50 nearest are on average at most so many metres away; last appendix."""
     prediction: Mapping[str, float]
-    """The table of prediction performance, section 5.2, by the names of `blanket.scores.Scores`."""
+    """The table of prediction performance, section 5.2, by the names of `blanket.models.Scores`."""
     prediction_ms: float
     """Mean time to predict a blanket, section 5.2."""
     at_most_two: float

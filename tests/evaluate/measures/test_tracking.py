@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket.build.held_out import VehicleLosses, measure
+from geoblanket.build.measures import VehicleLosses, measure
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.evaluate.measures.attacker import zone_distance_km

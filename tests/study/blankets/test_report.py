@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from geoblanket.blanket.options import DiscoveryOptions
+from geoblanket.blanket.discovery import DiscoveryOptions
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.study.blankets import running
 from geoblanket.study.blankets.claims import check_claims

@@ -21,6 +21,8 @@ from geoblanket._arrays import Bools, Floats, Ints, Positions
 from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.held_out import VehicleLosses, by_vehicle
+from geoblanket._repr import counted, short_repr
+from geoblanket.build.measures import VehicleLosses, by_vehicle
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import Steps
 from geoblanket.tracking.belief import BeliefFilter
@@ -42,7 +44,7 @@ class Tracked:
     With the `motion`, `steps`, `rows` and `drawn` in the example of `draw_reports`:
 
     >>> import numpy as np
-    >>> from geoblanket.build.held_out import measure
+    >>> from geoblanket.build.measures import measure
     >>> from geoblanket.evaluate import RowSight, WalkTracker
     >>> tracker = WalkTracker(motion, steps.where(np.isin(steps.histories[:, 0], rows.zone)))
     >>> tracked = tracker.single(RowSight(motion, [drawn]), drawn.sent)
@@ -94,7 +96,7 @@ class WalkTracker:
     --------
     With the `motion`, `steps`, `rows` and `drawn` in the example of `draw_reports`:
 
-    >>> from geoblanket.build.held_out import measure
+    >>> from geoblanket.build.measures import measure
     >>> from geoblanket.evaluate import RowSight, WalkTracker
     >>> import numpy as np
     >>> here = steps.where(np.isin(steps.histories[:, 0], rows.zone))

@@ -9,14 +9,14 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import MPH_M_S, haversine_m
-from geoblanket.build.held_out import VehicleLosses, by_vehicle, step_losses
+from geoblanket.build.measures import VehicleLosses, by_vehicle, step_losses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.measures.values import HeldOut
 from geoblanket.evaluate.variants import Varied, variant_of
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 
 __all__ = ["held_out_losses"]
 

@@ -14,6 +14,11 @@ from geoblanket._display import Progress, counted, silent
 from geoblanket._files import atomic_output
 from geoblanket._page import Page, ReportFolder
 from geoblanket.blanket.place_regions import Regions, find_regions
+from geoblanket._numbers import count
+from geoblanket._page import Page
+from geoblanket._progress import Progress, silent
+from geoblanket._report_folder import ReportFolder
+from geoblanket.blanket.groups import Regions, find_regions
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places

@@ -15,10 +15,9 @@ from geoblanket._display import Progress, silent
 from geoblanket._files import sha256_file
 from geoblanket._tables import reading_parquet
 from geoblanket._unfinished import unfinished_path
-from geoblanket.blanket.discovery import Discovery, discover
+from geoblanket.blanket.discovery import Discovery, DiscoveryOptions, discover
 from geoblanket.blanket.findings import read_findings
-from geoblanket.blanket.options import DiscoveryOptions
-from geoblanket.blanket.place_regions import find_regions
+from geoblanket.blanket.groups import find_regions
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph

@@ -1,21 +1,27 @@
-"""Parameters that users write: pydantic checks them, and everything wrong is reported at once, in our own words."""
+"""Values from outside, checked by pydantic: parameters that users write, and dataclasses that were stored as JSON.
+
+Everything wrong with parameters is reported at once, in our own words. Of stored values no key, type or number is taken
+on trust.
+"""
 
 from __future__ import annotations
 
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from geoblanket._display import call_repr
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = ["Number", "Parameters", "WrongParametersError", "read_toml", "unknown_name"]
+__all__ = ["Number", "Parameters", "WrongParametersError", "as_json", "read_dataclass", "read_toml", "unknown_name"]
 
 _MAX_BYTES: Final = 1 << 20
 _EXPECTED: Final = {
@@ -171,3 +177,47 @@ def read_toml(path: Path, *, hint: str | None = None) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:  # a number of very many digits is a plain ValueError
         raise InputError(f"cannot be read as TOML ({error})", path=path) from error
+
+
+Made = TypeVar("Made")
+
+
+def read_dataclass(cls: type[Made], values: Any) -> Made:
+    """Return the dataclass that `as_json` gave as `values`; raise ValueError if a key or a type is another.
+
+    A whole number may stand for a float.
+    """
+    try:
+        made: Made = _adapter(cls).validate_python(values)  # type: ignore[arg-type]  # classes are hashable
+    except ValidationError as error:
+        wrong = {".".join(map(str, detail["loc"])) or "all of it" for detail in error.errors()}
+        raise ValueError(f"not {cls.__name__}: {', '.join(sorted(wrong))} is missing or wrong") from None
+    # Pydantic also takes text for numbers, true for 1 and keys that it does not know: none of them is written.
+    if not _same(as_json(made), values):
+        raise ValueError(f"not {cls.__name__}: a key or a type is another")
+    return made
+
+
+def as_json(value: Any) -> Any:
+    """Return dataclasses, mappings, sequences and numbers as JSON values; infinity becomes "inf" or "-inf"."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_json(item) for item in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def _same(written: Any, given: Any) -> bool:
+    """Whether JSON values are the same; True is not 1, and NaN is never the same."""
+    if isinstance(written, dict) and isinstance(given, Mapping):
+        return written.keys() == given.keys() and all(_same(item, given[key]) for key, item in written.items())
+    if isinstance(written, list) and isinstance(given, list | tuple):
+        return len(written) == len(given) and all(map(_same, written, given))
+    return written == given and (type(written) is type(given) or (type(written) is float and type(given) is int))

@@ -1,4 +1,9 @@
-"""How good a mechanism is on walks that it was not made from."""
+"""How good a mechanism is: losses on walks that it was not made from, and what the zones of its reports disclose.
+
+The zone of a report is that of the true place, so an attacker knows it for certain. Where a vehicle crosses a border,
+the attacker knows both zones. The attacker guesses the place from which the true one is least far on average, knowing
+how often vehicles are where.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,43 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import t as student
 
 from geoblanket._arrays import Floats, Indices
-from geoblanket.build.record import Measured
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.mechanism import Mechanism
-from geoblanket.mobility.histories import Steps
+from geoblanket.mobility.histories import HistoryCounts, Steps
 
-__all__ = ["VehicleLosses", "by_vehicle", "measure", "ratio_interval", "step_losses", "vehicle_losses"]
+__all__ = [
+    "Disclosure",
+    "Measured",
+    "VehicleLosses",
+    "by_vehicle",
+    "measure",
+    "ratio_interval",
+    "step_losses",
+    "vehicle_losses",
+    "zone_disclosure",
+]
 
 _LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The mean loss over steps of walks that were held out."""
+
+    steps: int
+    vehicles: int
+    loss: float
+    """Expected over what the mechanism may report, mean over the steps, in the unit of the loss."""
+    low: float
+    high: float
+    """The 95 % confidence interval; vehicles, not steps, count as independent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +81,7 @@ class VehicleLosses:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> VehicleLosses:
-        """Return what `as_arrays` gave away."""
+        """Return the losses that `as_arrays` gave."""
         return cls(**{field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)})
 
 
@@ -132,3 +161,70 @@ def ratio_interval(above: Floats, below: Floats) -> tuple[float, float, float]:
     error = math.sqrt(units / (units - 1) * float(residual @ residual)) / float(below.sum())
     half = float(student.ppf((1 + _LEVEL) / 2, units - 1)) * error
     return ratio, ratio - half, ratio + half
+
+
+Whole = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """How far off an attacker is on average, metres, in one zone and regime; None without steps of that kind."""
+
+    zone_error_m: float | None
+    """Who knows the zone alone."""
+    report_error_m: float | None
+    """Who knows the zone and the report."""
+    crossing_share: float
+    """Of the steps, the share whose place before was in another zone."""
+    crossing_error_m: float | None
+    """At these, who knows both zones alone."""
+    crossing_report_error_m: float | None
+    """At these, who knows both zones and the report."""
+
+
+def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts, zone_of: Indices) -> Disclosure:
+    """Measure what the zone discloses.
+
+    Parameters
+    ----------
+    mechanism, rows
+        Of the zone and regime.
+    counts
+        Histories of training walks, of one regime; those elsewhere are left out.
+    zone_of
+        The number of the zone of each place, shape (P,).
+    """
+    lat, lon = rows.places_e7[rows.zone].T * 1e-7
+    attacker = _Attacker(haversine_m(lat[:, None], lon[:, None], lat, lon), mechanism.probabilities)
+    counts = counts.where(np.isin(counts.histories[:, 0], rows.zone))
+    place = np.searchsorted(rows.zone, counts.histories[:, 0])
+    row = rows.row_of(counts.histories) if len(counts.histories) else np.empty(0, np.int32)
+    before = zone_of[counts.histories[:, 1]] if counts.histories.shape[1] > 1 else zone_of[counts.histories[:, 0]]
+    crossing = before != zone_of[counts.histories[:, 0]]
+    steps, crossings = float(counts.count.sum()), float(counts.count[crossing].sum())
+    known = attacker.errors(place, row, counts.count) if steps else (None, None)
+    at_border = np.zeros(2)
+    for zone in np.unique(before[crossing]).tolist():
+        entered = crossing & (before == zone)
+        count = counts.count[entered]
+        at_border += np.array(attacker.errors(place[entered], row[entered], count)) * count.sum()
+    return Disclosure(
+        zone_error_m=known[0],
+        report_error_m=known[1],
+        crossing_share=crossings / steps if steps else 0.0,
+        crossing_error_m=float(at_border[0] / crossings) if crossings else None,
+        crossing_report_error_m=float(at_border[1] / crossings) if crossings else None,
+    )
+
+
+class _Attacker:
+    def __init__(self, between_m: Floats, probabilities: Floats) -> None:
+        self._between_m, self._probabilities = between_m, probabilities
+
+    def errors(self, place: Whole, row: Whole, count: Whole) -> tuple[float, float]:
+        """Return the mean error without and with the report, where histories were seen so often."""
+        joint = np.zeros((len(self._between_m), len(self._probabilities)))
+        np.add.at(joint, (place, row), count / count.sum())
+        alone = (joint.sum(axis=1) @ self._between_m).min()
+        with_report = (self._between_m @ (joint @ self._probabilities)).min(axis=0).sum()
+        return float(alone), float(with_report)

@@ -1,5 +1,6 @@
-"""Nearest vehicle: how often a wrong place makes the service mistaken about which vehicle is nearest to a task.
+"""The losses that come with geoblanket: straight line, travel cost and nearest vehicle.
 
+Nearest vehicle: how often a wrong place makes the service mistaken about which vehicle is nearest to a task.
 A vehicle competes with n others, each at a place drawn independently from the same prior, whose places the service
 knows. The vehicle *has the shortest way* to a task if no other vehicle is strictly nearer: a tie counts as shortest.
 The service errs if the vehicle has the shortest way from exactly one of its true place l and its reported place y.
@@ -23,18 +24,114 @@ import numpy.typing as npt
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
+<<<<<<< HEAD:src/geoblanket/loss/nearest_vehicle.py
 from geoblanket._display import counted, short_repr
+=======
+from geoblanket._geodesy import haversine_m
+from geoblanket._repr import counted, short_repr
+>>>>>>> m-build:src/geoblanket/loss/standard.py
 from geoblanket.errors import ParameterError
-from geoblanket.loss.over_tasks import Effort, check_roads, mean_difference
 from geoblanket.loss.place_loss import LossTable, check_places
-from geoblanket.loss.tasks import TaskPrior
+from geoblanket.loss.tasks import Effort, TaskPrior, check_roads, mean_difference
 from geoblanket.roads.distances import Weight
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
-__all__ = ["NearestVehicle"]
+__all__ = ["NearestVehicle", "StraightLine", "TravelCost"]
 
-_SUM_TOLERANCE = 1e-9
+
+@checked
+@dataclass(frozen=True, eq=False)
+class StraightLine:
+    """The great-circle distance between the true and the reported place, kilometres.
+
+    Parameters
+    ----------
+    places
+        The places.
+    """
+
+    places: Places
+    name: str = "straight line"
+    unit: str = "km"
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return the distance of each reported place from each true one, kilometres; see `PlaceLoss`."""
+        row = check_places(true_places, len(self.places), "true places")[:, None]
+        column = check_places(reported, len(self.places), "reported places")[None, :]
+        lat, lon = self.places.lat, self.places.lon
+        return LossTable(haversine_m(lat[row], lon[row], lat[column], lon[column]) / 1000)
+
+    def __repr__(self) -> str:
+        return short_repr(self, f"in {self.unit}", counted(len(self.places), "place"))
+
+
+_PER_UNIT = {"length": 1000.0, "time": 60.0}
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class TravelCost:
+    """`Σ_task p_task |path(l, task) − path(y, task)|`: the mean error of the estimated way to a task.
+
+    The way leads from the vehicle to the task, along one-way roads in their direction. The loss is symmetric, zero
+    where the true place is reported, and keeps the triangle inequality.
+
+    Parameters
+    ----------
+    graph
+        The roads. Every place must reach every task on them.
+    places
+        The places, of these roads.
+    tasks
+        Where tasks are.
+    by
+        `length` for kilometres along the road, `time` for minutes at free-flow speed.
+    effort
+        Whether all tasks are used or a sample, memory and cores.
+    """
+
+    graph: RoadGraph
+    places: Places
+    tasks: TaskPrior
+    by: Weight = "length"
+    effort: Effort = field(default_factory=Effort)
+
+    def __post_init__(self) -> None:
+        check_roads(self.graph, self.places, self.tasks, self.by)
+
+    @property
+    def name(self) -> str:
+        """What is lost."""
+        return f"travel cost by {self.by}"
+
+    @property
+    def unit(self) -> str:
+        """Kilometres or minutes."""
+        return "km" if self.by == "length" else "min"
+
+    def __call__(self, true_places: npt.ArrayLike, reported: npt.ArrayLike) -> LossTable:
+        """Return the loss of each reported place for each true one, kilometres or minutes; see `PlaceLoss`."""
+        nodes, count = self.places.nodes, len(self.places)
+        return mean_difference(
+            self.graph,
+            self.tasks,
+            nodes[check_places(true_places, count, "true places")],
+            nodes[check_places(reported, count, "reported places")],
+            by=self.by,
+            effort=self.effort,
+            profile=self._in_unit,
+        )
+
+    def _in_unit(self, distances: Floats, _: Floats) -> Floats:
+        return np.divide(distances, _PER_UNIT[self.by], out=distances)
+
+    def __repr__(self) -> str:
+        places = counted(len(self.places), "place")
+        return short_repr(self, f"by {self.by}", f"in {self.unit}", places, f"tasks at {len(self.tasks):,} nodes")
+
+
+_PRIOR_TOLERANCE = 1e-9
 _DECIMALS = 6
 """Ways are compared to a micrometre or a microsecond: ways of the same length are added up from different pieces, and
 rounding must not decide which of them is shorter."""
@@ -82,7 +179,7 @@ class NearestVehicle:
                 f"The vehicle prior must have a finite number, not negative, for each of {len(self.places)} places. "
                 f"Got shape {prior.shape} instead, or numbers that are not."
             )
-        if not abs(prior.sum() - 1) <= _SUM_TOLERANCE:
+        if not abs(prior.sum() - 1) <= _PRIOR_TOLERANCE:
             raise ParameterError(f"The vehicle prior must sum to 1. It sums to {prior.sum():.9g} instead.")
         prior.setflags(write=False)
         object.__setattr__(self, "vehicle_prior", prior)
