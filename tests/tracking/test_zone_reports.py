@@ -15,7 +15,7 @@ from geoblanket.errors import MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import perturb_walks
-from geoblanket.release.regimes import Regimes
+from geoblanket.release.rule import Regimes
 from geoblanket.tracking import belief
 from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth

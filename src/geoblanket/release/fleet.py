@@ -45,10 +45,8 @@ from geoblanket.release.inputs import (
     checked_times_ms,
     checked_tolerance,
 )
-from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import Ledger, MemoryLedger
-from geoblanket.release.source import FleetSource, Kind
-from geoblanket.release.zone_source import ZoneFleetSource
+from geoblanket.release.source import FleetSource, Kind, LatticeFleetSource, ZoneFleetSource
 
 __all__ = ["Fleet", "FleetReports"]
 

@@ -21,8 +21,7 @@ from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import SINK_BASE
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.nearest import NearestPlace
-from geoblanket.release.regimes import Regimes
-from geoblanket.release.rule import ReleaseRule
+from geoblanket.release.rule import Regimes, ReleaseRule
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.sparse_rows import SparseRows
 
