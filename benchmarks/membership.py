@@ -33,9 +33,8 @@ from geoblanket.mobility.histories import count_histories
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.tracking.drawn_walks import draw_walks
 from geoblanket.tracking.learning import learn_motion, model_of_counts
-from geoblanket.tracking.road_trips import count_steps, drive
+from geoblanket.tracking.synthetic_walks import count_steps, draw_walks, drive
 
 DELTA = 1e-5
 SPACING_M = 700.0

@@ -50,9 +50,9 @@ from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.places import Places
-from geoblanket.tracking.drawn_walks import draw_walks
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.synthetic_walks import draw_walks
 
 EPSILON_REPORT = 2.0
 EPSILONS_TRAIN = (0.1, 0.3, 1.0, 4.0, 16.0)

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces
     from geoblanket.traces.table import scan_traces
-    from geoblanket.tracking.drawn_walks import draw_walks
     from geoblanket.tracking.learning import learn_motion
     from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.synthetic_walks import draw_walks
     from geoblanket.tracking.table import track_table
     from geoblanket.tracking.tracker import Tracker
 
@@ -179,7 +179,7 @@ _HOME = {
     "build_bundle": "geoblanket.build.building",
     "choose_places": "geoblanket.roads.places",
     "discover": "geoblanket.blanket.discovery",
-    "draw_walks": "geoblanket.tracking.drawn_walks",
+    "draw_walks": "geoblanket.tracking.synthetic_walks",
     "import_roads": "geoblanket.roads.importer",
     "import_traces": "geoblanket.traces.importing",
     "learn_from_released": "geoblanket.learning.from_released",

@@ -43,8 +43,7 @@ from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.tracking.learning import learn_motion
-from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.trip_shape import HOURS, LENGTH_BINS, length_bin, steps_of_bins
+from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, MotionModel, length_bin, steps_of_bins
 
 __all__ = ["Audit", "MembershipGame", "VehicleTrips", "audit_learning", "write_canary"]
 

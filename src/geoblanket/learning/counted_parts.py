@@ -14,7 +14,7 @@ import numpy as np
 from geoblanket._training import UNITS
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.unit_counts import Kind
-from geoblanket.tracking.trip_shape import HOURS, LENGTH_BINS
+from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS
 
 __all__ = ["RUNS", "UNITS_SHARE", "in_squares", "kinds_of", "split_budget"]
 

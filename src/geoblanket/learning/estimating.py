@@ -11,8 +11,7 @@ from geoblanket._arrays import Floats, Ints, Singles
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.counted_parts import RUNS, in_squares
 from geoblanket.learning.shrinking import normalised, raked, shrunk, summed
-from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.trip_shape import TripShape
+from geoblanket.tracking.motion_model import MotionModel, TripShape
 
 __all__ = ["NoisyCounts", "estimated"]
 

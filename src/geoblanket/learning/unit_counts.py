@@ -23,7 +23,7 @@ from geoblanket.errors import InputError
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walk_batches import walk_batches
-from geoblanket.tracking.trip_shape import length_bin
+from geoblanket.tracking.motion_model import length_bin
 
 __all__ = ["Kind", "UnitCounts", "UnitWalks", "counted"]
 

@@ -16,10 +16,9 @@ from geoblanket.mobility.splitting import Split, split_walks
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.tracking.drawn_walks import DRAWN, PlaceDrawer
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.road_trips import drive
+from geoblanket.tracking.synthetic_walks import DRAWN, PlaceDrawer, drive
 
 __all__ = ["JudgedTrips", "Judges", "judges_of_model", "judges_of_roads"]
 

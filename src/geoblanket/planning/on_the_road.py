@@ -22,11 +22,10 @@ import numpy as np
 from geoblanket._arrays import ArrayTable, Floats, Ints
 from geoblanket.planning.judged_trips import JudgedTrips
 from geoblanket.planning.schedules import Schedule
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimator
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import LaplaceSight
+from geoblanket.tracking.observation import LaplaceObservations
 
 __all__ = ["LATTICE_SHARE", "RADII_M", "RoadErrors", "TickErrors", "laplace_m", "tick_errors"]
 
@@ -113,7 +112,7 @@ def tick_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrip
         The same seed gives the same draws, whatever the schedule.
     """
     every = 1 if schedule is None else model.steps_in(schedule.interval_s)
-    # Without any report all is prediction; the sight is then never asked.
+    # Without any report all is prediction; the observation model is then never asked.
     epsilon = 1.0 if schedule is None else LATTICE_SHARE * schedule.epsilon
     rng, steps = np.random.default_rng(seed), len(trips.place)
     noise_m = laplace_m(epsilon, rng.gamma(2.0, 1.0, steps), rng.uniform(0, 2 * np.pi, steps))
@@ -124,7 +123,7 @@ def tick_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrip
     kept = since >= 0
     trip, since, truth = trip[kept], since[kept], model.xy_m[trips.place[kept]]
     lat, lon = model.to_degrees(truth + noise_m[kept])
-    beliefs = BeliefFilter(model, LaplaceSight(lat, lon, model, epsilon=epsilon, interval_s=model.interval_s))
+    beliefs = BeliefFilter(model, LaplaceObservations(lat, lon, model, epsilon=epsilon, interval_s=model.interval_s))
     age, estimator, error_m = since % every, Estimator(model), np.empty(len(trip))
     output = np.where((age == 0) & (schedule is not None), np.arange(len(trip)), NO_REPORT)
 
