@@ -23,8 +23,15 @@ from benchmarks._measure import show
 from geoblanket._arrays import Floats, Ints
 from geoblanket._training import PrivatePart
 from geoblanket.city.model import make_city
-from geoblanket.learning.audit import AddNoise, Audit, MembershipGame, VehicleTrips, write_canary
-from geoblanket.learning.audit_bounds import MembershipAttack, attack
+from geoblanket.learning.audit import (
+    AddNoise,
+    Audit,
+    MembershipAttack,
+    MembershipGame,
+    VehicleTrips,
+    attack,
+    write_canary,
+)
 from geoblanket.learning.estimating import NoisyCounts
 from geoblanket.learning.noise import BOUND, TrainingBudget
 from geoblanket.learning.private import with_noise

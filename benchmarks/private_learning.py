@@ -40,12 +40,10 @@ from geoblanket import RoadGraph, choose_places
 from geoblanket._arrays import Floats, Ints
 from geoblanket._tables import write_table
 from geoblanket.learning.chain_cells import ChainCells
-from geoblanket.learning.counted_parts import kinds_of, split_budget
-from geoblanket.learning.estimating import estimated
+from geoblanket.learning.estimating import estimated, normalised, summed
 from geoblanket.learning.noise import BOUND, TrainingBudget, noisy
 from geoblanket.learning.private import with_noise
-from geoblanket.learning.shrinking import normalised, summed
-from geoblanket.learning.unit_counts import UnitWalks, counted
+from geoblanket.learning.unit_counts import UnitWalks, counted, kinds_of, split_budget
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.walks import scan_walks

@@ -18,8 +18,8 @@ from geoblanket._arrays import Floats, Singles
 from geoblanket._tables import write_table
 from geoblanket._training import Unit
 from geoblanket.learning.chain_cells import ChainCells, regions
+from geoblanket.learning.estimating import normalised
 from geoblanket.learning.noise import BOUND
-from geoblanket.learning.shrinking import normalised
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion

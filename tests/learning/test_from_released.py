@@ -20,7 +20,7 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket._training import NOBODY, ReleasedReports
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.learning import from_released, learn_from_released
-from geoblanket.learning.shrinking import normalised
+from geoblanket.learning.estimating import normalised
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import perturb_walks

@@ -27,7 +27,7 @@ from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._progress import Progress, silent
 from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.learning.shrinking import normalised, summed
+from geoblanket.learning.estimating import normalised, summed
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, smooth
 from geoblanket.tracking.motion_model import MotionModel

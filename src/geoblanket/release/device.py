@@ -222,14 +222,14 @@ class Device:
             It promises less than the policy asks for.
         """
         checked_tolerance(clock_tolerance_s)
-        book = open_ledger(
+        opened_ledger = open_ledger(
             ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
         )
-        if book is None:
+        if opened_ledger is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
-        with closed_on_failure(book):
-            tables = open_tables(bundle, book, trust=trust, policy=policy)
-            return cls(tables, book, clock_tolerance_s=clock_tolerance_s, fences=fences)
+        with closed_on_failure(opened_ledger):
+            tables = open_tables(bundle, opened_ledger, trust=trust, policy=policy)
+            return cls(tables, opened_ledger, clock_tolerance_s=clock_tolerance_s, fences=fences)
 
     @forgetting
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:

@@ -162,15 +162,15 @@ class Fleet:
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
-        book = None
+        opened_ledger = None
         if ledger is not None or budget is not None:
-            book = open_ledger(
+            opened_ledger = open_ledger(
                 ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
             )
-        with closed_on_failure(book):
-            tables = open_tables(bundle, book, trust=trust, policy=policy)
+        with closed_on_failure(opened_ledger):
+            tables = open_tables(bundle, opened_ledger, trust=trust, policy=policy)
             tolerance_s = math.inf if replay else clock_tolerance_s
-            return cls(tables, vehicles, book, clock_tolerance_s=tolerance_s, fences=fences)
+            return cls(tables, vehicles, opened_ledger, clock_tolerance_s=tolerance_s, fences=fences)
 
     @property
     def kind(self) -> Kind:
