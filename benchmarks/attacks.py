@@ -50,7 +50,7 @@ def made(place_count: int, memory: int) -> tuple[BeliefFilter, Floats, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Emissions:
-    """How probable reports are from each state: a `ObservationModel`."""
+    """How probable reports are from each state: an `ObservationModel`."""
 
     table: Singles
     interval_s: float = 30.0

@@ -248,10 +248,8 @@ def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int
         for slot in range(1, STREAMED_SLOTS):
             tracker.see_many(names, np.full(STREAMED, slot), outputs[slot])
         return len(places), len(model), (STREAMED_SLOTS - 1) * STREAMED / (time.process_time() - start)
-    moves, observations = (
-        model.moves_into.toarray(),
-        LatticeObservations(bundle.lattice, model, interval_s=model.interval_s),
-    )
+    moves = model.moves_into.toarray()
+    observations = LatticeObservations(bundle.lattice, model, interval_s=model.interval_s)
     belief = model.start
     start = time.process_time()
     for number in range(PEER_REPORTS):

@@ -13,7 +13,7 @@ from tests.tracking.lattice_reports import SLOT, cells_near, near_model
 
 
 class Watching:
-    """A observations that writes down how many slots in a row came before each report."""
+    """An observation model that writes down how many slots in a row came before each report."""
 
     def __init__(self, tracker: Tracker) -> None:
         self._observations, self.follows = tracker.filter.observations, list[int]()
