@@ -68,7 +68,6 @@ __all__ = [
     "VehicleTrips",
     "attack",
     "audit_learning",
-    "check_runs",
     "clopper_pearson",
     "epsilon_of_mu",
     "write_canary",

@@ -28,17 +28,7 @@ from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, length_bin
 
-__all__ = [
-    "RUNS",
-    "UNITS_SHARE",
-    "Kind",
-    "UnitCounts",
-    "UnitWalks",
-    "counted",
-    "in_squares",
-    "kinds_of",
-    "split_budget",
-]
+__all__ = ["RUNS", "UNITS_SHARE", "UnitCounts", "UnitWalks", "counted", "in_squares", "kinds_of", "split_budget"]
 
 _STEPS_AT_ONCE: Final = 16_000_000
 """Steps whose units are counted in one pass: more need more passes, not more memory."""

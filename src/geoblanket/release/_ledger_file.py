@@ -24,17 +24,7 @@ from geoblanket.release.budget import Answer
 from geoblanket.release.device_key import Chain, SealingKey, is_sealed, seal
 from geoblanket.release.rollback import ClockState, read_clocks
 
-__all__ = [
-    "FORMAT",
-    "TABLES",
-    "LedgerRow",
-    "connected",
-    "created",
-    "format_of",
-    "insert_row",
-    "ledger_errors",
-    "upgrade_ledger",
-]
+__all__ = ["FORMAT", "LedgerRow", "connected", "created", "format_of", "insert_row", "ledger_errors", "upgrade_ledger"]
 
 FORMAT: Final = 4
 """Files of earlier formats are upgraded when they are opened."""

@@ -40,12 +40,7 @@ from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
-from geoblanket.release._opening import (
-    checked_clock,
-    closed_on_failure,
-    open_ledger,
-    open_tables,
-)
+from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fence, Fences
 from geoblanket.release.inputs import (

@@ -27,12 +27,7 @@ from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.release._opening import (
-    checked_clock,
-    closed_on_failure,
-    open_ledger,
-    open_tables,
-)
+from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.hold import DrawnAt
