@@ -21,11 +21,10 @@ from benchmarks._measure import measure, show
 from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.roads.places import Places
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import Sequences, smooth
+from geoblanket.tracking.filtering import BeliefFilter, Sequences, smooth
 from geoblanket.tracking.learning import model_of_counts
 from geoblanket.tracking.motion_model import Singles
-from geoblanket.tracking.sight import Reports
+from geoblanket.tracking.observation import Reports
 
 PITCH_M = 400.0
 SEQUENCES = 2_000
@@ -51,7 +50,7 @@ def made(place_count: int, memory: int) -> tuple[BeliefFilter, Floats, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Emissions:
-    """How probable reports are from each state: a `Sight`."""
+    """How probable reports are from each state: an `ObservationModel`."""
 
     table: Singles
     interval_s: float = 30.0

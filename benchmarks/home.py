@@ -42,12 +42,11 @@ from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.release.fence import point_in_disc
 from geoblanket.roads.graph import ROAD_CLASSES
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimator
-from geoblanket.tracking.following import Sequences, follow
+from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import Singles
-from geoblanket.tracking.sight import LatticeSight
+from geoblanket.tracking.observation import LatticeObservations
 
 EPSILON = 4.0
 HOLD_M = 50.0
@@ -811,7 +810,7 @@ def road_and_rest(roads: str, walks: str, *, quick: bool) -> None:
     for epsilon in (2.0, 4.0):
         lattice = Lattice.verified(spec_over(area, epsilon=epsilon))
         cells = lattice.draw_many(places.lat[known.place], places.lon[known.place])
-        beliefs = BeliefFilter(model, LatticeSight(lattice, model, interval_s=known.interval_s))
+        beliefs = BeliefFilter(model, LatticeObservations(lattice, model, interval_s=known.interval_s))
         estimator, errors = Estimator(model), np.empty((2, len(cells)))
 
         def seen(

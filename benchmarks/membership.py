@@ -23,8 +23,15 @@ from benchmarks._measure import show
 from geoblanket._arrays import Floats, Ints
 from geoblanket._training import PrivatePart
 from geoblanket.city.model import make_city
-from geoblanket.learning.audit import AddNoise, Audit, MembershipGame, VehicleTrips, write_canary
-from geoblanket.learning.audit_bounds import MembershipAttack, attack
+from geoblanket.learning.audit import (
+    AddNoise,
+    Audit,
+    MembershipAttack,
+    MembershipGame,
+    VehicleTrips,
+    attack,
+    write_canary,
+)
 from geoblanket.learning.estimating import NoisyCounts
 from geoblanket.learning.noise import BOUND, TrainingBudget
 from geoblanket.learning.private import with_noise
@@ -33,9 +40,8 @@ from geoblanket.mobility.histories import count_histories
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.tracking.drawn_walks import draw_walks
 from geoblanket.tracking.learning import learn_motion, model_of_counts
-from geoblanket.tracking.road_trips import count_steps, drive
+from geoblanket.tracking.synthetic_walks import count_steps, draw_walks, drive
 
 DELTA = 1e-5
 SPACING_M = 700.0

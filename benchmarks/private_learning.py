@@ -40,19 +40,17 @@ from geoblanket import RoadGraph, choose_places
 from geoblanket._arrays import Floats, Ints
 from geoblanket._tables import write_table
 from geoblanket.learning.chain_cells import ChainCells
-from geoblanket.learning.counted_parts import kinds_of, split_budget
-from geoblanket.learning.estimating import estimated
+from geoblanket.learning.estimating import estimated, normalised, summed
 from geoblanket.learning.noise import BOUND, TrainingBudget, noisy
 from geoblanket.learning.private import with_noise
-from geoblanket.learning.shrinking import normalised, summed
-from geoblanket.learning.unit_counts import UnitWalks, counted
+from geoblanket.learning.unit_counts import UnitWalks, counted, kinds_of, split_budget
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.places import Places
-from geoblanket.tracking.drawn_walks import draw_walks
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.synthetic_walks import draw_walks
 
 EPSILON_REPORT = 2.0
 EPSILONS_TRAIN = (0.1, 0.3, 1.0, 4.0, 16.0)

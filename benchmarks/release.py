@@ -68,16 +68,16 @@ def walks(places: Floats, vehicles: int, steps: int) -> Floats:
 
 def hurry_clocks() -> None:
     """Let the system's clocks, as the ledger reads them, run so that every reading is 30 s after the one before."""
-    from geoblanket.release import elapsed
+    from geoblanket.release import rollback
 
-    read, readings = elapsed.read_clocks, count(1)
+    read, readings = rollback.read_clocks, count(1)
 
-    def hurried() -> elapsed.Reading:
+    def hurried() -> rollback.Reading:
         wall_ns, boot, boot_ns = read()
         ahead_ns = next(readings) * INTERVAL_NS
-        return elapsed.Reading(wall_ns + ahead_ns, boot, boot_ns + ahead_ns)
+        return rollback.Reading(wall_ns + ahead_ns, boot, boot_ns + ahead_ns)
 
-    elapsed.read_clocks = hurried
+    rollback.read_clocks = hurried
 
 
 def timed(job: Callable[[float, float, int], object], way: Floats) -> tuple[float, float, float, float]:

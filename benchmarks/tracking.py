@@ -38,13 +38,12 @@ from geoblanket.mobility.histories import count_histories
 from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import partition_zones
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimator
-from geoblanket.tracking.following import Sequences, follow
+from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, Lengths, model_of_counts
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.road_trips import count_steps, drive
-from geoblanket.tracking.sight import LatticeSight, Reports
+from geoblanket.tracking.observation import LatticeObservations, Reports
+from geoblanket.tracking.synthetic_walks import count_steps, drive
 from geoblanket.tracking.tracker import Tracker
 
 SPLIT = Split(held_out=0.2, seed=1)
@@ -142,7 +141,7 @@ def models(known: Known, blankets: dict[str, Lengths]) -> Iterator[tuple[str, Mo
 
 def tracked(known: Known, model: MotionModel, lattice: Lattice, cells: Ints) -> Floats:
     """Return the error after each report, km."""
-    beliefs = BeliefFilter(model, LatticeSight(lattice, model, interval_s=known.interval_s))
+    beliefs = BeliefFilter(model, LatticeObservations(lattice, model, interval_s=known.interval_s))
     errors = np.empty(len(cells))
 
     def seen(positions: Positions, belief: Singles) -> None:
@@ -154,11 +153,11 @@ def tracked(known: Known, model: MotionModel, lattice: Lattice, cells: Ints) -> 
 
 def single(known: Known, model: MotionModel, lattice: Lattice, cells: Ints) -> Floats:
     """Return the error of the best guess from each report alone, km, by a model of order 1."""
-    sight = LatticeSight(lattice, model, interval_s=known.interval_s)
+    observations = LatticeObservations(lattice, model, interval_s=known.interval_s)
     errors = np.empty(len(cells))
     for positions in np.array_split(np.arange(len(cells)), len(cells) // 500 + 1):
         none = np.zeros(len(positions), np.int64)
-        likelihood = sight.likelihood(Reports(cells[positions], none, none))
+        likelihood = observations.likelihood(Reports(cells[positions], none, none))
         errors[positions] = _off(known, model, model.usual[:, None] * likelihood, positions)
     return errors
 
@@ -248,12 +247,13 @@ def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int
         for slot in range(1, STREAMED_SLOTS):
             tracker.see_many(names, np.full(STREAMED, slot), outputs[slot])
         return len(places), len(model), (STREAMED_SLOTS - 1) * STREAMED / (time.process_time() - start)
-    moves, sight = model.moves_into.toarray(), LatticeSight(bundle.lattice, model, interval_s=model.interval_s)
+    moves = model.moves_into.toarray()
+    observations = LatticeObservations(bundle.lattice, model, interval_s=model.interval_s)
     belief = model.start
     start = time.process_time()
     for number in range(PEER_REPORTS):
         here = Reports(outputs[number % STREAMED_SLOTS][:1], np.zeros(1, np.int64), np.ones(1, bool))
-        belief = (moves @ belief) * sight.likelihood(here)[:, 0]
+        belief = (moves @ belief) * observations.likelihood(here)[:, 0]
         belief = belief / belief.sum()
         Estimator(model).estimates(model.to_places @ belief[:, None])
     return len(places), len(model), PEER_REPORTS / (time.process_time() - start)

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces
     from geoblanket.traces.table import scan_traces
-    from geoblanket.tracking.drawn_walks import draw_walks
     from geoblanket.tracking.learning import learn_motion
     from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.synthetic_walks import draw_walks
     from geoblanket.tracking.table import track_table
     from geoblanket.tracking.tracker import Tracker
 

@@ -30,9 +30,8 @@ from geoblanket.roads.zones import partition_zones, read_zones
 from geoblanket.traces.importing import TraceFormat, import_traces
 from geoblanket.traces.table import describe_traces
 from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.stream import read_report
 from geoblanket.tracking.table import track_table
-from geoblanket.tracking.tracker import Tracker
+from geoblanket.tracking.tracker import Tracker, read_report
 from tests.audit.second_verifier import check, parse
 from tests.fuzz.mutations import (
     Mutation,

@@ -17,8 +17,7 @@ import pytest
 from geoblanket.errors import LedgerError, MissingExtraError
 from geoblanket.gateway.position import Position
 from geoblanket.mechanism.bundle.storage import load_bundle
-from geoblanket.tracking.stream import read_report
-from geoblanket.tracking.tracker import Tracker
+from geoblanket.tracking.tracker import Tracker, read_report
 from tests.gateway.living import (
     AUTH,
     HTTP,

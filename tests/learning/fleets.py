@@ -18,13 +18,12 @@ from geoblanket._arrays import Floats, Singles
 from geoblanket._tables import write_table
 from geoblanket._training import Unit
 from geoblanket.learning.chain_cells import ChainCells, regions
+from geoblanket.learning.estimating import normalised
 from geoblanket.learning.noise import BOUND
-from geoblanket.learning.shrinking import normalised
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion
-from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.trip_shape import steps_of_bins
+from geoblanket.tracking.motion_model import MotionModel, steps_of_bins
 from tests.roads.graphs import grid_graph
 
 GRAPH = grid_graph(6, 8, step_deg=0.004)

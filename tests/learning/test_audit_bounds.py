@@ -8,7 +8,7 @@ from scipy.stats import binomtest, norm
 
 from geoblanket._training import epsilon_of
 from geoblanket.errors import ParameterError
-from geoblanket.learning.audit_bounds import ErrorRates, attack, clopper_pearson, epsilon_of_mu
+from geoblanket.learning.audit import ErrorRates, attack, clopper_pearson, epsilon_of_mu
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (1, 10), (5, 10), (10, 10), (37, 1000), (999, 1000)])

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from geoblanket._arrays import Floats
 from geoblanket.learning.chain_cells import ChainCells
-from geoblanket.learning.counted_parts import kinds_of, split_budget
-from geoblanket.learning.estimating import NoisyCounts, estimated
-from geoblanket.learning.shrinking import summed
+from geoblanket.learning.estimating import NoisyCounts, estimated, summed
+from geoblanket.learning.unit_counts import kinds_of, split_budget
 from geoblanket.tracking.motion_model import MotionModel
 from tests.learning.fleets import ORDERS, by_place, cell_runs, cells_of, off, truth_of, usually
 

@@ -20,19 +20,18 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket._training import NOBODY, ReleasedReports
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.learning import from_released, learn_from_released
-from geoblanket.learning.shrinking import normalised
+from geoblanket.learning.estimating import normalised
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import perturb_walks
-from geoblanket.tracking import belief
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT
+from geoblanket.tracking import filtering
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedRows
 from tests.learning.fleets import drawn_fleet, off
 from tests.release.worlds import GRAPH, save_certain
 from tests.service.city_lattices import save_city
-from tests.tracking.chains import TableSight, make_model, second_order
+from tests.tracking.chains import TableObservations, make_model, second_order
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
 from tests.tracking.worlds import MIDNIGHT, pair_model, save_timed_walks, wander
 
@@ -51,7 +50,7 @@ Trip = tuple[list[int], list[int]]
 @pytest.fixture
 def no_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a prediction leaves for a vehicle being anywhere is no part of the model that is learned."""
-    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
+    monkeypatch.setattr(filtering, "_ANYWHERE", 0.0)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def learn_from(trips: Sequence[Trip], start: MotionModel, table: Floats, *, roun
     bundle = SimpleNamespace(lattice=None, needed_clock=lambda: clock, sha256="5e", training=NOBODY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(from_released, "ReleasedTable", lambda *_: Reported(trips))
-        patch.setattr(BeliefFilter, "of", lambda _, model: BeliefFilter(model, TableSight(table)))
+        patch.setattr(BeliefFilter, "of", lambda _, model: BeliefFilter(model, TableObservations(table)))
         patch.setattr(from_released._Prior, "updated", noted)
         learned = unwrap(learn_from_released)("none", bundle, start, rounds=rounds, workers=1)
     assert (learned.chances == models[-1].chances).all()
@@ -146,11 +145,11 @@ def test_counts_are_those_of_all_paths(order: int, drawn: list[list[int | None]]
     trips = [trip for trip in trips if trip[0]] or [([3], [0])]
     moves = from_released._Moves.none(model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(belief, "_ANYWHERE", 0.0)
+        patch.setattr(filtering, "_ANYWHERE", 0.0)
         patch.setattr(from_released, "_COLUMNS_AT_ONCE", 3)
         for rows in Reported(trips, at_once=2).parts(outputs=4):
             parts = from_released._divided(from_released._trips(rows, 30.0))
-            for part in from_released._counted(BeliefFilter(model, TableSight(table)), parts):
+            for part in from_released._counted(BeliefFilter(model, TableObservations(table)), parts):
                 moves.add(part)
     expected, starts = np.zeros((len(model), len(model))), np.zeros(len(model))
     for slots, outputs in trips:

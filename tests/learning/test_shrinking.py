@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket._arrays import Floats
-from geoblanket.learning.shrinking import normalised, raked, shrunk, summed
+from geoblanket.learning.estimating import normalised, raked, shrunk, summed
 
 CELLS = 2000
 TOTAL = 1e5
@@ -90,7 +90,7 @@ def test_cells_in_several_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     expected, true = prior("two kinds", 5)
     noisy = TOTAL * true + 10 * np.random.default_rng(6).normal(size=CELLS)
     together = shrunk(noisy, expected, 10.0)
-    monkeypatch.setattr("geoblanket.learning.shrinking._CELLS_AT_ONCE", 7)
+    monkeypatch.setattr("geoblanket.learning.estimating._CELLS_AT_ONCE", 7)
     np.testing.assert_allclose(shrunk(noisy, expected, 10.0), together, rtol=1e-6)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import InputError
-from geoblanket.planning.judged_trips import JudgedTrips, judges_of_model, judges_of_roads
+from geoblanket.planning.on_the_road import JudgedTrips, judges_of_model, judges_of_roads
 from tests.planning.worlds import walking
 from tests.roads.graphs import grid_graph
 

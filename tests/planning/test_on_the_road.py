@@ -9,9 +9,8 @@ from geoblanket.build.city_lattice import make_lattice
 from geoblanket.mechanism.lattice.kernel import slope
 from geoblanket.planning.on_the_road import LATTICE_SHARE, RADII_M, RoadErrors, TickErrors, laplace_m, tick_errors
 from geoblanket.planning.schedules import Schedule
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimator
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow
 from tests.planning.worlds import jumping, still, walking
 
 

@@ -12,8 +12,7 @@ from geoblanket import Ledger, make_lattice, make_plan
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.planning.picture import plan_figure
 from geoblanket.planning.schedules import Budgets
-from geoblanket.planning.search import Plan, search_plan
-from geoblanket.planning.words import in_words, plan_facts
+from geoblanket.planning.search import Plan, in_words, plan_facts, search_plan
 from tests.planning.worlds import jumping, still, walking
 
 

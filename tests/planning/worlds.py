@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket.planning.judged_trips import JudgedTrips, Judges
+from geoblanket.planning.on_the_road import JudgedTrips, Judges
 from geoblanket.tracking.motion_model import MotionModel
 
 SPACING_E7 = 22_458  # 250 m of latitude

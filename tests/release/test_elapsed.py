@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from geoblanket.errors import MismatchError, RefusedError
 from geoblanket.mechanism import Bundle
-from geoblanket.release import Budget, Device, Fleet, Ledger, elapsed
-from geoblanket.release.elapsed import ClockState, ElapsedTime, Reading, read_clocks
+from geoblanket.release import Budget, Device, Fleet, Ledger, rollback
+from geoblanket.release.rollback import ClockState, ElapsedTime, Reading, read_clocks
 
 SECOND = 10**9
 HOUR = 3600 * SECOND
@@ -52,7 +52,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(elapsed, "read_clocks", made.read)
+    monkeypatch.setattr(rollback, "read_clocks", made.read)
     monkeypatch.setattr("geoblanket.release.ledger.read_clocks", made.read)
     monkeypatch.setattr("geoblanket.release.inputs.system_time.time", lambda: made.wall_s)
     return made
@@ -68,7 +68,7 @@ def passed_and_real(events: list[Event]) -> tuple[list[int], list[int]]:
     state = ClockState.of(machine.read())
     passed, real = [0], [0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elapsed, "read_clocks", machine.read)
+        patch.setattr(rollback, "read_clocks", machine.read)
         clock = ElapsedTime(state)
         for what, amount in events:
             if what == "wait":
@@ -117,8 +117,8 @@ def test_the_clocks_of_this_machine() -> None:
 
 
 def test_where_boots_have_no_names_each_process_counts_as_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(elapsed, "_BOOT_ID", tmp_path / "absent")
-    assert elapsed._this_boot() != elapsed._this_boot()
+    monkeypatch.setattr(rollback, "_BOOT_ID", tmp_path / "absent")
+    assert rollback._this_boot() != rollback._this_boot()
 
 
 def made(report: Callable[[float], object], times: list[float]) -> int:

@@ -15,11 +15,9 @@ import pytest
 from geoblanket.errors import LedgerError, MismatchError, ParameterError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger
-from geoblanket.release._ledger_file import FORMAT, LedgerRow
-from geoblanket.release._ledger_upgrade import _FORMATS
-from geoblanket.release._seals import seal
+from geoblanket.release._ledger_file import _FORMATS, FORMAT, LedgerRow
 from geoblanket.release.budget import Answer
-from geoblanket.release.device_key import SealingKey
+from geoblanket.release.device_key import SealingKey, seal
 from geoblanket.release.fence import NO_FENCES
 
 BUDGET = Budget(100.0, 600.0)

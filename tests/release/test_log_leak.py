@@ -21,8 +21,8 @@ import pytest
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Fleet, Ledger
+from geoblanket.release.device import answers
 from geoblanket.release.fence import Fence, Fences
-from geoblanket.release.stream import answers
 from tests.release.lattices import save_small
 
 LAT, LON = 41.00012345, -8.59967891

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket._arrays import Indices
-from geoblanket.release.nearest import NearestPlace
-from geoblanket.release.place_raster import PlaceRaster
+from geoblanket.release.nearest import NearestPlace, PlaceRaster
 from tests.release.worlds import PLACES
 
 TOWN = np.rint(np.column_stack([PLACES.lat, PLACES.lon]) * 1e7).astype(np.int32)

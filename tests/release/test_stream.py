@@ -12,7 +12,7 @@ from geoblanket.cli.main import app
 from geoblanket.errors import InputError, LedgerError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.release import Budget, Device, Ledger
-from geoblanket.release.stream import LARGEST_LINE, answers
+from geoblanket.release.device import LARGEST_LINE, answers
 
 GOOD = b'{"lat": 41.0, "lon": -8.6, "time": "2024-07-01T00:00:00Z"}'
 

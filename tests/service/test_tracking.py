@@ -30,7 +30,7 @@ from geoblanket.service.explore_tracking import (
 from geoblanket.service.explore_ways import street_drive
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
-from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.filtering import BeliefFilter
 from geoblanket.tracking.motion_model import MotionModel
 from tests.service.city_lattices import save_city
 from tests.service.small_town import SmallTown

@@ -9,7 +9,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import Reports
+from geoblanket.tracking.observation import Reports
 
 PLACES_E7 = np.array([[411_000_000, -86_000_000], [411_020_000, -86_000_000], [411_000_000, -85_970_000]], np.int32)
 
@@ -46,7 +46,7 @@ def second_order() -> MotionModel:
     return make_model(states, moves, [0.3, 0.2, 0.1, 0.1, 0.3])
 
 
-class TableSight:
+class TableObservations:
     """Reports whose probability from each state is given."""
 
     def __init__(self, table: Floats, *, interval_s: float = 30.0) -> None:

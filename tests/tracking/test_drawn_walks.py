@@ -15,12 +15,10 @@ from geoblanket.loss.tasks import TaskPrior
 from geoblanket.mobility.histories import count_histories
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
 from geoblanket.roads.places import choose_places
-from geoblanket.tracking import drawn_walks
-from geoblanket.tracking.drawn_walks import DRAWN, PlaceDrawer, draw_walks, places_of_model
+from geoblanket.tracking import synthetic_walks
 from geoblanket.tracking.learning import learn_motion, model_of_counts
-from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.road_trips import count_steps, drive
-from geoblanket.tracking.trip_shape import LENGTH_BINS, TripShape, length_bin
+from geoblanket.tracking.motion_model import LENGTH_BINS, MotionModel, TripShape, length_bin
+from geoblanket.tracking.synthetic_walks import DRAWN, PlaceDrawer, count_steps, draw_walks, drive, places_of_model
 from tests.memory import peak_mib
 from tests.release.worlds import GRAPH, PLACES
 from tests.roads.graphs import grid_graph
@@ -195,7 +193,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn_walks, "_STEPS_AT_A_TIME", 100_000)
+    monkeypatch.setattr(synthetic_walks, "_STEPS_AT_A_TIME", 100_000)
     model = shaped(pair_model())
     draw_walks(model, PLACES, tmp_path / "a", trips=30_000)
     grown_mib, walks = peak_mib(lambda: draw_walks(model, PLACES, tmp_path / "a", trips=200_000))

@@ -14,7 +14,7 @@ from geoblanket.mechanism.history_rule.row_distances import row_distance_mm
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.sight import Reports, ZoneSight
+from geoblanket.tracking.observation import Reports, ZoneObservations
 from tests.roads.graphs import grid_graph
 
 PLACES = choose_places(grid_graph(1, 5, step_deg=0.012))
@@ -65,10 +65,10 @@ def triples() -> MotionModel:
 
 def test_reports_are_weighed_by_what_the_device_knew(bundle: Bundle) -> None:
     model = triples()
-    sight = ZoneSight(bundle, model)
+    observations = ZoneObservations(bundle, model)
     early, full = bundle.get("all", "start").mechanism.weights, bundle.get("all", "all").mechanism.weights
     for follows in range(5):
-        found = sight.likelihood(Reports(np.arange(COUNT), np.full(COUNT, 1000), np.full(COUNT, follows)))
+        found = observations.likelihood(Reports(np.arange(COUNT), np.full(COUNT, 1000), np.full(COUNT, follows)))
         for state, (now, before, earlier) in enumerate(model.states.tolist()):
             if follows == 0:
                 row = early[now]

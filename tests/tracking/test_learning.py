@@ -13,8 +13,8 @@ from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.mobility.walks import Split
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.learning import learn_motion, model_of_counts
-from geoblanket.tracking.road_trips import RoadTrips, count_steps, drive
-from geoblanket.tracking.trip_shape import length_bin
+from geoblanket.tracking.motion_model import length_bin
+from geoblanket.tracking.synthetic_walks import RoadTrips, count_steps, drive
 from tests.release.worlds import GRAPH, PLACES, save_walks
 from tests.roads.graphs import grid_graph
 from tests.tracking.worlds import MIDNIGHT, save_timed_walks

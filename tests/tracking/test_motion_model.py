@@ -12,8 +12,7 @@ from geoblanket._arrayfile import write_arrays
 from geoblanket._geodesy import haversine_m
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, ReleasedReports, Training
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.tracking.motion_model import MAGIC, MotionModel
-from geoblanket.tracking.trip_shape import TripShape
+from geoblanket.tracking.motion_model import MAGIC, MotionModel, TripShape
 from tests.model_files import edit_model
 from tests.promises import promise, promised
 from tests.tracking.chains import PLACES_E7, second_order

@@ -16,8 +16,7 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.roads.places import choose_places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import partition_zones
-from geoblanket.tracking.learning import learn_motion
-from geoblanket.tracking.orders import BlanketOrders, read_orders
+from geoblanket.tracking.learning import BlanketOrders, learn_motion, read_orders
 from tests.blanket.made_findings import ABOUT, learnable, make_findings
 from tests.roads.graphs import grid_graph
 

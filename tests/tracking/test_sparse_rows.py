@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from geoblanket._arrays import Floats
 from geoblanket.mechanism.bundle.storage import load_bundle
-from geoblanket.tracking import sparse_rows
-from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.sparse_rows import SparseRows
+from geoblanket.tracking import motion_model
+from geoblanket.tracking.motion_model import MotionModel, SparseRows
 from geoblanket.tracking.tracker import Tracker
 from tests.release.lattices import LAT, LON, save_small
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model
 from tests.tracking.worlds import dense, pair_model
 
-NUMPY_ALONE = patch.object(sparse_rows, "_has_scipy", lambda: False)
+NUMPY_ALONE = patch.object(motion_model, "_has_scipy", lambda: False)
 
 
 @given(st.data(), st.integers(1, 9), st.integers(1, 9))
@@ -55,7 +54,7 @@ def test_numpy_alone_does_not_ask_scipy() -> None:
 @pytest.mark.parametrize("alone", [False, True])
 def test_chain_without_memory_moves_as_dense_matrices_say(alone: bool) -> None:
     model = pair_model()
-    with patch.object(sparse_rows, "_has_scipy", lambda: not alone):
+    with patch.object(motion_model, "_has_scipy", lambda: not alone):
         plain = pair_model().of_order_1()
     member = (np.arange(24)[:, None] == model.present).astype(np.float64)
     flow: Floats = member @ ((model.usual + 1e-12)[:, None] * dense(model)) @ member.T

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.tracking.stream import LARGEST_LINE, answers
-from geoblanket.tracking.tracker import Tracker
+from geoblanket.tracking.tracker import LARGEST_LINE, Tracker, answers
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model
 
 

@@ -8,8 +8,7 @@ import pytest
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss import StraightLine
 from geoblanket.mechanism import Bundle, load_bundle
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import Sequences, follow
+from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Tracker, plain_model

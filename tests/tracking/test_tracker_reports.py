@@ -7,35 +7,35 @@ import pytest
 
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.tracking.sight import Reports
+from geoblanket.tracking.observation import Reports
 from geoblanket.tracking.tracker import Tracker
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model
 
 
 class Watching:
-    """A sight that writes down how many slots in a row came before each report."""
+    """An observation model that writes down how many slots in a row came before each report."""
 
     def __init__(self, tracker: Tracker) -> None:
-        self._sight, self.follows = tracker.filter.sight, list[int]()
-        self.outputs, self.interval_s = self._sight.outputs, self._sight.interval_s
-        tracker.filter.sight = self
+        self._observations, self.follows = tracker.filter.observations, list[int]()
+        self.outputs, self.interval_s = self._observations.outputs, self._observations.interval_s
+        tracker.filter.observations = self
 
     def likelihood(self, reports: Reports) -> np.ndarray:
         self.follows += reports.follows.tolist()
-        return self._sight.likelihood(reports)
+        return self._observations.likelihood(reports)
 
 
 def test_slots_in_a_row_are_counted(city: Bundle) -> None:
     tracker = Tracker(city, near_model(), late_slots=3)
-    sight = Watching(tracker)
+    observations = Watching(tracker)
     for slot in (0, 1, 2, 4, 5):
         tracker.see("a", SLOT + slot, 100)
-    assert sight.follows == [0, 1, 2, 0, 1]
-    sight.follows.clear()
+    assert observations.follows == [0, 1, 2, 0, 1]
+    observations.follows.clear()
     tracker.see("a", SLOT + 3, 100)  # now those after it follow as well
-    assert sight.follows == [3, 4, 5]
+    assert observations.follows == [3, 4, 5]
     tracker.see("a", SLOT + 6, 100)
-    assert sight.follows[-1] == 6
+    assert observations.follows[-1] == 6
 
 
 @pytest.mark.parametrize("late", [1, 2, 3])

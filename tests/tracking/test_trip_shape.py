@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geoblanket.tracking.trip_shape import LENGTH_BINS, MOST_STEPS, TripShape, length_bin, steps_of_bins
+from geoblanket.tracking.motion_model import LENGTH_BINS, MOST_STEPS, TripShape, length_bin, steps_of_bins
 
 
 def test_every_length_has_one_bin() -> None:

@@ -10,8 +10,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import write_table
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.traces.table import TRACES_SCHEMA
-from geoblanket.tracking.table import TRACKED_CELLS_SCHEMA
-from geoblanket.tracking.truth import compare_with_truth
+from geoblanket.tracking.table import TRACKED_CELLS_SCHEMA, compare_with_truth
 
 LAT, LON = 41.15, -8.61
 DEGREE_M = float(haversine_m(0.0, 0.0, 1.0, 0.0))

@@ -15,12 +15,11 @@ from geoblanket.errors import MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import perturb_walks
-from geoblanket.release.regimes import Regimes
-from geoblanket.tracking import belief
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
+from geoblanket.release.rule import Regimes
+from geoblanket.tracking import filtering
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import Reports, ZoneSight
+from geoblanket.tracking.observation import Reports, ZoneObservations
 from geoblanket.tracking.table import track_table
 from geoblanket.tracking.tracker import Tracker
 from tests.release.worlds import CLOCK, GRAPH, PLACES, save_certain
@@ -45,7 +44,7 @@ def sure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def no_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a prediction leaves for a vehicle being anywhere is no part of the truth here."""
-    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
+    monkeypatch.setattr(filtering, "_ANYWHERE", 0.0)
 
 
 def likelihoods(bundle: Bundle, model: MotionModel, slot: int, output: int, *, follows: bool) -> Floats:
@@ -87,11 +86,11 @@ def beliefs_of(run: object, beliefs: BeliefFilter, sequences: Sequences) -> Floa
 
 def test_likelihoods_are_the_weights_of_the_bundle(unsure: Bundle) -> None:
     model = pair_model()
-    sight = ZoneSight(unsure, model)
+    observations = ZoneObservations(unsure, model)
     for slot in (SLOT, SLOT + 9 * 120):  # day and night
         for follows in (False, True):
             for output in (0, 3, 8, 10, 22):
-                found = sight.likelihood(Reports(np.array([output]), np.array([slot]), np.array([int(follows)])))
+                found = observations.likelihood(Reports(np.array([output]), np.array([slot]), np.array([int(follows)])))
                 assert found[:, 0] == pytest.approx(likelihoods(unsure, model, slot, output, follows=follows), abs=1e-6)
 
 

@@ -189,8 +189,8 @@ def _drawn_walks(model: str, roads: Path, out: Path) -> Iterator[Path]:
     from geoblanket._files import make_folder
     from geoblanket._unfinished import unfinished_path
     from geoblanket.roads.graph import RoadGraph
-    from geoblanket.tracking.drawn_walks import draw_walks, places_of_model
     from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.synthetic_walks import draw_walks, places_of_model
 
     learned = MotionModel.load(model)
     places = places_of_model(learned, RoadGraph.load(roads))

@@ -12,8 +12,8 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from geoblanket.roads.places import Places
+    from geoblanket.tracking.learning import BlanketOrders
     from geoblanket.tracking.motion_model import MotionModel
-    from geoblanket.tracking.orders import BlanketOrders
 
 __all__ = ["model", "model_facts", "model_rows", "sample"]
 
@@ -132,7 +132,7 @@ def _by_blanket(
             raise ParameterError("--zones is for --findings or --predictor. Give one of these, or leave it out.")
         return None
     from geoblanket.roads.zones import read_zones
-    from geoblanket.tracking.orders import read_orders
+    from geoblanket.tracking.learning import read_orders
 
     regions = None if zones is None else read_zones(zones, places)
     return read_orders(places, interval_s=interval_s, findings=findings, predictor=predictor, zones=regions)

@@ -216,7 +216,7 @@ def _answer_lines(device: Device) -> None:
     import sys
     from collections import Counter
 
-    from geoblanket.release.stream import answers
+    from geoblanket.release.device import answers
 
     warnings: Counter[str] = Counter()
 

@@ -60,8 +60,7 @@ def plan(
     a tracker follows the reports: all figures are estimates by simulation.
     """
     from geoblanket.errors import ParameterError
-    from geoblanket.planning.search import make_plan
-    from geoblanket.planning.words import commands, in_words, plan_facts
+    from geoblanket.planning.search import commands, in_words, make_plan, plan_facts
 
     options.check_outputs(picture=picture, overwrite=overwrite)
     if (roads is None) == (model is None):
@@ -115,7 +114,7 @@ def _program() -> str:
 def _print_tables(made: Plan) -> None:
     from geoblanket.planning.on_the_road import RADII_M
     from geoblanket.planning.schedules import every
-    from geoblanket.planning.words import radius_in_words
+    from geoblanket.planning.search import radius_in_words
 
     print_table(
         "The best within the budgets",

@@ -12,9 +12,8 @@ from geoblanket.cli._output import JsonOption, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from geoblanket.tracking.motion_model import MotionModel
-    from geoblanket.tracking.table import TrackSummary
+    from geoblanket.tracking.table import Accuracy, TrackSummary
     from geoblanket.tracking.tracker import Tracker
-    from geoblanket.tracking.truth import Accuracy
 
 __all__ = ["track"]
 
@@ -94,7 +93,7 @@ def track(
             )
         accuracy = None
         if truth is not None:
-            from geoblanket.tracking.truth import compare_with_truth
+            from geoblanket.tracking.table import compare_with_truth
 
             accuracy = compare_with_truth(out, truth)
         _tell(summary, accuracy, out, json=json)
@@ -147,7 +146,7 @@ def _stream(tracker: Tracker, *, ahead_s: float) -> None:
     import json
     import sys
 
-    from geoblanket.tracking.stream import answers
+    from geoblanket.tracking.tracker import answers
 
     said = 0
     for some in answers(tracker, sys.stdin.buffer, ahead=tracker.slots_in(ahead_s)):

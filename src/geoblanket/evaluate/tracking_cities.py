@@ -17,7 +17,7 @@ from geoblanket.evaluate.measures.tracking import WalkTracker
 from geoblanket.evaluate.measures.values import HeldOut, by_reports
 from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 from geoblanket.evaluate.settings import Setting
-from geoblanket.tracking.following import NO_REPORT
+from geoblanket.tracking.filtering import NO_REPORT
 
 __all__ = ["TrackingTask", "track_city"]
 

@@ -1,4 +1,11 @@
-"""From noisy counts of a chain's cells to its probabilities; see `private` for which counts there are."""
+"""From noisy counts of a chain's cells to its probabilities; see `private` for which counts there are.
+
+Estimates are as far from what is expected as the noise allows, and no further. Counting with noise says much of what is
+frequent and nothing of what is rare. So every count is taken as what was expected of it, from roads and from coarser
+counts, times a factor; how far these factors spread is learned from all counts together (a nonparametric
+maximum-likelihood mixture, by expectation–maximisation), and each count becomes its posterior mean. All of this is
+arithmetic on what was released: it costs no privacy.
+"""
 
 from __future__ import annotations
 
@@ -9,81 +16,203 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Ints, Singles
 from geoblanket.learning.chain_cells import ChainCells, regions
-from geoblanket.learning.counted_parts import RUNS, in_squares
-from geoblanket.learning.shrinking import normalised, raked, shrunk, summed
-from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.trip_shape import TripShape
+from geoblanket.learning.unit_counts import RUNS, in_squares
+from geoblanket.tracking.motion_model import MotionModel, TripShape
 
-__all__ = ["NoisyCounts", "estimated"]
+__all__ = ["NoisyCounts", "estimated", "normalised", "raked", "shrunk", "summed"]
 
+_FACTORS: Final = np.exp(np.linspace(-np.log(64), np.log(64), 33))
+_USUAL_FACTORS: Final = (
+    np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2) / np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2).sum()
+)
+"""Factors as they are expected before anything is counted: their logarithms spread by a half."""
+_STEP: Final = float(_FACTORS[1] / _FACTORS[0])
+_WIDTH: Final = (_STEP - 1) / 4
+"""Factors spread around each of these, relative to it, by a quarter of the way to the next: none is left out."""
+_REACH: Final = _STEP**3
+_USUAL_COUNTS: Final = 20.0
+"""How many counts this expectation is worth: few counts, or noisy ones, must not be fitted too closely."""
+_LEAST_SIGNAL: Final = 3.0
+_ROUNDS: Final = 60
+_FEWEST_FITTED: Final = 200
+_CELLS_AT_ONCE: Final = 1 << 16
+_TINY: Final = 1e-12
+_RAKING_ROUNDS: Final = 100
+_RAKING_STEP: Final = 0.35
+"""A half would be right for moves with two ends that differ; less keeps it from swinging where vehicles stay."""
 _UNSEEN: Final = 0.01
 """Of the shares of places, what all have alike: no place is impossible because the trips on roads missed it."""
 _ENOUGH: Final = 1e6
-"""Trips that shares stand for, so that they are not smoothed again."""
-_TINY: Final = 1e-12
+"""Weight of the prior, in trips. Large, so that shares are not smoothed twice."""
+
+
+def shrunk(noisy: Floats, expected: Floats, sigma: float) -> Floats:
+    """Return shares, which sum to 1, from noisy counts and what was expected.
+
+    Parameters
+    ----------
+    noisy
+        Counts with noise, in any measure, shape (n,).
+    expected
+        Shares that were expected, positive, shape (n,).
+    sigma
+        Standard deviation of the noise, in the measure of the counts.
+    """
+    expected = expected / expected.sum()
+    length = float(np.sqrt(expected @ expected))
+    total = float(noisy @ expected) / length**2
+    if not total * length > _LEAST_SIGNAL * sigma:
+        return expected  # all counts together hardly rise above the noise
+    mean = total * expected
+    # Where even a large factor would drown in the noise, the counts tell nothing.
+    fitted = np.argsort(-mean, kind="stable")[: max(_FEWEST_FITTED, int((mean * _FACTORS[-1] > sigma / 2).sum()))]
+    fit = _Likelihood(noisy[fitted], mean[fitted], sigma)
+    weights = _USUAL_FACTORS
+    for _ in range(_ROUNDS):
+        weights = fit.improved(weights)
+    factor = np.full(len(noisy), float(weights @ _FACTORS))
+    factor[fitted] = fit.posterior_means(weights)
+    posterior = mean * factor
+    shares: Floats = posterior / posterior.sum()
+    return shares
+
+
+class _Likelihood:
+    """How probable each count is for factors around each of `_FACTORS`, up to a constant of the count."""
+
+    def __init__(self, noisy: Floats, mean: Floats, sigma: float) -> None:
+        self._noisy, self._mean, self._sigma = noisy, mean, sigma
+        self._parts = []
+        for some in self._pieces():
+            variance = sigma**2 + (mean[some, None] * _FACTORS * _WIDTH) ** 2
+            fit = -((noisy[some, None] - mean[some, None] * _FACTORS) ** 2) / variance - np.log(variance)
+            self._parts.append(np.exp((fit - fit.max(axis=1, keepdims=True)) / 2).astype(np.float32))
+
+    def _pieces(self) -> list[slice]:
+        return [slice(start, start + _CELLS_AT_ONCE) for start in range(0, len(self._noisy), _CELLS_AT_ONCE)]
+
+    def improved(self, weights: Floats) -> Floats:
+        """Return the weights of factors after one round."""
+        total = _USUAL_COUNTS * _USUAL_FACTORS
+        for part in self._parts:
+            each = part * weights
+            total += (each / each.sum(axis=1, keepdims=True)).sum(axis=0)
+        result: Floats = total / total.sum()
+        return result
+
+    def posterior_means(self, weights: Floats) -> Floats:
+        means = []
+        for some, part in zip(self._pieces(), self._parts, strict=True):
+            spread = (self._mean[some, None] * _FACTORS * _WIDTH) ** 2
+            nearer = spread / (spread + self._sigma**2) * (self._noisy[some] / self._mean[some])[:, None]
+            nearer += self._sigma**2 / (spread + self._sigma**2) * _FACTORS
+            # Never below 0, and no further than its spread reaches: factors beyond have their own.
+            factors = np.clip(nearer, _FACTORS / _REACH, _FACTORS * _REACH)
+            means.append((part * weights * factors).sum(axis=1) / (part @ weights))
+        return np.concatenate(means)
+
+
+def raked(flow: Floats, source: Ints, target: Ints, visits: Floats) -> Floats:
+    """Return moves scaled by a factor of each place, so that places are visited as often as given.
+
+    Parameters
+    ----------
+    flow
+        How often each move is made, shape (n,).
+    source, target
+        Places that it goes from and to, shape (n,).
+    visits
+        Share of each place, shape (P,).
+    """
+    factor = np.ones(len(visits))
+    wanted = 2 * visits / visits.sum()
+    for _ in range(_RAKING_ROUNDS):
+        scaled = flow * factor[source] * factor[target]
+        scaled /= scaled.sum()
+        ends = np.bincount(source, scaled, len(visits)) + np.bincount(target, scaled, len(visits))
+        factor *= np.where(ends > 0, (wanted + _TINY) / (ends + _TINY), 1.0) ** _RAKING_STEP
+    scaled = flow * factor[source] * factor[target]
+    shares: Floats = scaled / scaled.sum()
+    return shares
+
+
+def summed(weights: Floats, group: Ints, groups: int) -> Floats:
+    """Return the sum of weights in each group."""
+    return np.bincount(group, weights, groups).astype(np.float64)
+
+
+def normalised(weights: Floats, group: Ints, groups: int) -> Floats:
+    """Return weights divided by the sum of their group; alike in a group without any."""
+    total = np.bincount(group, weights, groups)
+    size = np.bincount(group, minlength=groups)
+    result: Floats = np.where(total[group] > 0, weights / np.maximum(total, 1e-300)[group], 1 / size[group])
+    return result
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    """Counts as they came out, with noise."""
+    """Noisy counts, and the standard deviation of their noise."""
 
     counts: Floats
     sigma: float
 
 
-def estimated(cells: ChainCells, told: dict[str, NoisyCounts]) -> MotionModel:
-    """Return the model of the roads, changed as the noisy counts tell."""
+def estimated(cells: ChainCells, noisy_counts: dict[str, NoisyCounts]) -> MotionModel:
+    """Return the model of the roads, corrected by noisy counts."""
     road = cells.road
     on_road = summed(cells.flow, cells.target, cells.places)
-    visits = _by_places(cells, told, "places", on_road)
+    visits = _by_places(cells, noisy_counts, "places", on_road)
     # Where vehicles are more often than roads let one expect, more trips start, too.
     starts = summed(road.start.astype(np.float64), road.present, cells.places) * visits / np.maximum(on_road, _TINY)
     flow = raked(cells.flow, cells.source, cells.target, visits)
     if not cells.runs:
-        flow = _by_group(flow, cells.turn, told["turns"])
-    flow = _shrunk(flow, told.get("moves"))
-    # Of each run of places, how often it is expected; and how probable its last place is on roads, by those before.
-    often, on_roads = flow, normalised(cells.flow, cells.source, cells.places)
+        flow = _by_group(flow, cells.turn, noisy_counts["turns"])
+    flow = _shrunk(flow, noisy_counts.get("moves"))
+    # Of each run of places, its expected count, and the probability of its last place on roads, given the earlier ones.
+    expected_counts, road_probabilities = flow, normalised(cells.flow, cells.source, cells.places)
     chances = normalised(flow, cells.source, cells.places) if not cells.runs else np.empty(len(road.chances))
     for name, runs in zip(RUNS, cells.runs, strict=False):
         own = road.chances[runs.first : runs.last].astype(np.float64)
         # Roads tell by how much a place further back changes the next one; the counts so far, how often each is next.
-        next_place = often[runs.suffix] * own / np.maximum(on_roads[runs.suffix], _TINY)
-        expected = often[runs.prefix] * normalised(next_place, runs.state, len(road))
+        next_place = expected_counts[runs.suffix] * own / np.maximum(road_probabilities[runs.suffix], _TINY)
+        expected = expected_counts[runs.prefix] * normalised(next_place, runs.state, len(road))
         if name == "runs":
-            expected = _by_group(expected, cells.turn, told["turns"])
-        often, on_roads = _shrunk(expected, told.get(name)), own
-        chances[runs.first : runs.last] = normalised(often, runs.state, len(road))
+            expected = _by_group(expected, cells.turn, noisy_counts["turns"])
+        expected_counts, road_probabilities = _shrunk(expected, noisy_counts.get(name)), own
+        chances[runs.first : runs.last] = normalised(expected_counts, runs.state, len(road))
     shape = TripShape.of_counts(
-        *(_ENOUGH * _shrunk(np.ones(len(told[name].counts)), told[name]) for name in ("hours", "lengths"))
+        *(
+            _ENOUGH * _shrunk(np.ones(len(noisy_counts[name].counts)), noisy_counts[name])
+            for name in ("hours", "lengths")
+        )
     )
     return replace(
         road,
         chances=chances.astype(np.float32),
-        start=_start(cells, flow, _by_places(cells, told, "starts", starts)),
+        start=_start(cells, flow, _by_places(cells, noisy_counts, "starts", starts)),
         hours=shape.hours,
         lengths=shape.lengths,
     )
 
 
-def _shrunk(expected: Floats, told: NoisyCounts | None) -> Floats:
-    return expected if told is None else shrunk(told.counts, expected, told.sigma)
+def _shrunk(expected: Floats, noisy_counts: NoisyCounts | None) -> Floats:
+    return expected if noisy_counts is None else shrunk(noisy_counts.counts, expected, noisy_counts.sigma)
 
 
-def _by_group(expected: Floats, group: Ints, told: NoisyCounts) -> Floats:
+def _by_group(expected: Floats, group: Ints, noisy_counts: NoisyCounts) -> Floats:
     """Return what is expected after counts of groups of cells."""
-    together = summed(expected, group, len(told.counts))
-    factor = shrunk(told.counts, together, told.sigma) / np.maximum(together, _TINY)
+    together = summed(expected, group, len(noisy_counts.counts))
+    factor = shrunk(noisy_counts.counts, together, noisy_counts.sigma) / np.maximum(together, _TINY)
     result: Floats = expected * factor[group]
     return result
 
 
-def _by_places(cells: ChainCells, told: dict[str, NoisyCounts], name: str, expected: Floats) -> Floats:
+def _by_places(cells: ChainCells, noisy_counts: dict[str, NoisyCounts], name: str, expected: Floats) -> Floats:
     """Return the share of each place: after counts of squares, from large to small, and of single places."""
     shares: Floats = (expected + _UNSEEN * expected.mean()) / (expected.sum() * (1 + _UNSEEN))
     for squares, region in regions(cells.road.xy_m).items():
-        shares = _by_group(shares, region, told[in_squares(name, squares)])
-    return _shrunk(shares, told[name])
+        shares = _by_group(shares, region, noisy_counts[in_squares(name, squares)])
+    return _shrunk(shares, noisy_counts[name])
 
 
 def _start(cells: ChainCells, flow: Floats, starts: Floats) -> Singles:

@@ -27,10 +27,9 @@ from geoblanket._display import Progress, silent
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.learning.shrinking import normalised, summed
+from geoblanket.learning.estimating import normalised, summed
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT, Sequences, smooth
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, smooth
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
 
@@ -113,7 +112,7 @@ def learn_from_released(
         beliefs = BeliefFilter.of(bundle, prior.between_reports(model, held))
         moves = _Moves.none(model)
         done = 0
-        for rows in table.parts(outputs=beliefs.sight.outputs):
+        for rows in table.parts(outputs=beliefs.observations.outputs):
             parts = _divided(_trips(rows, interval_s))
             tasks = [(beliefs, parts[first::processes]) for first in range(processes)]
             counted = list(map_in_order(_counted, tasks, workers=processes))

@@ -28,11 +28,10 @@ from geoblanket._frames import AnyFrame, is_path, takes_frames
 from geoblanket._training import UNITS, PrivatePart, TrainingPromise, Unit
 from geoblanket.errors import ParameterError
 from geoblanket.learning.chain_cells import ChainCells
-from geoblanket.learning.counted_parts import UNITS_SHARE, kinds_of, split_budget
 from geoblanket.learning.estimating import NoisyCounts, estimated
 from geoblanket.learning.noise import BOUND, TrainingBudget, noisy
 from geoblanket.learning.spending import TrainingLedger
-from geoblanket.learning.unit_counts import UnitWalks, counted
+from geoblanket.learning.unit_counts import UNITS_SHARE, UnitWalks, counted, kinds_of, split_budget
 from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.walks import scan_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
@@ -159,8 +158,8 @@ def _learned(
     first: tuple[PrivatePart, ...] = ()
     number = units
     if number is None:
-        told, first = with_noise({UNITS: sums[UNITS]}, {UNITS: UNITS_SHARE * budget.rho})
-        number = int(np.clip(np.rint(told[UNITS].counts[0]), _FEWEST_UNITS, _MOST_UNITS))
+        noisy_counts, first = with_noise({UNITS: sums[UNITS]}, {UNITS: UNITS_SHARE * budget.rho})
+        number = int(np.clip(np.rint(noisy_counts[UNITS].counts[0]), _FEWEST_UNITS, _MOST_UNITS))
         _check_delta(budget.delta, number, unit)
     # However the count of units came out, all parts together cost no more than ρ: plain adaptive composition.
     shares = split_budget(budget.rho - sum(part.rho for part in first), number, kinds)

@@ -3,6 +3,9 @@
 A unit's counts of one kind are one vector. Scaled to Euclidean length 1, in fixed point and rounded down, it changes
 the sums by no more than that, however much it drove: the bound needs no look at the data. Scaling, not only cutting,
 also lets those speak who drove little.
+
+`kinds_of` lists which numbers are counted for a model, and `split_budget` what each may cost. The road network gives
+the cells. The number of vehicles, declared or noisy, ε and δ decide which of them a fleet can carry.
 """
 
 from __future__ import annotations
@@ -20,18 +23,32 @@ from geoblanket._display import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket._training import UNITS, Unit
 from geoblanket.errors import InputError
-from geoblanket.learning.chain_cells import ChainCells
+from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walks import walk_batches
 from geoblanket.tracking.trip_shape import length_bin
+from geoblanket.mobility.walk_batches import walk_batches
+from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, length_bin
 
-__all__ = ["Kind", "UnitCounts", "UnitWalks", "counted"]
+__all__ = ["RUNS", "UNITS_SHARE", "UnitCounts", "UnitWalks", "counted", "in_squares", "kinds_of", "split_budget"]
 
 _STEPS_AT_ONCE: Final = 16_000_000
 """Steps whose units are counted in one pass: more need more passes, not more memory."""
 _LONGEST_RUN: Final = 4
 
 Sums = dict[str, Ints]
+RUNS: Final = ("runs", "long runs")
+"""Runs of three places, and of four."""
+UNITS_SHARE: Final = 0.02
+"""Of the budget, what it costs to count the units where their number is not declared."""
+_FINE_SHARE: Final = 0.5
+"""Of what places cost, the share of single places; the squares have the rest."""
+_COARSE_WEIGHTS: Final = {"hours": 0.02, "lengths": 0.02, "starts": 0.3, "places": 0.15, "turns": 0.15}
+_FINE_WEIGHTS: Final = {"moves": 0.12, "runs": 0.3, "long runs": 0.2}
+_COARSE_LESS: Final = 0.7
+"""By how much a fleet that carries single moves needs less for the rest: counts of many vehicles are large."""
+_SMALL_FLEET, _LARGE_FLEET = 50.0, 500.0
+"""Units over the noise of a single count: from where on, and from where on fully, single moves can be told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,3 +252,48 @@ class _Reading:
             if number + 1 < len(self.cells.runs):
                 shorter = np.where(step[now] >= 3, self.cells.move(before[3], before[2]), -1)
                 prefix = self.cells.run(runs, shorter, before[1])
+
+
+def in_squares(name: str, across: int) -> str:
+    """Return the name of places counted by so many squares along each side of the city."""
+    return f"{name} in {across} × {across} squares"
+
+
+def kinds_of(cells: ChainCells) -> Iterator[tuple[str, Kind]]:
+    """Yield all numbers that could be counted, by name."""
+    yield UNITS, Kind(UNITS, 1)
+    yield "hours", Kind("hours", HOURS)
+    yield "lengths", Kind("lengths", LENGTH_BINS)
+    for name in ("starts", "places"):
+        for across, region in regions(cells.road.xy_m).items():
+            yield in_squares(name, across), Kind(name, int(region.max()) + 1, region)
+        yield name, Kind(name, cells.places)
+    yield "moves", Kind("moves", cells.move_count)
+    yield "turns", Kind("runs" if cells.runs else "moves", int(cells.turn.max()) + 1, cells.turn)
+    for name, runs in zip(RUNS, cells.runs, strict=False):
+        yield name, Kind(name, len(runs))
+
+
+def split_budget(rho: float, units: int, kinds: dict[str, Kind]) -> dict[str, float]:
+    """Return what each kind of numbers may cost; kinds that such a fleet cannot carry are left out, and so are `UNITS`.
+
+    Parameters
+    ----------
+    rho
+        What all may cost together.
+    units
+        How many vehicles or trips there are: a public number, declared or noisy.
+    """
+    carried = np.log(units * np.sqrt(2 * rho) / _SMALL_FLEET) / np.log(_LARGE_FLEET / _SMALL_FLEET)
+    fine = float(np.clip(carried, 0.0, 1.0))
+    weights = {}
+    for name in kinds:
+        kind = name.split(" in ")[0]
+        weight = (1 - _COARSE_LESS * fine) * _COARSE_WEIGHTS.get(kind, 0.0) + fine * _FINE_WEIGHTS.get(kind, 0.0)
+        squares = sum(other.startswith(f"{kind} in ") for other in kinds)
+        if squares:
+            weight *= _FINE_SHARE if name == kind else (1 - _FINE_SHARE) / squares
+        if weight > 0:
+            weights[name] = weight
+    total = sum(weights.values()) * (1 + 1e-12)  # a hair less than all, so that no sum of roundings is above it
+    return {name: rho * weight / total for name, weight in weights.items()}

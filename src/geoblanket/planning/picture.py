@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from geoblanket._picture import DASHED, FAINT, INK, new_figure, quiet, shown_figure
 from geoblanket.planning.on_the_road import RADII_M
 from geoblanket.planning.schedules import every
-from geoblanket.planning.search import Plan
-from geoblanket.planning.words import radius_in_words
+from geoblanket.planning.search import Plan, radius_in_words
 
 __all__ = ["plan_figure", "plot_plan"]
 

@@ -1,10 +1,14 @@
 """The best schedule within budgets: candidates, what each is worth on the road, the choice, and the fence of a home.
 
 For each interval the largest ε that the budgets allow is a candidate. All are judged with the same trips and draws.
+
+`in_words`, `commands` and `plan_facts` say what to do, how far off a recipient is, and what it costs.
 """
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,12 +21,20 @@ from geoblanket._display import Progress, card, short_repr, silent
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._lazy import companion
 from geoblanket._workers import count_workers, run_tasks
+from geoblanket.build.city_lattice import HOLD_M
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism.costs import LARGEST_EPSILON
 from geoblanket.mechanism.meaning import fenced_m
 from geoblanket.mobility.walks import write_walks
-from geoblanket.planning.judged_trips import JudgedTrips, Judges, judges_of_model, judges_of_roads
-from geoblanket.planning.on_the_road import RoadErrors, TickErrors, tick_errors
+from geoblanket.planning.on_the_road import (
+    JudgedTrips,
+    Judges,
+    RoadErrors,
+    TickErrors,
+    judges_of_model,
+    judges_of_roads,
+    tick_errors,
+)
 from geoblanket.planning.schedules import (
     HOME_M,
     HOUR_S,
@@ -30,9 +42,11 @@ from geoblanket.planning.schedules import (
     Budgets,
     Schedule,
     affordable,
+    area_in_degrees,
     every,
     fence_km,
     round_up,
+    schedule_commands,
 )
 from geoblanket.release.budget import Budget
 from geoblanket.roads.graph import RoadGraph
@@ -41,7 +55,17 @@ from geoblanket.tracking.motion_model import MotionModel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["GRID_EPSILONS", "Plan", "Rated", "make_plan", "search_plan"]
+__all__ = [
+    "GRID_EPSILONS",
+    "Plan",
+    "Rated",
+    "commands",
+    "in_words",
+    "make_plan",
+    "plan_facts",
+    "radius_in_words",
+    "search_plan",
+]
 
 GRID_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
 """Of the table that every plan has: ε of a report, by how often."""
@@ -55,6 +79,7 @@ _TELLS_SOMETHING: Final = 0.9
 """Of the error without any report: with more, reports are not worth their cost."""
 _LARGEST_FACTOR: Final = 2.0**40
 _FACTOR_STEP: Final = 1.1
+_FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
 
 
 @dataclass(frozen=True)
@@ -143,7 +168,7 @@ class Plan:
         return fenced_m(self.fence_km)
 
     def __str__(self) -> str:
-        return "\n".join(companion("geoblanket.planning.words", "Plan").in_words(self))
+        return "\n".join(in_words(self))
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw what an hour's budget buys, and how often a recipient is near (extra `city`).
@@ -469,3 +494,113 @@ def _ticks_of(task: tuple[Schedule | None, MotionModel, JudgedTrips, int]) -> Ti
 
 def _area(model: MotionModel) -> tuple[float, float, float, float]:
     return float(model.lat.min()), float(model.lon.min()), float(model.lat.max()), float(model.lon.max())
+
+
+def in_words(plan: Plan) -> list[str]:
+    """Return what to do and why, in sentences for people."""
+    schedule, road = plan.recommended.schedule, plan.recommended.road
+    sentences = [
+        f"Report every {every(schedule.interval_s)} at ε = {schedule.epsilon:g} per km, held within {HOLD_M:g} m.",
+        f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
+        f"{math.ceil(road.standard_error_m):,} m). Without any report it would be "
+        f"{_metres(plan.no_report_road.error_m)} off.",
+        f"At rest it stays {_metres(road.error_at_reports_m)} off, as at a report on the road, however long the stay: "
+        "hold repeats the last report.",
+        f"One report costs {schedule.report:g} per km, and so does a stay. An hour on the road costs "
+        f"{schedule.hour:g} at most.",
+        f"A home needs a fence. After {MONTH_NIGHTS} nights without one, an attacker is "
+        f"{_metres(plan.bare_home_m)} off on average (ε adds up to {MONTH_NIGHTS * schedule.epsilon:g} per km).",
+        f"With a fence of {plan.fence_km:g} km, an attacker who sees nights only stays about "
+        f"{_metres(plan.fenced_home_m)} off, after a month as after years. The ways in and out tell more.",
+    ]
+    if others := plan.tied[1:]:
+        listed = ", ".join(
+            f"every {every(rated.schedule.interval_s)} at ε = {rated.schedule.epsilon:g} "
+            f"({rated.road.error_m:,.0f} ± {rated.road.standard_error_m:.0f} m)"
+            for rated in others
+        )
+        sentences.append(f"Tied with it, as far as the simulation can tell: {listed}. The smaller ε is recommended.")
+    if plan.need_m is not None:
+        given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
+        sentences.append(f"An error of {plan.need_m:,.0f} m needs no more than {given}.")
+    return sentences
+
+
+def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None) -> list[str]:
+    """Return the commands that make the bundle, a ledger and the fence of this plan.
+
+    Parameters
+    ----------
+    roads
+        The file of the road graph; None: the area of the places is given instead.
+    program
+        How this program is called.
+    folder
+        Where the commands will run: what they write gets names that are free there. None: anywhere.
+    """
+    where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
+    schedule = plan.recommended.schedule
+    return schedule_commands(schedule, where, radius_km=plan.fence_km, program=program, folder=folder)
+
+
+def plan_facts(
+    plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None
+) -> dict[str, Any]:
+    """Return a plan as JSON values; the parameters are those of `commands`."""
+    return {
+        "recommended": _rated(plan.recommended),
+        "hold_m": HOLD_M,
+        "home": {
+            "nights": MONTH_NIGHTS,
+            "without_a_fence_m": round(plan.bare_home_m, 1),
+            "fence_radius_km": plan.fence_km,
+            "with_the_fence_m": round(plan.fenced_home_m, 1),
+        },
+        "without_any_report": {"on_the_road": _errors(plan.no_report_road)},
+        "budgets_per_km": plan.budgets.given(),
+        "need_m": plan.need_m,
+        "tied": [_rated(rated) for rated in plan.tied],
+        "candidates": [_rated(rated) for rated in plan.candidates],
+        "epsilon_by_interval": [_rated(rated) for rated in plan.grid],
+        "intervals_s_that_trips_are_too_short_for": list(plan.skipped_s),
+        "order_of_the_motion_model": plan.order,
+        "judged_by": plan.judged_by,
+        "in_words": in_words(plan),
+        "commands": commands(plan, roads=roads, program=program, folder=folder),
+    }
+
+
+def _rated(rated: Rated) -> dict[str, Any]:
+    schedule = rated.schedule
+    return {
+        "epsilon_per_km": schedule.epsilon,
+        "interval_s": schedule.interval_s,
+        "cost_per_km": {"report": schedule.report, "hour": schedule.hour},
+        "on_the_road": _errors(rated.road),
+        "at_rest_m": round(rated.road.error_at_reports_m, 1),
+    }
+
+
+def _errors(errors: RoadErrors) -> dict[str, Any]:
+    return {
+        "error_m": round(errors.error_m, 1),
+        "standard_error_m": round(errors.standard_error_m, 1),
+        "share_within": {f"{radius:g} m": round(share, 4) for radius, share in errors.within.items()},
+        "error_of_steps_m": round(errors.error_of_steps_m, 1),
+        "trips": errors.trips,
+        "steps": errors.steps,
+    }
+
+
+def radius_in_words(radius_m: float) -> str:
+    """Return a radius as people know it."""
+    feet = _FEET.get(radius_m)
+    return f"{radius_m:.0f} m" if feet is None else f"{radius_m:.0f} m ({feet})"
+
+
+def _metres(metres: float) -> str:
+    """Return an error, to two digits that count."""
+    if metres < 1:
+        return "less than 1 m"
+    digits = max(math.floor(math.log10(metres)) - 1, 0)
+    return f"{round(metres, -digits):,.0f} m"

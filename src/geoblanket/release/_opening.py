@@ -16,13 +16,7 @@ from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.release.budget import Budget
 from geoblanket.release.ledger import Ledger, MemoryLedger
 
-__all__ = [
-    "check_policy",
-    "checked_clock",
-    "closed_on_failure",
-    "open_ledger",
-    "open_tables",
-]
+__all__ = ["check_policy", "checked_clock", "closed_on_failure", "open_ledger", "open_tables"]
 
 
 def open_ledger(

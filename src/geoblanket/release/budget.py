@@ -1,7 +1,7 @@
 """What reports may cost: a budget in every sliding window of time, counted in whole millionths.
 
 The window slides in two times: that of the slots, which the caller gives, and real elapsed time
-(`geoblanket.release.elapsed`). A report counts until it has left the window in both.
+(`geoblanket.release.rollback`). A report counts until it has left the window in both.
 
 The cost of a report depends on the mechanisms and on whether there was a history, which is public; never on where the
 vehicle is. A location is protected in its own report and as the past of the next Γ ones, and is charged for all of them

@@ -30,7 +30,7 @@ from geoblanket.mobility.matching import Method, match_traces
 from geoblanket.mobility.walks import scan_walks, walk_batches, write_walks
 from geoblanket.release._opening import check_policy
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.place_raster import PlaceRaster
+from geoblanket.release.nearest import PlaceRaster
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places

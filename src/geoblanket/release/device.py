@@ -5,10 +5,17 @@ stored answer, check the budget, draw what is reported or repeat it at rest (`ho
 durably, and only then return it. The budget counts both the caller's times and real elapsed time, unless this is a
 replay.
 
-What is drawn, and from what, is up to the bundle: `zone_source` for zones, `lattice_source` for a lattice. True places
-are kept in memory only, and only as many as the mechanisms of zones look back. After a restart, a gap, a refusal or a
-change of bundle there is no history, and the next report uses the start regime. Where a lattice's last report was drawn
-is kept beside the ledger.
+What is drawn, and from what, is up to the bundle: `source` has zones and lattices. True places are kept in memory only,
+and only as many as the mechanisms of zones look back. After a restart, a gap, a refusal or a change of bundle there is
+no history, and the next report uses the start regime. Where a lattice's last report was drawn is kept beside the
+ledger.
+
+`answers` serves another process: it takes requests as JSON lines, and yields one answer for each.
+
+A line asks: `{"lat": 41.15, "lon": -8.61, "time": "2026-05-04T07:00:00Z"}`, with a name (`"request"`) if the request
+may be repeated. The answer is a report, or `{"error": ..., "message": ...}`, which never repeats any of the line; where
+the budget is spent, it has `retry_after_s`, the seconds until enough of it frees up. A bad line does not end the
+stream; a ledger that cannot be used does.
 """
 
 from __future__ import annotations
@@ -16,27 +23,26 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from geoblanket._arguments import checked, forgetting
 from geoblanket._display import card, short_repr
 from geoblanket.errors import LedgerError, ParameterError
+from geoblanket._html import card
+from geoblanket._repr import short_repr
+from geoblanket._strict_json import read_object
+from geoblanket.errors import GeoblanketError, LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
 from geoblanket.mechanism.costs import Costs
-from geoblanket.release._opening import (
-    checked_clock,
-    closed_on_failure,
-    open_ledger,
-    open_tables,
-)
+from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fence, Fences
 from geoblanket.release.inputs import (
@@ -48,17 +54,20 @@ from geoblanket.release.inputs import (
     checked_time_ms,
     checked_tolerance,
 )
-from geoblanket.release.lattice_source import LatticeSource
 from geoblanket.release.ledger import MemoryLedger
-from geoblanket.release.source import Drawn, Kind, Point, ReportSource
-from geoblanket.release.zone_source import ZoneSource
+from geoblanket.release.source import Drawn, Kind, LatticeSource, Point, ReportSource, ZoneSource
 
-__all__ = ["Device", "Report"]
+__all__ = ["LARGEST_LINE", "Device", "Report", "answers"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO: Final = 10**6
 _E7: Final = 10**7
 _VEHICLE: Final = ""
+LARGEST_LINE: Final = 4096
+"""Bytes of a line; longer lines are skipped."""
+
+_NEEDED: Final = frozenset({"lat", "lon", "time"})
+_KNOWN: Final = _NEEDED | {"request"}
 
 
 @dataclass(frozen=True)
@@ -210,14 +219,14 @@ class Device:
             It promises less than the policy asks for.
         """
         checked_tolerance(clock_tolerance_s)
-        book = open_ledger(
+        opened_ledger = open_ledger(
             ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
         )
-        if book is None:
+        if opened_ledger is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
-        with closed_on_failure(book):
-            tables = open_tables(bundle, book, trust=trust, policy=policy)
-            return cls(tables, book, clock_tolerance_s=clock_tolerance_s, fences=fences)
+        with closed_on_failure(opened_ledger):
+            tables = open_tables(bundle, opened_ledger, trust=trust, policy=policy)
+            return cls(tables, opened_ledger, clock_tolerance_s=clock_tolerance_s, fences=fences)
 
     @forgetting
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
@@ -354,3 +363,75 @@ class Device:
 
     def __repr__(self) -> str:
         return short_repr(self, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))
+
+
+def answers(
+    device: Device, lines: BinaryIO, *, on_warning: Callable[[str], None] = lambda _: None
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each line, as JSON values.
+
+    Parameters
+    ----------
+    device
+        What reports.
+    lines
+        The requests.
+    on_warning
+        Called with what seems wrong with a location that was reported (`Device.warning_for`).
+
+    Raises
+    ------
+    LedgerError
+        After the answer that says so: the ledger cannot be used any more.
+    """
+    while line := lines.readline(LARGEST_LINE + 1):
+        if not line.endswith(b"\n") and len(line) > LARGEST_LINE:
+            _skip_rest(lines)
+            yield _error_answer(ParameterError(f"The line is longer than {LARGEST_LINE} bytes."))
+            continue
+        if not line.strip():
+            continue
+        reported = None
+        try:
+            request = _request(line)
+            answer = device.report(**request).as_dict()
+            reported = request["lat"], request["lon"]
+        except LedgerError as error:
+            yield _error_answer(error)
+            raise
+        except GeoblanketError as error:
+            answer = _error_answer(error)
+        yield answer
+        # Only now, so that no answer takes longer because of where the vehicle is.
+        if reported is not None and (warning := device.warning_for(*reported)) is not None:
+            on_warning(warning)
+
+
+def _skip_rest(lines: BinaryIO) -> None:
+    while (part := lines.readline(LARGEST_LINE)) and not part.endswith(b"\n"):
+        pass
+
+
+def _request(line: bytes) -> dict[str, Any]:
+    """Return the arguments of `Device.report` that a line gives."""
+    try:
+        values = read_object(line)
+    except ValueError:
+        raise ParameterError("The line is not a JSON object, or has a key twice.") from None
+    if not values.keys() >= _NEEDED or not values.keys() <= _KNOWN:
+        raise ParameterError("The line must be a JSON object with lat, lon and time, and no more than request besides.")
+    if isinstance(values["time"], str):
+        try:
+            values["time"] = datetime.fromisoformat(values["time"])
+        except ValueError:
+            raise ParameterError("The time must be in ISO 8601, or a number of seconds since 1970.") from None
+    return values
+
+
+def _error_answer(error: GeoblanketError) -> dict[str, Any]:
+    kind = {ParameterError: "input", LedgerError: "ledger", RandomnessError: "randomness"}
+    code = error.reason if isinstance(error, RefusedError) else kind.get(type(error), "other")
+    answer: dict[str, Any] = {"error": code, "message": str(error)}
+    if isinstance(error, RefusedError) and error.retry_after_s is not None:
+        answer["retry_after_s"] = error.retry_after_s
+    return answer

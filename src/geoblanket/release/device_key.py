@@ -6,6 +6,8 @@ and is refused. If a whole home was copied, key and all, the machine's id (/etc/
 
 If GEOBLANKET_DEVICE_KEY_FILE names the file, as a container with a volume needs, only the key counts: containers get a
 new machine id whenever they are recreated. The same holds for a key that is given.
+
+Seals are message authentication codes by that key, chained from answer to answer.
 """
 
 from __future__ import annotations
@@ -13,13 +15,25 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections import deque
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from geoblanket._files import sync_to_disk
 from geoblanket.errors import InputError, LedgerError, ParameterError
 
-__all__ = ["KEY_FILE_VARIABLE", "LEAST_KEY_BYTES", "SealedBy", "SealingKey", "checked_key", "read_key_file"]
+__all__ = [
+    "CHAIN_START",
+    "KEY_FILE_VARIABLE",
+    "LEAST_KEY_BYTES",
+    "Chain",
+    "SealedBy",
+    "SealingKey",
+    "checked_key",
+    "is_sealed",
+    "read_key_file",
+    "seal",
+]
 
 KEY_FILE_VARIABLE: Final = "GEOBLANKET_DEVICE_KEY_FILE"
 LEAST_KEY_BYTES: Final = 16
@@ -29,6 +43,8 @@ _MACHINE_ID_LENGTH: Final = 32
 
 SealedBy = Literal["device", "given"]
 """The key of the device, or one that the caller gives."""
+CHAIN_START: Final = bytes(32)
+"""What the first answer of a vehicle is chained to."""
 
 
 class SealingKey(NamedTuple):
@@ -173,3 +189,42 @@ def _machine_id() -> bytes:
     except OSError:
         return b""
     return text if len(text) == _MACHINE_ID_LENGTH else b""
+
+
+class Chain:
+    """The seals of a vehicle's answers: each one covers the one before it.
+
+    Parameters
+    ----------
+    before
+        The seal before the oldest answer that is kept.
+    """
+
+    def __init__(self, before: bytes) -> None:
+        self.before = before
+        self._links: deque[bytes] = deque()
+
+    @property
+    def head(self) -> bytes:
+        """The seal of the last answer."""
+        return self._links[-1] if self._links else self.before
+
+    def add(self, link: bytes) -> bytes:
+        """Add the seal of an answer, and return it."""
+        self._links.append(link)
+        return link
+
+    def forget(self, count: int) -> None:
+        """Forget this many of the oldest answers."""
+        for _ in range(count):
+            self.before = self._links.popleft()
+
+
+def seal(key: bytes, *values: Any) -> bytes:
+    """Return the authentication code (HMAC-SHA-256) of some values: numbers, texts, bytes."""
+    return hmac.digest(key, repr(values).encode(), "sha256")
+
+
+def is_sealed(stored_seal: bytes, key: bytes, *values: Any) -> bool:
+    """Return whether a seal is that of some values."""
+    return hmac.compare_digest(stored_seal, seal(key, *values))

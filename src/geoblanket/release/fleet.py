@@ -26,12 +26,7 @@ from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.release._opening import (
-    checked_clock,
-    closed_on_failure,
-    open_ledger,
-    open_tables,
-)
+from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.hold import DrawnAt
@@ -44,10 +39,8 @@ from geoblanket.release.inputs import (
     checked_times_ms,
     checked_tolerance,
 )
-from geoblanket.release.lattice_source import LatticeFleetSource
 from geoblanket.release.ledger import Ledger, MemoryLedger
-from geoblanket.release.source import FleetSource, Kind
-from geoblanket.release.zone_source import ZoneFleetSource
+from geoblanket.release.source import FleetSource, Kind, LatticeFleetSource, ZoneFleetSource
 
 __all__ = ["Fleet", "FleetReports"]
 
@@ -163,15 +156,15 @@ class Fleet:
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
-        book = None
+        opened_ledger = None
         if ledger is not None or budget is not None:
-            book = open_ledger(
+            opened_ledger = open_ledger(
                 ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
             )
-        with closed_on_failure(book):
-            tables = open_tables(bundle, book, trust=trust, policy=policy)
+        with closed_on_failure(opened_ledger):
+            tables = open_tables(bundle, opened_ledger, trust=trust, policy=policy)
             tolerance_s = math.inf if replay else clock_tolerance_s
-            return cls(tables, vehicles, book, clock_tolerance_s=tolerance_s, fences=fences)
+            return cls(tables, vehicles, opened_ledger, clock_tolerance_s=tolerance_s, fences=fences)
 
     @property
     def kind(self) -> Kind:

@@ -30,7 +30,7 @@ from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mobility.walks import scan_walks, walk_batches, write_walks
 from geoblanket.release._opening import check_policy
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.lattice_source import cell_centers_e7
+from geoblanket.release.source import cell_centers_e7
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from geoblanket.traces.table import check_points, scan_traces, write_traces

@@ -12,7 +12,7 @@ in a file of its own beside it (`geoblanket.release.hold`).
 The ledger also stores the highest version of the bundles that it released with, for each domain. It refuses older ones.
 
 Spending is counted in the slots' own times and in real elapsed time, for which the file stores the last reading of the
-system's clocks (`geoblanket.release.elapsed`). A ledger whose first report was a replay is for replays only: it counts
+system's clocks (`geoblanket.release.rollback`). A ledger whose first report was a replay is for replays only: it counts
 the caller's time, and says nothing about real time.
 """
 
@@ -34,15 +34,21 @@ from geoblanket._arguments import checked, forgetting
 from geoblanket._display import card, short_repr
 from geoblanket.errors import LedgerError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.release_tables import VERIFIER
-from geoblanket.release._ledger_file import FORMAT, LedgerRow, connected, created, format_of, insert_row, ledger_errors
-from geoblanket.release._ledger_upgrade import upgrade_ledger
-from geoblanket.release._seals import CHAIN_START, Chain, is_sealed, seal
+from geoblanket.release._ledger_file import (
+    FORMAT,
+    LedgerRow,
+    connected,
+    created,
+    format_of,
+    insert_row,
+    ledger_errors,
+    upgrade_ledger,
+)
 from geoblanket.release.budget import Account, Answer, Budget
-from geoblanket.release.counter import Counter
-from geoblanket.release.device_key import SealingKey, checked_key
-from geoblanket.release.elapsed import ClockState, ElapsedTime, read_clocks
+from geoblanket.release.device_key import CHAIN_START, Chain, SealingKey, checked_key, is_sealed, seal
 from geoblanket.release.fence import MARGIN_M, NO_FENCES, Fence, Fences
 from geoblanket.release.hold import DrawnAt, HoldFile
+from geoblanket.release.rollback import ClockState, Counter, ElapsedTime, read_clocks
 
 __all__ = ["Ledger", "MemoryLedger"]
 

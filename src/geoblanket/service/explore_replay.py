@@ -25,9 +25,8 @@ from geoblanket.release.device import Device
 from geoblanket.roads.places import Places
 from geoblanket.service.explore_bundle import ExploredBundle
 from geoblanket.service.explore_tracking import ZoneAlone, track, unreported
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates
-from geoblanket.tracking.following import NO_REPORT
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter
 from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["Replay", "Trip", "held_out_trips", "replay"]

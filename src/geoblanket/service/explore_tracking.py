@@ -24,12 +24,11 @@ from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import Reports
+from geoblanket.tracking.observation import Reports
 
 __all__ = [
     "MotionModels",
@@ -160,7 +159,7 @@ def _chosen_places(graph: RoadGraph) -> Places:
 
 
 class ZoneAlone:
-    """The sight of a recipient who learns the zones of reports and nothing else.
+    """The observation model of a recipient who learns the zones of reports and nothing else.
 
     Parameters
     ----------

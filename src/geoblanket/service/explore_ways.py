@@ -28,7 +28,7 @@ from geoblanket.service.explore_tracking import (
     typical_error_m,
     unreported,
 )
-from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.tracking.filtering import BeliefFilter
 from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["Way", "drive", "replay_way", "street_drive"]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from geoblanket._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from geoblanket.tracking.drawn_walks import DrawnWalks, draw_walks, places_of_model
-    from geoblanket.tracking.learning import learn_motion
+    from geoblanket.tracking.learning import BlanketOrders, learn_motion, read_orders
     from geoblanket.tracking.motion_model import MotionModel
-    from geoblanket.tracking.orders import BlanketOrders, read_orders
+    from geoblanket.tracking.synthetic_walks import DrawnWalks, draw_walks, places_of_model
     from geoblanket.tracking.table import TrackSummary, track_table
     from geoblanket.tracking.tracker import Tracked, Tracker
 
@@ -29,16 +28,16 @@ __all__ = [
 ]
 
 _HOME = {
-    "BlanketOrders": "geoblanket.tracking.orders",
-    "DrawnWalks": "geoblanket.tracking.drawn_walks",
+    "BlanketOrders": "geoblanket.tracking.learning",
+    "DrawnWalks": "geoblanket.tracking.synthetic_walks",
     "MotionModel": "geoblanket.tracking.motion_model",
     "TrackSummary": "geoblanket.tracking.table",
     "Tracked": "geoblanket.tracking.tracker",
     "Tracker": "geoblanket.tracking.tracker",
-    "draw_walks": "geoblanket.tracking.drawn_walks",
+    "draw_walks": "geoblanket.tracking.synthetic_walks",
     "learn_motion": "geoblanket.tracking.learning",
-    "places_of_model": "geoblanket.tracking.drawn_walks",
-    "read_orders": "geoblanket.tracking.orders",
+    "places_of_model": "geoblanket.tracking.synthetic_walks",
+    "read_orders": "geoblanket.tracking.learning",
     "track_table": "geoblanket.tracking.table",
 }
 

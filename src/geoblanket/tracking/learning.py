@@ -6,6 +6,10 @@ seen c times and followed by k different places trusts itself by c / (c + k). Fr
     places near by  ←  trips driven over the roads  ←  walks        from the present place alone
     from the present place alone  ←  trips driven  ←  walks         with the place before
     with the place before  ←  trips driven  ←  walks                with two places before
+
+`BlanketOrders` gives the order of the model at each pair of places: the Markov blanket that was found, or predicted,
+there. A blanket of length γ says that the last γ places matter to the next one: a chain of order γ. It depends on the
+speed between the two places and on the region of the present one. Where nothing is known, the last place alone counts.
 """
 
 from __future__ import annotations
@@ -22,17 +26,27 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._display import Progress, silent
 from geoblanket._frames import AnyFrame, takes_frames
+from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
+from geoblanket.build.blanket_lengths import (
+    KnownLengths,
+    LengthSource,
+    check_source,
+    read_found_blankets,
+    regions_of_source,
+)
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import Distributions, HistoryCounts, backed_off, count_histories, near_places
 from geoblanket.mobility.walks import Part, Split, scan_walks, split_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
-from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles
-from geoblanket.tracking.road_trips import count_steps, drive
-from geoblanket.tracking.trip_shape import TripShape
+from geoblanket.roads.zones import Zones
+from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles, TripShape
+from geoblanket.tracking.synthetic_walks import count_steps, drive
 
-__all__ = ["DEFAULT_INTERVAL_S", "Lengths", "learn_motion", "model_of_counts"]
+__all__ = ["DEFAULT_INTERVAL_S", "BlanketOrders", "Lengths", "learn_motion", "model_of_counts", "read_orders"]
 
+_HOURS: Final = tuple(range(24))
 Lengths = Callable[[Indices, Indices], Ints]
 """Gives the order of the chain, 1 or more, for pairs of the place at t and the place at t − 1."""
 
@@ -45,6 +59,105 @@ _RARE_HISTORY: Final = 5
 """A state of three places is made where its history was seen so often; otherwise the last two stand for it."""
 _UNSEEN: Final = 0.5
 """How often each place counts as seen besides."""
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class BlanketOrders:
+    """Orders by the blankets that a source knows: what `learn_motion` takes as its `order`.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places, learn_motion, load_predictor
+    >>> from geoblanket.tracking import BlanketOrders
+    >>> graph = RoadGraph.load("city.roads")
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> orders = BlanketOrders.of(load_predictor("city.blanket"), places, interval_s=30)
+    >>> learn_motion(graph, places, order=orders).learned["order"]
+    'by blanket'
+    """
+
+    lengths: KnownLengths
+
+    @classmethod
+    @checked
+    def of(
+        cls, source: LengthSource, places: Places, *, interval_s: float, zones: Zones | None = None
+    ) -> BlanketOrders:
+        """Return the orders by findings or by a predictor.
+
+        A motion model has no hours: the longest blanket of a day counts.
+
+        Parameters
+        ----------
+        interval_s
+            Seconds of a step of the model.
+        zones
+            Where blankets were found for zones instead of a grid: these zones.
+
+        Raises
+        ------
+        MismatchError
+            If blankets were found for another interval, or for other zones.
+        """
+        check_source(source, interval_s=interval_s, time_zone=source.origin.time_zone)
+        return cls(KnownLengths(source, places, regions_of_source(source, places, zones), _HOURS, interval_s))
+
+    def __call__(self, now: Indices, before: Indices) -> Ints:
+        """Return the order for each pair of the place at t and the place at t − 1, from 1 to 3."""
+        orders: Ints = np.clip(self.lengths(now, before), 1, LONGEST_MEMORY).astype(np.int64)
+        return orders
+
+    def __repr__(self) -> str:
+        by = self.lengths.source.origin.by or "nothing"
+        return short_repr(self, f"blankets by {by}", counted(len(self.lengths.places), "place"))
+
+
+@checked
+def read_orders(
+    places: Places,
+    *,
+    interval_s: float,
+    findings: str | Path | None = None,
+    predictor: str | Path | None = None,
+    zones: Zones | None = None,
+) -> BlanketOrders:
+    """Read findings, from `geoblanket blanket discover`, or a predictor, from `geoblanket blanket train`.
+
+    Parameters
+    ----------
+    findings, predictor
+        One of both.
+    interval_s, zones
+        As for `BlanketOrders.of`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used.
+    MismatchError
+        If it is for another interval, or for other zones.
+
+    Examples
+    --------
+    >>> from geoblanket import RoadGraph, choose_places
+    >>> from geoblanket.tracking import read_orders
+    >>> places = choose_places(RoadGraph.load("city.roads"), spacing_m=500)
+    >>> orders = read_orders(places, interval_s=30, predictor="city.blanket")
+    >>> here, _ = places.nearest([45.001], [-30.002])
+    >>> orders(here, here).tolist() in ([1], [2], [3])  # for a vehicle at rest
+    True
+    """
+    source: LengthSource
+    if findings is not None and predictor is None:
+        source = read_found_blankets(findings)
+    elif predictor is not None and findings is None:
+        from geoblanket.blanket.predictor_file import load_predictor
+
+        source = load_predictor(predictor)
+    else:
+        raise ParameterError("Give either findings or a predictor.")
+    return BlanketOrders.of(source, places, interval_s=interval_s, zones=zones)
 
 
 @checked

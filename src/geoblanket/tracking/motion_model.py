@@ -5,13 +5,19 @@ order 3. From a state a vehicle goes to a next place; the state that follows is 
 the new history. So a place where the past tells nothing costs one state, and a memory is paid for only where it helps.
 
 The model is public: it is learned from a map, from walks, or from both (`learning`), and says so in its file.
+
+`TripShape` says when trips start and how long they are. Lengths are known by fixed bins, so that few numbers tell them:
+about two for each doubling, the same for every city. Within a bin all lengths are alike.
+
+`SparseRows` multiplies sparse matrices: by SciPy where it is installed, and by NumPy alone on a small device. Both give
+the same products up to rounding; SciPy's come several times sooner. Attributes are named as in SciPy's `csr_array`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,22 +33,34 @@ from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket._lazy import companion
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, ReleasedReports, Training, TrainingPromise
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.tracking.sparse_rows import SparseRows
-from geoblanket.tracking.trip_shape import TripShape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from scipy.sparse import csr_array
 
     from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["LONGEST_MEMORY", "MAGIC", "MotionModel", "Singles"]
+__all__ = [
+    "DAY_S",
+    "HOURS",
+    "LENGTH_BINS",
+    "LONGEST_MEMORY",
+    "MAGIC",
+    "MOST_STEPS",
+    "MotionModel",
+    "Singles",
+    "SparseRows",
+    "TripShape",
+    "length_bin",
+    "steps_of_bins",
+]
 
 LONGEST_MEMORY: Final = 3
 """Places of a state, the present one included, at most."""
 MAGIC: Final = _MAGIC_OF["model"]
 _MOST_PLACES: Final = 1 << 20
 _MOST_STATES: Final = 1 << 26
-_MOST_STEPS: Final = 3600
+_MOST_STEPS_IN_SLOT: Final = 3600
 _TOLERANCE: Final = 1e-3
 _LARGEST_SPREAD_M: Final = 100_000.0
 _TYPICAL_MOVE_M_S: Final = 200 / 30
@@ -51,6 +69,19 @@ _RARE_MOVE: Final = 2e-3
 _MOST_STARTS: Final = 100
 """How often a model may have been learned from released reports, each time starting from the one before."""
 _BY_BLANKET: Final = "by blanket"
+_Entries = npt.NDArray[np.floating[Any]]
+HOURS: Final = 24
+DAY_S: Final = 86_400
+_HOUR_S: Final = DAY_S // HOURS
+MOST_STEPS: Final = 1024
+"""A longer trip counts as one of so many steps."""
+_LEAST_STEPS: Final[Ints] = np.ceil(2.0 ** np.arange(1, 10.5, 0.5) - 1e-9).astype(np.int64)
+"""Steps of a trip from which a bin starts: powers of √2, from 2 to 1,024, where the last bin ends."""
+LENGTH_BINS: Final = len(_LEAST_STEPS) - 1
+_USUAL_TRIP_S: Final = 720.0
+_USUAL_STEPS: Final = 24.0
+_SMOOTHING: Final = 1.0
+"""Trips of the usual shape that count besides those that were counted: nothing becomes impossible."""
 
 
 @checked
@@ -91,7 +122,7 @@ class MotionModel:
     hours: Singles = field(default_factory=lambda: TripShape.usual().hours)
     """Share of the trips that start in each hour of the day, UTC, shape (24,)."""
     lengths: Singles = field(default_factory=lambda: TripShape.usual().lengths)
-    """Share of the trips by how many steps they have, in the bins of `trip_shape`, shape (18,)."""
+    """Share of the trips by how many steps they have, in the bins of `length_bin`, shape (18,)."""
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -195,7 +226,7 @@ class MotionModel:
             If it is not a whole number of steps, from 1 to 3,600.
         """
         steps = round(interval_s / self.interval_s)
-        if not 1 <= steps <= _MOST_STEPS or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
+        if not 1 <= steps <= _MOST_STEPS_IN_SLOT or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
             raise MismatchError(
                 f"Reports come every {interval_s:g} s, and a step of the motion model takes {self.interval_s:g} s. "
                 "Learn a model whose step fits a whole number of times into the interval of the reports."
@@ -432,3 +463,190 @@ def _in_words(learned: Mapping[str, Any], *, in_all: bool = True) -> str:
         "private": "from the road network and walks",
     }.get(str(source), "from what its file does not say")
     return words if training in (NOBODY, NOT_SAID) else f"{words}: {training.in_words()}"
+
+
+class SparseRows:
+    """A sparse matrix, row by row.
+
+    Parameters
+    ----------
+    data
+        The entries of all rows, row after row, shape (M,).
+    indices
+        Their columns, shape (M,).
+    indptr
+        Where each row starts, and at last M, shape (rows + 1,).
+    columns
+        How many columns there are.
+    """
+
+    def __init__(self, data: Singles, indices: Indices, indptr: Ints, columns: int) -> None:
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.shape = (len(indptr) - 1, columns)
+
+    @classmethod
+    def of_entries(
+        cls, data: Singles, rows: Ints | Indices, indices: Ints | Indices, shape: tuple[int, int]
+    ) -> SparseRows:
+        """Return a matrix of entries in any order; those of the same row and column add up."""
+        order = np.argsort(rows, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
+        return cls(data[order], indices[order].astype(np.int32), indptr, shape[1])
+
+    @cached_property
+    def row_numbers(self) -> Ints:
+        """The row of each entry, shape (M,)."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    @cached_property
+    def T(self) -> SparseRows:  # noqa: N802
+        """The matrix with rows and columns exchanged."""
+        return SparseRows.of_entries(self.data, self.indices, self.row_numbers, self.shape[::-1])
+
+    def __matmul__(self, values: _Entries) -> npt.NDArray[Any]:
+        """Return the product with a vector, or with the columns of a dense matrix."""
+        if _has_scipy():
+            product: npt.NDArray[Any] = self.as_scipy @ values
+            return product
+        if values.ndim == 1:
+            return (self @ values[:, None])[:, 0]
+        # The first entries of all rows at once, then the second ones, and so on: the longest rows come first, so that
+        # the rows that have an entry left are always those at the start.
+        order, passes = self._passes
+        sums = np.zeros((self.shape[0], values.shape[1]), np.result_type(self.data, values))
+        for data, indices in passes:
+            sums[: len(data)] += data[:, None] * values[indices]
+        result = np.empty_like(sums)
+        result[order] = sums
+        return result
+
+    @cached_property
+    def as_scipy(self) -> csr_array[np.float32, tuple[int, int]]:
+        """The same as SciPy has it, on the same memory: not to be changed."""
+        from scipy.sparse import csr_array
+
+        # Offsets of the type of the indices: SciPy would turn both into the larger one, and take longer.
+        indptr = self.indptr.astype(np.int32) if len(self.data) < 1 << 31 else self.indptr
+        return csr_array((self.data, self.indices, indptr), shape=self.shape)
+
+    def toarray(self) -> Singles:
+        """Return it as a dense matrix."""
+        dense = np.zeros(self.shape, self.data.dtype)
+        np.add.at(dense, (self.row_numbers, self.indices), self.data)
+        return dense
+
+    @cached_property
+    def _passes(self) -> tuple[Ints, list[tuple[_Entries, Indices]]]:
+        """Return the rows, longest first, and the n-th entries and columns of all rows that have so many."""
+        length = np.diff(self.indptr)
+        order = np.argsort(-length, kind="stable")
+        start, longest_first = self.indptr[order], length[order]
+        passes = []
+        for number in range(int(longest_first.max(initial=0))):
+            entry = start[: int(np.searchsorted(-longest_first, -number))] + number
+            passes.append((self.data[entry], self.indices[entry]))
+        return order, passes
+
+
+@cache
+def _has_scipy() -> bool:
+    try:
+        import scipy.sparse  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def length_bin(steps: npt.ArrayLike) -> Ints:
+    """Return the bin of trips by their steps, the first and the last among them: 0 to `LENGTH_BINS` − 1."""
+    bins: Ints = np.searchsorted(_LEAST_STEPS[1:-1], np.asarray(steps, np.int64), side="right").astype(np.int64)
+    return bins
+
+
+def steps_of_bins(bins: Ints) -> tuple[Ints, Ints]:
+    """Return the least and the largest number of steps of trips in some bins."""
+    most = np.append(_LEAST_STEPS[1:-1] - 1, MOST_STEPS)
+    return _LEAST_STEPS[bins], most[bins]
+
+
+@dataclass(frozen=True, eq=False)
+class TripShape:
+    """When trips start, and how long they are."""
+
+    hours: Singles
+    """Share of the trips that start in each hour of the day, UTC, shape (24,)."""
+    lengths: Singles
+    """Share of the trips whose steps are in each bin, shape (`LENGTH_BINS`,)."""
+
+    @classmethod
+    def usual(cls, interval_s: float | None = None) -> TripShape:
+        """Return what to assume where nothing is known: all hours alike, trips of 12 minutes in the mean.
+
+        Parameters
+        ----------
+        interval_s
+            Seconds of a step; None: such that a trip has 24 of them.
+        """
+        mean = _USUAL_STEPS if not interval_s else max(_USUAL_TRIP_S / interval_s, 2.5)
+        # Geometric from two steps on: it goes on after a step with a constant chance.
+        reaching = (1 - 1 / (mean - 1)) ** (_LEAST_STEPS[:-1] - 2.0)
+        return cls(np.full(HOURS, 1 / HOURS, np.float32), _shares(reaching - np.append(reaching[1:], 0.0)))
+
+    @classmethod
+    def of(cls, start_hours: npt.ArrayLike | None, steps: npt.ArrayLike) -> TripShape:
+        """Return the shape of some trips.
+
+        Parameters
+        ----------
+        start_hours
+            Hour of the day, UTC, in which each trip starts, 0 to 23; None: all hours alike.
+        steps
+            How many steps each trip has, the first and the last among them.
+        """
+        hours = np.zeros(HOURS) if start_hours is None else _counted(np.asarray(start_hours, np.int64), HOURS)
+        return cls.of_counts(hours, _counted(length_bin(steps), LENGTH_BINS))
+
+    @classmethod
+    def of_counts(cls, hour_counts: npt.ArrayLike, length_counts: npt.ArrayLike) -> TripShape:
+        """Return the shape of counts of trips, by hour and by bin of length. They may be noisy: below 0 is 0."""
+        usual = cls.usual()
+        return cls(*(
+            _shares(np.maximum(np.asarray(counts, np.float64), 0.0) + _SMOOTHING * share)
+            for counts, share in ((hour_counts, usual.hours), (length_counts, usual.lengths))
+        ))  # fmt: skip
+
+    @property
+    def mean_steps(self) -> float:
+        """How many steps a trip has in the mean."""
+        least, most = steps_of_bins(np.arange(LENGTH_BINS))
+        return float(self.lengths.astype(np.float64) @ (least + most) / 2)
+
+    def draw(self, trips: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """Return the seconds of the day at which trips start, UTC, and how many steps they have."""
+        hour = _drawn(self.hours, trips, rng)
+        start_s: Ints = hour * _HOUR_S + rng.integers(_HOUR_S, size=trips)
+        least, most = steps_of_bins(_drawn(self.lengths, trips, rng))
+        return start_s, rng.integers(least, most, endpoint=True)
+
+    def problem(self) -> str | None:
+        """Return what is wrong, or None."""
+        for shares, count in ((self.hours, HOURS), (self.lengths, LENGTH_BINS)):
+            if shares.dtype.str != "<f4" or shares.shape != (count,):
+                return f"hours must be {HOURS} and lengths {LENGTH_BINS} shares"
+            if not (shares.min() >= 0 and abs(float(shares.sum(dtype=np.float64)) - 1) < _TOLERANCE):
+                return "shares of hours and lengths must not be negative, and must sum to 1"
+        return None
+
+
+def _drawn(shares: Singles, count: int, rng: np.random.Generator) -> Ints:
+    chances = shares.astype(np.float64)
+    return rng.choice(len(shares), count, p=chances / chances.sum())
+
+
+def _counted(numbers: Ints, size: int) -> Floats:
+    return np.bincount(numbers, minlength=size).astype(np.float64)
+
+
+def _shares(weights: Floats) -> Singles:
+    shares: Singles = (weights / weights.sum()).astype(np.float32)
+    return shares

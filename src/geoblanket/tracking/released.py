@@ -19,7 +19,7 @@ from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import RELEASED_SCHEMA
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
-from geoblanket.release.lattice_source import cell_centers_e7
+from geoblanket.release.source import cell_centers_e7
 
 __all__ = ["ReleasedRows", "ReleasedTable"]
 

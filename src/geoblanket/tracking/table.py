@@ -2,6 +2,8 @@
 
 Post-processing: it reads released reports and public knowledge only, so that it costs no ε. Vehicles are followed
 through all of their reports, across walks and trips.
+
+`compare_with_truth` tells the accuracy of reports and estimates where the true positions are known.
 """
 
 from __future__ import annotations
@@ -25,24 +27,34 @@ from geoblanket._files import check_output
 from geoblanket._frames import AnyFrame, is_path, takes_frames
 from geoblanket._tables import lazy_batches, table_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
+from geoblanket._geodesy import haversine_m, local_degrees, local_metres
+from geoblanket._progress import Progress, silent
+from geoblanket._repr import counted, short_repr
+from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import RELEASED_SCHEMA
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
-from geoblanket.tracking.belief import BeliefFilter
+from geoblanket.traces.table import scan_traces
 from geoblanket.tracking.estimate import Estimator
-from geoblanket.tracking.following import Sequences, follow, smooth
+from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
 from geoblanket.tracking.tracker import plain_model, slots_ahead
 
-__all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "TrackSummary", "track_table"]
+__all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "Accuracy", "TrackSummary", "compare_with_truth", "track_table"]
 
 _ROWS_AT_A_TIME: Final = 500_000
 _ROWS_IN_MEMORY: Final = 4_000_000
 _RADIUS_STEP_M: Final = 10.0
 _RADII: Final = 20_000
 """Radii are counted in steps, for their median."""
+_TOLERANCE: Final = "60s"
+"""A true point is one of the same vehicle, no further away in time."""
+_ITERATIONS: Final = 50
+_REPORTED: Final = ("reported_lat", "reported_lon")
+_ESTIMATED: Final = ("lat", "lon", "radius_m")
 
 
 def _tracked_schema(schema: dict[str, pl.DataType]) -> dict[str, pl.DataType]:
@@ -211,7 +223,7 @@ class _Run:
     def estimate(self, estimates: Floats) -> None:
         """Fill in latitude, longitude and radius for each row of the table, shape (rows, 3)."""
         self._estimates = estimates
-        for part in self._table.parts(outputs=self._filter.sight.outputs):
+        for part in self._table.parts(outputs=self._filter.observations.outputs):
             self._follow(part)
 
     def _follow(self, part: ReleasedRows) -> None:
@@ -275,3 +287,72 @@ def _first_of_slot(part: ReleasedRows) -> Ints:
     first = np.empty(len(order), np.int64)
     first[order] = order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
     return first
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Mean distances from the truth."""
+
+    compared: int
+    """Reports for which the true location is known."""
+    without_reports_m: float
+    """Of the one point that is nearest to all true locations on average, metres: what no report at all would do."""
+    reports_m: float
+    """Of the reported locations, metres."""
+    tracked_m: float
+    """Of the estimates, metres."""
+    within_radius: float
+    """Share of the circles that hold the vehicle: 90 % is what they promise."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+
+def compare_with_truth(tracked: str | Path, traces: str | Path) -> Accuracy:
+    """Compare a table written by `track_table` with true locations.
+
+    Parameters
+    ----------
+    tracked
+        The estimates, with the reports that they were made from.
+    traces
+        A table written by `geoblanket traces import`: where the vehicles truly were.
+
+    Raises
+    ------
+    MismatchError
+        If the traces have no point of the same vehicles at the same times.
+    """
+    with reading_parquet(tracked):
+        reports = pl.read_parquet(tracked, columns=["vehicle", "time", *_REPORTED, *_ESTIMATED]).sort("time")
+    truth = scan_traces(traces).select("vehicle", "time", true_lat="lat", true_lon="lon").sort("time")
+    with reading_parquet(traces):
+        points = truth.collect()
+    known = reports.join_asof(
+        points, on="time", by="vehicle", strategy="nearest", tolerance=_TOLERANCE, check_sortedness=False
+    ).drop_nulls()
+    if known.is_empty():
+        raise MismatchError("No report is of a vehicle and a time in these traces. Give those that were perturbed.")
+    lat, lon = (known[name].to_numpy() for name in ("true_lat", "true_lon"))
+    off = [haversine_m(known[f"{kind}lat"].to_numpy(), known[f"{kind}lon"].to_numpy(), lat, lon)
+           for kind in ("reported_", "")]  # fmt: skip
+    return Accuracy(
+        compared=known.height,
+        without_reports_m=float(haversine_m(*_middle(lat, lon), lat, lon).mean()),
+        reports_m=float(off[0].mean()),
+        tracked_m=float(off[1].mean()),
+        within_radius=float(np.mean(off[1] <= known["radius_m"].to_numpy())),
+    )
+
+
+def _middle(lat: Floats, lon: Floats) -> tuple[float, float]:
+    """Return the point that is nearest to some on average, degrees (Weiszfeld's iteration)."""
+    origin = {"origin_lat": float(np.median(lat)), "origin_lon": float(np.median(lon))}
+    points = np.stack(local_metres(lat, lon, **origin), axis=-1)
+    middle = points.mean(axis=0)
+    for _ in range(_ITERATIONS):
+        pull = 1 / np.maximum(np.hypot(*(points - middle).T), 1.0)
+        middle = pull @ points / pull.sum()
+    at_lat, at_lon = local_degrees(middle[0], middle[1], **origin)
+    return float(at_lat), float(at_lon)

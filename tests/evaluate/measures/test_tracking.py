@@ -13,10 +13,10 @@ from geoblanket.evaluate.measures.attacker import zone_distance_km
 from geoblanket.evaluate.measures.reports import RowSight, ZoneReports, draw_reports, only_the_zone
 from geoblanket.evaluate.measures.tracking import WalkTracker, find_runs, place_distance_km
 from geoblanket.mobility.histories import Steps
-from geoblanket.tracking.following import NO_REPORT
+from geoblanket.tracking.filtering import NO_REPORT
 from geoblanket.tracking.learning import model_of_counts
 from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.sight import Reports
+from geoblanket.tracking.observation import Reports
 from tests.evaluate.walking import COUNTS, TOWN, ZONE, present, random_channel, rows_of, wandering
 
 HELD_OUT = wandering(TOWN, vehicles=60, length=40, seed=1)

@@ -21,7 +21,7 @@ from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import Reports
+from geoblanket.tracking.observation import Reports
 
 __all__ = ["RowSight", "ZoneReports", "draw_reports", "only_the_zone"]
 

@@ -25,10 +25,9 @@ from geoblanket._repr import counted, short_repr
 from geoblanket.build.measures import VehicleLosses, by_vehicle
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import Steps
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import Sight
+from geoblanket.tracking.observation import ObservationModel
 
 __all__ = ["Tracked", "WalkTracker", "find_runs", "place_distance_km"]
 
@@ -118,7 +117,7 @@ class WalkTracker:
         starts = find_runs(self.steps)
         return np.arange(len(self.steps)) - np.repeat(starts, np.diff(np.append(starts, len(self.steps))))
 
-    def tracked(self, sight: Sight, outputs: Ints) -> Tracked:
+    def tracked(self, sight: ObservationModel, outputs: Ints) -> Tracked:
         """Guess each place from all reports up to its own.
 
         Parameters
@@ -132,7 +131,7 @@ class WalkTracker:
         follow(guesses.filter, Sequences(np.arange(len(outputs)), outputs, find_runs(self.steps)), guesses.take)
         return guesses.held_against_truth()
 
-    def single(self, sight: Sight, outputs: Ints) -> Tracked:
+    def single(self, sight: ObservationModel, outputs: Ints) -> Tracked:
         """Guess the place of each report from it alone; steps without a report are left out."""
         sent, whose = np.unique(outputs, return_inverse=True)
         motion = self.motion if self.usual is None else replace(self.motion, start=self.usual)
@@ -141,7 +140,7 @@ class WalkTracker:
         follow(guesses.filter, Sequences(np.arange(len(sent)), sent, np.arange(len(sent))), guesses.take)
         return guesses.held_against_truth(whose, outputs != NO_REPORT)
 
-    def in_hindsight(self, sight: Sight, outputs: Ints, *, steps: int) -> Tracked:
+    def in_hindsight(self, sight: ObservationModel, outputs: Ints, *, steps: int) -> Tracked:
         """Guess each place from all reports of its window: walks are cut into windows of at most so many steps."""
         if steps < 1:
             raise ParameterError(f"An attacker needs one step or more. Got {steps} instead.")

@@ -12,7 +12,7 @@ from geoblanket.mechanism import load_bundle
 from geoblanket.release.fence import Fence, Fences
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
-from geoblanket.tracking.sight import LaplaceSight, LatticeSight, Reports, ZoneSight
+from geoblanket.tracking.observation import LaplaceObservations, LatticeObservations, Reports, ZoneObservations
 from geoblanket.tracking.tracker import Tracker, plain_model
 from tests.release.lattices import save_small
 from tests.release.worlds import CLOCK, GRAPH, PLACES, report, save_certain
@@ -30,8 +30,8 @@ def test_a_lattice_is_seen_as_it_draws(tmp_path: Path) -> None:
     bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     assert bundle.lattice is not None
     model = replace(plain_model(bundle), spread_m=0.0)
-    sight = LatticeSight(bundle.lattice, model, interval_s=30.0)
-    seen = sight.likelihood(reports(list(range(bundle.lattice.cells))))
+    observations = LatticeObservations(bundle.lattice, model, interval_s=30.0)
+    seen = observations.likelihood(reports(list(range(bundle.lattice.cells))))
     exact = np.array([bundle.lattice.weights(lat, lon) for lat, lon in zip(model.lat, model.lon, strict=True)]) / 2**62
     np.testing.assert_allclose(seen / seen.sum(axis=0), exact / exact.sum(axis=0), rtol=2e-3)
 
@@ -40,9 +40,9 @@ def test_zones_are_seen_by_the_history_of_a_state(tmp_path: Path) -> None:
     """Each pair of places has a report that is all but certain; at the start of a trip only the place counts."""
     bundle = load_bundle(save_certain(tmp_path / "x.bundle"))
     model = learn_motion(GRAPH, PLACES, interval_s=30.0)
-    sight = ZoneSight(bundle, model)
-    first = sight.likelihood(reports(list(range(len(PLACES)))))
-    later = sight.likelihood(reports(list(range(len(PLACES))), follows=True))
+    observations = ZoneObservations(bundle, model)
+    first = observations.likelihood(reports(list(range(len(PLACES)))))
+    later = observations.likelihood(reports(list(range(len(PLACES))), follows=True))
     assert CLOCK.regime(9) == "day"  # midnight in UTC
     inside = 0
     for state, (now, before) in enumerate(model.states.tolist()):
@@ -58,7 +58,7 @@ def test_zones_are_seen_by_the_history_of_a_state(tmp_path: Path) -> None:
 def test_states_that_are_too_short_take_their_likeliest_past(tmp_path: Path) -> None:
     bundle = load_bundle(save_certain(tmp_path / "x.bundle"))
     model = learn_motion(GRAPH, PLACES, interval_s=30.0, order=1)
-    seen = ZoneSight(bundle, model).likelihood(reports(list(range(len(PLACES))), follows=True))
+    seen = ZoneObservations(bundle, model).likelihood(reports(list(range(len(PLACES))), follows=True))
     flow = model.usual[:, None] * model.moves.toarray()
     for now in range(len(PLACES)):
         if now % 6 != 5:
@@ -68,19 +68,19 @@ def test_states_that_are_too_short_take_their_likeliest_past(tmp_path: Path) -> 
 def test_planar_laplace_noise(tmp_path: Path) -> None:
     bundle = load_bundle(save_small(tmp_path / "x.bundle"))
     model = replace(plain_model(bundle), spread_m=0.0)
-    sight = LaplaceSight(model.lat[:2], model.lon[:2], model, epsilon=3.0, interval_s=30.0)
-    seen = sight.likelihood(reports([0, 1]))
+    observations = LaplaceObservations(model.lat[:2], model.lon[:2], model, epsilon=3.0, interval_s=30.0)
+    seen = observations.likelihood(reports([0, 1]))
     distance_km = np.linalg.norm(model.xy_m[:, None] - model.xy_m[:2], axis=2) / 1000
     np.testing.assert_allclose(seen, np.exp(-3.0 * distance_km), rtol=1e-4)
     with pytest.raises(ParameterError, match="ε"):
-        LaplaceSight(model.lat, model.lon, model, epsilon=0.0, interval_s=30.0)
+        LaplaceObservations(model.lat, model.lon, model, epsilon=0.0, interval_s=30.0)
 
 
 def test_other_places_are_refused(tmp_path: Path) -> None:
     bundle = load_bundle(save_certain(tmp_path / "x.bundle"))
     other = MotionModel.by_distance(PLACES.coordinates_e7[:-1], interval_s=30.0)
     with pytest.raises(MismatchError, match="different places"):
-        ZoneSight(bundle, other)
+        ZoneObservations(bundle, other)
 
 
 def fences_around(lat: float, lon: float, *, radius_m: int) -> Fences:
@@ -114,7 +114,7 @@ def test_beliefs_with_fences_are_those_of_the_lattice_s_weights(tmp_path: Path) 
         tracker.see("car", SLOT + slot, cell)
         np.testing.assert_allclose(tracker.places("car")[:, 0], exact, atol=3e-4)
     # Places inside are told apart by how vehicles move alone.
-    seen = LatticeSight(bundle.lattice, replace(model, spread_m=80.0), interval_s=30.0, fences=fences)
+    seen = LatticeObservations(bundle.lattice, replace(model, spread_m=80.0), interval_s=30.0, fences=fences)
     assert (np.ptp(seen.likelihood(reports([60, 3]))[inside], axis=0) == 0).all()
 
 

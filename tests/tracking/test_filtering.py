@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from geoblanket._arrays import Floats, Positions
 from geoblanket.errors import ParameterError
-from geoblanket.tracking import belief, following
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
+from geoblanket.tracking import filtering
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from tests.tracking.chains import TableSight, beliefs_by_all_paths, make_model, second_order
+from tests.tracking.chains import TableObservations, beliefs_by_all_paths, make_model, second_order
 
 MODEL = second_order()
 TABLE = np.random.default_rng(3).dirichlet(np.ones(4), size=len(MODEL))
@@ -22,7 +21,7 @@ TABLE = np.random.default_rng(3).dirichlet(np.ones(4), size=len(MODEL))
 
 def collected(sequences: Sequences, *, smoothed: bool = False, beliefs: BeliefFilter | None = None) -> Floats:
     """The belief over states at each report."""
-    beliefs = BeliefFilter(MODEL, TableSight(TABLE)) if beliefs is None else beliefs
+    beliefs = BeliefFilter(MODEL, TableObservations(TABLE)) if beliefs is None else beliefs
     found = np.full((len(sequences.slot), len(beliefs.model)), np.nan)
 
     def seen(positions: Positions, values: Singles) -> None:
@@ -60,8 +59,8 @@ def test_beliefs_are_those_of_all_paths(drawn: list[list[tuple[int, int]]]) -> N
 
 
 def test_slots_of_several_steps() -> None:
-    sight = TableSight(TABLE, interval_s=60.0)
-    found = collected(sequences_of([([5, 6, 8], [0, 2, 1])]), beliefs=BeliefFilter(MODEL, sight))
+    observations = TableObservations(TABLE, interval_s=60.0)
+    found = collected(sequences_of([([5, 6, 8], [0, 2, 1])]), beliefs=BeliefFilter(MODEL, observations))
     exact, _ = beliefs_by_all_paths(MODEL, TABLE, [5, 6, 8], [0, 2, 1], steps_per_slot=2)
     np.testing.assert_allclose(found, exact, atol=1e-4)
 
@@ -70,7 +69,7 @@ def test_batches_do_not_change_beliefs(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     parts = [(list(range(length)), rng.integers(4, size=length).tolist()) for length in (7, 1, 30, 12, 12, 3)]
     together, back = collected(sequences_of(parts)), collected(sequences_of(parts), smoothed=True)
-    monkeypatch.setattr(following, "_CELLS", 2 * len(MODEL))
+    monkeypatch.setattr(filtering, "_CELLS", 2 * len(MODEL))
     np.testing.assert_allclose(collected(sequences_of(parts)), together, atol=1e-6)
     np.testing.assert_allclose(collected(sequences_of(parts), smoothed=True), back, atol=1e-5)
 
@@ -80,7 +79,7 @@ def test_long_sequences_are_smoothed_in_windows(monkeypatch: pytest.MonkeyPatch)
     outputs = np.random.default_rng(6).integers(4, size=700)
     sequences = sequences_of([(range(700), outputs.tolist())])
     whole = collected(sequences, smoothed=True)
-    monkeypatch.setattr(following, "_SMOOTHED_BYTES", 4 * len(MODEL) * 10)
+    monkeypatch.setattr(filtering, "_SMOOTHED_BYTES", 4 * len(MODEL) * 10)
     np.testing.assert_allclose(collected(sequences, smoothed=True), whole, atol=1e-5)
 
 
@@ -109,7 +108,7 @@ def test_a_report_that_no_place_explains_is_left_out() -> None:
     table = TABLE.copy()
     table[:, 3] = 0.0
     counted: list[Singles] = []
-    beliefs = BeliefFilter(MODEL, TableSight(table))
+    beliefs = BeliefFilter(MODEL, TableObservations(table))
     sequences = sequences_of([([1, 2, 3], [0, 3, 1])])
     impossible = follow(beliefs, sequences, lambda _, values: counted.append(values[:, 0].copy()))
     assert impossible == 1
@@ -118,7 +117,7 @@ def test_a_report_that_no_place_explains_is_left_out() -> None:
     # Backwards too: what came before such a report is known as well as without it.
     table[:, 2] = 0.0
     parts = [([1, 2, 3], [0, 3, 1]), ([7, 8], [1, 0]), ([4, 5, 6], [2, 1, 3]), ([1, 2, 4], [NO_REPORT, 2, 1])]
-    smoothed = collected(sequences_of(parts), smoothed=True, beliefs=BeliefFilter(MODEL, TableSight(table)))
+    smoothed = collected(sequences_of(parts), smoothed=True, beliefs=BeliefFilter(MODEL, TableObservations(table)))
     for first, (slots, outputs) in zip((0, 3, 5, 8), parts, strict=True):
         _, exact = beliefs_by_all_paths(
             MODEL, table, slots, [NO_REPORT if output in (2, 3) else output for output in outputs]
@@ -166,8 +165,8 @@ def test_moves_are_those_of_all_paths(drawn: list[list[tuple[int, int]]]) -> Non
     """Steps of several slots are not told: nobody knows which moves they were made of."""
     parts = [(np.cumsum([100, *[gap for gap, _ in part[1:]]]).tolist(), [out for _, out in part]) for part in drawn]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(belief, "_ANYWHERE", 0.0)
-        found = moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE)))
+        patch.setattr(filtering, "_ANYWHERE", 0.0)
+        found = moves_of(sequences_of(parts), BeliefFilter(MODEL, TableObservations(TABLE)))
     exact = sum(moves_by_all_paths(MODEL, TABLE, *part)[0] for part in parts)
     np.testing.assert_allclose(found, exact, atol=2e-5)
 
@@ -175,11 +174,13 @@ def test_moves_are_those_of_all_paths(drawn: list[list[tuple[int, int]]]) -> Non
 def test_moves_are_told_once_whatever_the_windows_and_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(8)
     parts = [(list(range(length)), rng.integers(-1, 4, size=length).tolist()) for length in (700, 300, 12, 1, 130)]
-    whole = moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE)))
+    whole = moves_of(sequences_of(parts), BeliefFilter(MODEL, TableObservations(TABLE)))
     assert whole.sum() == pytest.approx(sum(len(slots) - 1 for slots, _ in parts), rel=1e-4)
-    monkeypatch.setattr(following, "_SMOOTHED_BYTES", 4 * len(MODEL) * 10)
-    monkeypatch.setattr(following, "_CELLS", 2 * len(MODEL))
-    np.testing.assert_allclose(moves_of(sequences_of(parts), BeliefFilter(MODEL, TableSight(TABLE))), whole, rtol=1e-3)
+    monkeypatch.setattr(filtering, "_SMOOTHED_BYTES", 4 * len(MODEL) * 10)
+    monkeypatch.setattr(filtering, "_CELLS", 2 * len(MODEL))
+    np.testing.assert_allclose(
+        moves_of(sequences_of(parts), BeliefFilter(MODEL, TableObservations(TABLE))), whole, rtol=1e-3
+    )
 
 
 def test_only_first_slots_are_told() -> None:
@@ -190,7 +191,7 @@ def test_only_first_slots_are_told() -> None:
     def seen(positions: Positions, values: Singles) -> None:
         told.update(zip(positions.tolist(), values.T, strict=True))
 
-    smooth(BeliefFilter(MODEL, TableSight(TABLE)), sequences, seen, only_first=True)
+    smooth(BeliefFilter(MODEL, TableObservations(TABLE)), sequences, seen, only_first=True)
     assert sorted(told) == [0, 3]
     np.testing.assert_array_equal(told[3], whole[3])
 
@@ -213,7 +214,7 @@ def test_chosen_sequences_keep_what_they_know() -> None:
     assert chosen.time_ms.tolist() == [50, 0, 10, 20]
 
 
-HOLDING = BeliefFilter(MODEL, TableSight(TABLE), holds=True)
+HOLDING = BeliefFilter(MODEL, TableObservations(TABLE), holds=True)
 SOME_SLOTS = st.lists(st.tuples(st.integers(1, 2), st.integers(-1, 1)), min_size=1, max_size=5)
 
 
@@ -264,7 +265,7 @@ def test_smoothed_beliefs_know_rests_too(outputs: list[int]) -> None:
 
 def test_a_rest_is_a_step_to_the_same_place_where_moves_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside all paths that stay in the slots that are held: state (0, 1) becomes (0, 0)."""
-    monkeypatch.setattr(belief, "_ANYWHERE", 0.0)
+    monkeypatch.setattr(filtering, "_ANYWHERE", 0.0)
     outputs, held = [0, 2, 2, 2, 1, 3, 3], [False, False, True, True, False, False, True]
     dense = MODEL.moves.toarray().astype(np.float64)
     moves, rests = np.zeros_like(dense), np.zeros(len(MODEL))
@@ -345,6 +346,8 @@ def test_how_much_the_rule_for_rests_loses(rate: float, lost: float, lost_by_rep
     sequences = sequences_of([(range(SLOTS), outputs) for outputs in product(range(RING), repeat=SLOTS)])
     best = (joint * np.log(joint / joint.sum(axis=1, keepdims=True))).sum()
     for holds, expected in ((True, lost), (False, lost_by_repeating)):
-        found = collected(sequences, beliefs=BeliefFilter(chain, TableSight(table), holds=holds))[SLOTS - 1 :: SLOTS]
+        found = collected(sequences, beliefs=BeliefFilter(chain, TableObservations(table), holds=holds))[
+            SLOTS - 1 :: SLOTS
+        ]
         score = (joint * np.log(found)).sum()
         assert (best - score) / (best + np.log(RING)) == pytest.approx(expected, abs=0.002)

@@ -1,7 +1,7 @@
 """How probable a report is from each state of a motion model: what a recipient knows of each mechanism.
 
-A *sight* answers for many reports at once, each up to a factor, which beliefs lose when they are normalised. Floating
-point is enough here: nothing is promised by it.
+An *observation model* answers for many reports at once, each up to a factor, which beliefs lose when they are
+normalised. Floating point is enough here: nothing is promised by it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import SINK_BASE
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.nearest import NearestPlace
-from geoblanket.release.regimes import Regimes
-from geoblanket.release.rule import ReleaseRule
-from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sparse_rows import SparseRows
+from geoblanket.release.rule import Regimes, ReleaseRule
+from geoblanket.tracking.motion_model import MotionModel, Singles, SparseRows
 
-__all__ = ["LaplaceSight", "LatticeSight", "Reports", "Sight", "ZoneSight", "sight_of"]
+__all__ = [
+    "LaplaceObservations",
+    "LatticeObservations",
+    "ObservationModel",
+    "Reports",
+    "ZoneObservations",
+    "observations_of",
+]
 
 _MOST_MISSING_M: Final = 1.0
 """Places of a bundle and of a model that are nearer than this are the same."""
@@ -53,7 +58,7 @@ class Reports:
         return Reports(self.output[some], self.slot[some], self.follows[some], time_ms)
 
 
-class Sight(Protocol):
+class ObservationModel(Protocol):
     """What a recipient knows of a mechanism."""
 
     @property
@@ -68,7 +73,7 @@ class Sight(Protocol):
         """Return how probable each report is from each state, each up to a factor, shape (N, B)."""
 
 
-class LatticeSight:
+class LatticeObservations:
     """Reports of a lattice.
 
     Parameters
@@ -134,7 +139,7 @@ def _log_heights(lattice: Lattice, x: Ints, y: Ints) -> Singles:
     return heights
 
 
-class ZoneSight:
+class ZoneObservations:
     """Reports by the mechanisms of zones, with or without context.
 
     A mechanism may look further back than a state. The places that are missing are then those of the states that most
@@ -231,7 +236,7 @@ def _fenced(histories: npt.NDArray[np.int32], bundle: Bundle, fences: Fences) ->
     return np.where(histories < 0, histories, seen_as[histories])
 
 
-class LaplaceSight:
+class LaplaceObservations:
     """Reports of planar Laplace noise in floating point, at any point; outputs are numbered as they are given.
 
     Parameters
@@ -263,7 +268,9 @@ class LaplaceSight:
         return likelihood
 
 
-def sight_of(bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES) -> LatticeSight | ZoneSight:
+def observations_of(
+    bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES
+) -> LatticeObservations | ZoneObservations:
     """Return what a recipient knows of a bundle's mechanisms, and of the fences of those that report.
 
     Raises
@@ -274,7 +281,7 @@ def sight_of(bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES) -> 
     if bundle.lattice is not None:
         interval_s = bundle.needed_clock().interval_s
         model.steps_in(interval_s)
-        return LatticeSight(bundle.lattice, model, interval_s=interval_s, fences=fences)
-    sight = ZoneSight(bundle, model, fences)
-    model.steps_in(sight.interval_s)
-    return sight
+        return LatticeObservations(bundle.lattice, model, interval_s=interval_s, fences=fences)
+    observations = ZoneObservations(bundle, model, fences)
+    model.steps_in(observations.interval_s)
+    return observations

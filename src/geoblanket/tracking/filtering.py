@@ -1,14 +1,31 @@
-"""Beliefs after each of many reports at once: forwards, and backwards where later reports count.
+"""Beliefs over where vehicles are, after each of many reports: forwards, and backwards where later reports count.
+
+A filter predicts by the motion model, weighs by the report, and normalises. Beliefs of several vehicles are the columns
+of one array of shape (N, B), N states, so that a step of all of them is one sparse product.
 
 What a vehicle reported is a *sequence*: slots that ascend, with an output each, or none (−1) where only the belief of
 that slot is asked for. Sequences are followed side by side, the longest first, so that one sparse product steps many of
 them. *Filtered* beliefs know the reports up to their slot, *smoothed* ones also those after it.
+
+Hold
+----
+A vehicle at rest repeats its last report. The rule for a report that is *held*, so equal to the last one of a bundle
+with hold: it tells nothing new, and the belief stays as it was. The next report that differs is weighed as always, one
+prediction after the last held one, however long the rest was.
+
+An exact posterior would know more. A rest is likelier where vehicles often stay, and a new report shows that the
+vehicle has moved. On a small chain where all paths can be tried, four slots long, the rule loses 5 % of what reports
+tell. To count every repetition as a new report loses 7 to 13 %, and more the longer a rest is. On real trips (300 of
+Porto, places 250 m apart, ε = 2 and 4) that makes estimates at rest 17 to 21 % worse than the rule does. To weigh each
+held slot by the model's chance to stay makes them 2 to 3 % worse: real rests are longer than a chain believes. To make
+a stay half as probable before each new report takes off 2 to 3 % of the error; the rule leaves that out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -16,17 +33,21 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Bools, Ints, Positions
 from geoblanket.errors import ParameterError
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.motion_model import Singles
-from geoblanket.tracking.sight import Reports
+from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.release.fence import NO_FENCES, Fences
+from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.observation import ObservationModel, Reports, observations_of
 
-__all__ = ["NO_REPORT", "Moved", "Rested", "Seen", "Sequences", "follow", "smooth"]
+__all__ = ["LONGEST_GAP_MS", "NO_REPORT", "BeliefFilter", "Moved", "Rested", "Seen", "Sequences", "follow", "smooth"]
 
+_ANYWHERE: Final = 1e-5
+"""What a prediction leaves for a vehicle being anywhere: no report can then be impossible for good."""
 NO_REPORT: Final = -1
 _CELLS: Final = 1 << 19
 """States × sequences at a time: 2 megabytes, which stays in the processor's cache."""
 _SMOOTHED_BYTES: Final = 1 << 28
-_LONGEST_GAP_MS: Final = 2 * 3_600_000
+LONGEST_GAP_MS: Final = 2 * 3_600_000
+"""After a longer gap nothing is known of a vehicle any more."""
 
 Seen = Callable[[Positions, Singles], None]
 """Called with positions among the reports, shape (B,), and the beliefs over states there, (N, B)."""
@@ -35,6 +56,116 @@ Moved = Callable[[Singles, Singles], None]
 both (N, B). Their product with the chance of a move between two states is how probable it was that it was made."""
 Rested = Callable[[Singles], None]
 """Called with how probable each state was before a slot in which the vehicle stayed where it was, (N, B)."""
+
+
+class BeliefFilter:
+    """Takes beliefs from one report to the next.
+
+    Parameters
+    ----------
+    model
+        How vehicles move.
+    observations
+        How probable reports are; `BeliefFilter.of` finds it for a bundle.
+    holds
+        Whether a vehicle at rest repeats its last report, which then tells nothing new.
+    """
+
+    def __init__(self, model: MotionModel, observations: ObservationModel, *, holds: bool = False) -> None:
+        self.model, self.observations, self.holds = model, observations, holds
+        self.steps_per_slot = model.steps_in(observations.interval_s)
+        self.interval_ms = round(observations.interval_s * 1000)
+
+    @classmethod
+    def of(cls, bundle: Bundle, model: MotionModel, *, fences: Fences = NO_FENCES) -> BeliefFilter:
+        """Return the filter of a bundle's reports, made by vehicles with these fences."""
+        holds = bundle.lattice is not None and bundle.lattice.hold_mm > 0
+        return cls(model, observations_of(bundle, model, fences), holds=holds)
+
+    @property
+    def bytes_per_vehicle(self) -> int:
+        """Memory of one belief."""
+        return self.model.start.nbytes
+
+    def are_held(self, output: Ints | int, last: Ints | int) -> Bools:
+        """Return which reports repeat the last one because the vehicle rests, by all that one can tell.
+
+        A moving vehicle rarely draws the same cell again: in less than one draw of a hundred.
+        """
+        held: Bools = np.equal(output, last) & np.greater_equal(output, 0) & self.holds
+        return held
+
+    def begin(self, count: int) -> Singles:
+        """Return the beliefs of vehicles of which nothing is known, shape (N, count)."""
+        return np.repeat(self.model.start[:, None], count, axis=1)
+
+    def predicted(self, beliefs: Singles, steps: int) -> Singles:
+        """Return beliefs some steps of the model later."""
+        result = beliefs
+        for _ in range(steps):
+            result = self.model.moves_into @ result
+        if steps:
+            result *= np.float32(1 - _ANYWHERE)
+            result += np.float32(_ANYWHERE) * self.model.start[:, None]
+        return result
+
+    def predicted_back(self, values: Singles, steps: int) -> Singles:
+        """Return what is expected, some steps earlier, of values at each state."""
+        result = values
+        for _ in range(steps):
+            result = self.model.moves @ result
+        if steps:
+            result *= np.float32(1 - _ANYWHERE)
+            result += np.float32(_ANYWHERE) * (self.model.start @ values)
+        return result
+
+    @cached_property
+    def stays(self) -> Ints:
+        """Of each state, the number of the move that stays at its place, −1 if there is none, shape (N,)."""
+        model = self.model
+        state = np.repeat(np.arange(len(model)), np.diff(model.offsets))
+        staying = np.flatnonzero(model.present[state] == model.present[model.targets])
+        stays = np.full(len(model), -1)
+        stays[state[staying]] = staying
+        return stays
+
+    @cached_property
+    def _rested_in(self) -> Ints:
+        """Of each state, the state after a step at its place, shape (N,)."""
+        return np.where(self.stays < 0, np.arange(len(self.model)), self.model.targets[self.stays])
+
+    def rested(self, beliefs: Singles) -> Singles:
+        """Return beliefs one step later, if the vehicles stayed where they are for certain."""
+        result = np.zeros_like(beliefs)
+        np.add.at(result, self._rested_in, beliefs)
+        return result
+
+    def rested_back(self, values: Singles) -> Singles:
+        """Return what is expected of values at each state one step before, for the same vehicles."""
+        result: Singles = values[self._rested_in]
+        return result
+
+    def weigh(self, beliefs: Singles, reports: Reports) -> Bools:
+        """Take reports into account, in place; return which of them the beliefs held impossible, and left out."""
+        weighed = beliefs * self.observations.likelihood(reports)
+        total = _totals(weighed)
+        impossible: Bools = ~(total > np.finfo(np.float32).tiny)
+        if impossible.any():
+            weighed[:, impossible] = beliefs[:, impossible]
+            total = _totals(weighed)
+        np.multiply(weighed, 1 / total, out=beliefs)
+        return impossible
+
+    def places(self, beliefs: Singles) -> Singles:
+        """Return the beliefs in places, shape (P, B)."""
+        result: Singles = self.model.to_places @ beliefs
+        return result
+
+
+def _totals(beliefs: Singles) -> Singles:
+    """Return the sums of beliefs, shape (B,): a product with ones, which is quicker than a sum over an axis."""
+    totals: Singles = np.ones(len(beliefs), np.float32) @ beliefs
+    return totals
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +320,7 @@ class _Batch:
     ) -> None:
         self._filter, self._sequences = beliefs, sequences
         self._starts, self._lengths, self._rested, self._only_first = starts, lengths, rested, only_first
-        self._longest_gap = max(1, _LONGEST_GAP_MS // beliefs.interval_ms)
+        self._longest_gap = max(1, LONGEST_GAP_MS // beliefs.interval_ms)
 
     def forwards(self) -> Iterator[_Tick]:
         """Yield filtered beliefs, tick by tick."""
@@ -284,11 +415,11 @@ class _Batch:
         """Return how probable the reports of a tick and all later ones are from each state in it."""
         told = (tick.reports.output != NO_REPORT) & ~tick.impossible
         if told.all():
-            likely: Singles = later * self._filter.sight.likelihood(tick.reports)
+            likely: Singles = later * self._filter.observations.likelihood(tick.reports)
             return likely
         weighed: Singles = later.copy()
         if told.any():
-            weighed[:, told] *= self._filter.sight.likelihood(tick.reports.chosen(told))
+            weighed[:, told] *= self._filter.observations.likelihood(tick.reports.chosen(told))
         return weighed
 
     def _stepped_back(self, later: Singles, tick: _Tick) -> Singles:
