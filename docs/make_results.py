@@ -29,9 +29,9 @@ from geoblanket.evaluate.report.tracked import hour_table, tracked_table
 from geoblanket.evaluate.report.writing import answers, compared_with, write_report
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
-from geoblanket.evaluate.variants import Varied
-from geoblanket.study.claims import CLAIM_COLUMNS, CLAIMS_HEADING
-from geoblanket.study.evaluation.comparison import WHY_NOT_ALIKE, paper_chapter, paper_claims, read_training
+from geoblanket.evaluate.settings import Varied
+from geoblanket.study.comparison import WHY_NOT_ALIKE, paper_chapter, paper_claims, read_training
+from geoblanket.study.paper import CLAIM_COLUMNS, CLAIMS_HEADING
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"

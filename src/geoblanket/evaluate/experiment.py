@@ -21,8 +21,7 @@ from geoblanket._arguments import checked
 from geoblanket.build.parameters import Number, Parameters, WrongParametersError, read_toml
 from geoblanket.build.typed_values import as_json
 from geoblanket.errors import InputError
-from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.own_methods import is_own
+from geoblanket.evaluate.methods import METHODS, is_own
 from geoblanket.evaluate.settings import Setting
 
 __all__ = ["Experiment", "read_experiment", "shipped_experiments"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.measures.catalogue import Value
 from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers
 from geoblanket.evaluate.report.panels import Panel, hour_panels, main_panels, sweep_panels, whole_city_panels
 from geoblanket.evaluate.report.sections import sweep_sentences

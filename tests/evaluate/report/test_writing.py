@@ -10,7 +10,7 @@ import pytest
 
 from geoblanket.evaluate.report.writing import write_report
 from geoblanket.evaluate.results import write_results
-from geoblanket.study.evaluation.comparison import paper_chapter
+from geoblanket.study.comparison import paper_chapter
 from tests.evaluate.made_up import LOSSES, made_up
 
 ABOUT = {

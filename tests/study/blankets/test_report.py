@@ -17,8 +17,7 @@ from geoblanket.study.blankets.claims import check_claims
 from geoblanket.study.blankets.report import write_report
 from geoblanket.study.blankets.running import Study, run_study
 from geoblanket.study.blankets.summary import summarise
-from geoblanket.study.claims import Verdict
-from geoblanket.study.paper import PAPER
+from geoblanket.study.paper import PAPER, Verdict
 from tests.blanket.quick_test import use_quick_test
 from tests.blanket.worlds import Walk, square, wandering, write_world
 

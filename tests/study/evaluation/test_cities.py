@@ -13,7 +13,7 @@ from geoblanket.errors import InputError
 from geoblanket.evaluate.city_data import CityData
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.study.evaluation.cities import PAPER_CITIES, CitySource, prepare_city
+from geoblanket.study.cities import PAPER_CITIES, CitySource, prepare_city
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 TOWN = CitySource(

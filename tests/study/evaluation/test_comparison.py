@@ -9,9 +9,8 @@ import pytest
 from geoblanket.errors import InputError
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.report.story import Story
-from geoblanket.study.claims import Claim
-from geoblanket.study.evaluation.comparison import paper_claims, read_training
-from geoblanket.study.paper import GAINS, PAPER
+from geoblanket.study.comparison import paper_claims, read_training
+from geoblanket.study.paper import GAINS, PAPER, Claim
 from tests.evaluate.made_up import LOSSES, made_up
 
 SOURCE = Path(__file__).parents[4] / "shared" / "paper" / "c-mdp.tex"

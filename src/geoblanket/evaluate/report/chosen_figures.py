@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
-from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.own_methods import is_own
+from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure, Value
+from geoblanket.evaluate.methods import is_own
 from geoblanket.evaluate.report.figures import (
     PARTS,
     SWEEPS,
@@ -20,7 +19,7 @@ from geoblanket.evaluate.report.figures import (
 )
 from geoblanket.evaluate.report.panels import Panel
 from geoblanket.evaluate.report.story import IN_USE, PAPER_METHODS, Story
-from geoblanket.evaluate.variants import Varied
+from geoblanket.evaluate.settings import Varied
 
 __all__ = ["caption", "make_figures", "sweep_name"]
 

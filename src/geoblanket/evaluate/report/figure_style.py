@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from geoblanket._arrays import Floats
 from geoblanket._numbers import Interval
 from geoblanket._picture import FAINT, INK
-from geoblanket.evaluate.own_methods import is_own
+from geoblanket.evaluate.methods import is_own
 
 __all__ = ["Look", "apart", "draw_interval", "epsilon_axis", "label_lines", "look_of", "say_beside"]
 

@@ -14,7 +14,7 @@ from geoblanket.evaluate.measures.catalogue import Measure
 from geoblanket.evaluate.report.figure_style import draw_interval, epsilon_axis, label_lines, look_of, say_beside
 from geoblanket.evaluate.report.panels import Panel, saved
 from geoblanket.evaluate.report.wording import label_of
-from geoblanket.evaluate.variants import Varied
+from geoblanket.evaluate.settings import Varied
 
 __all__ = [
     "PARTS",

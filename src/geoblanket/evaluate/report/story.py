@@ -18,7 +18,7 @@ from geoblanket.evaluate.report.panels import (
     whole_city_panels,
 )
 from geoblanket.evaluate.report.wording import best_plain, primary
-from geoblanket.evaluate.variants import Varied
+from geoblanket.evaluate.settings import Varied
 
 __all__ = ["IN_USE", "PAPER_METHODS", "Story"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from geoblanket._numbers import UNKNOWN, number, percent, text
 from geoblanket._page import Page
-from geoblanket.evaluate.measures.catalogue import ATTACKS, TRACKING, Measure
-from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.measures.catalogue import ATTACKS, TRACKING, Measure, Value
 from geoblanket.evaluate.report.panels import Panel, Relation, decide, saved
 from geoblanket.evaluate.report.wording import label_of, reference_epsilon, worth_left
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geoblanket._numbers import number, percent
-from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.own_methods import is_own
+from geoblanket.evaluate.measures.catalogue import Measure, Value
+from geoblanket.evaluate.methods import METHODS, is_own
 from geoblanket.evaluate.report.panels import ALIKE_WITHIN, REFERENCE_EPSILON, Panel, Relation, decide, saved
 
 __all__ = [

@@ -32,7 +32,7 @@ from geoblanket.evaluate.report.tables import (
 )
 from geoblanket.evaluate.report.tracked import hour_table, tracked_table, whole_city_answers
 from geoblanket.evaluate.sanity import check_results
-from geoblanket.evaluate.variants import Varied
+from geoblanket.evaluate.settings import Varied
 
 __all__ = ["Chapter", "answers", "compared_with", "write_report"]
 

@@ -11,8 +11,7 @@ from scipy import stats
 from geoblanket._numbers import count, p_text, share, signed
 from geoblanket.study.blankets.correlations import OUTCOMES, PART_OF
 from geoblanket.study.blankets.running import Study
-from geoblanket.study.claims import Claim, Verdict
-from geoblanket.study.paper import PaperCity
+from geoblanket.study.paper import Claim, PaperCity, Verdict
 
 __all__ = ["check_claims", "correlation_rows", "rows_tested"]
 

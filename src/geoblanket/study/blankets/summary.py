@@ -10,7 +10,7 @@ import polars as pl
 from geoblanket._numbers import count, p_text, share, signed
 from geoblanket.study.blankets.claims import correlation_rows, rows_tested
 from geoblanket.study.blankets.running import COMBINED, Study
-from geoblanket.study.claims import Claim, Verdict
+from geoblanket.study.paper import Claim, Verdict
 
 __all__ = ["summarise"]
 

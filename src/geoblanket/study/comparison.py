@@ -12,14 +12,23 @@ from typing import Any
 from geoblanket._numbers import number, percent, share, text
 from geoblanket._page import Page
 from geoblanket.errors import InputError
-from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.measures.catalogue import Measure, Value
 from geoblanket.evaluate.report.panels import Panel, saved
 from geoblanket.evaluate.report.story import Story
 from geoblanket.evaluate.report.wording import label_of, reference_epsilon
 from geoblanket.evaluate.report.writing import Chapter
-from geoblanket.study.claims import CLAIMS_HEADING, Claim, Verdict, add_claims
-from geoblanket.study.paper import GAINS, LONGEST_SELECTION_MS, PAPER, SELECTION_MS, PaperCity, PaperGain
+from geoblanket.study.paper import (
+    CLAIMS_HEADING,
+    GAINS,
+    LONGEST_SELECTION_MS,
+    PAPER,
+    SELECTION_MS,
+    Claim,
+    PaperCity,
+    PaperGain,
+    Verdict,
+    add_claims,
+)
 
 __all__ = ["WHY_NOT_ALIKE", "paper_chapter", "paper_claims", "read_training"]
 
