@@ -231,7 +231,7 @@ def _print_results(results: pl.DataFrame) -> None:
     import polars as pl
 
     from geoblanket.evaluate.methods import METHODS
-    from geoblanket.evaluate.report.second_stage import second_stage_tables
+    from geoblanket.evaluate.report.tables import second_stage_tables
     from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 
     together = results.filter(
