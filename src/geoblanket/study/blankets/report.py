@@ -19,7 +19,7 @@ from geoblanket.blanket.place_regions import Regions, find_regions
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
-from geoblanket.study.blankets.claims import check_claims
+from geoblanket.study.blankets.claims import check_claims, summarise
 from geoblanket.study.blankets.correlations import FEATURES, MEASURES, OUTCOMES
 from geoblanket.study.blankets.figures import (
     correlation_figure,
@@ -31,7 +31,6 @@ from geoblanket.study.blankets.figures import (
     sizes_figure,
 )
 from geoblanket.study.blankets.running import Study
-from geoblanket.study.blankets.summary import summarise
 from geoblanket.study.paper import CLAIMS_HEADING, PAPER, Claim, PaperCity, add_claims
 
 __all__ = ["write_report"]
