@@ -13,7 +13,7 @@ from geoblanket.study.comparison import paper_claims, read_training
 from geoblanket.study.paper import GAINS, PAPER, Claim
 from tests.evaluate.made_up import LOSSES, made_up
 
-SOURCE = Path(__file__).parents[4] / "shared" / "paper" / "c-mdp.tex"
+SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "c-mdp.tex"
 
 SCORES: dict[str, float | None] = {
     "n": 500, "bce": 0.2, "accuracy": 0.94, "precision": 0.95, "recall": None, "f1": 0.96, "negative_precision": 0.4,
