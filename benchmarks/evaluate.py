@@ -20,8 +20,8 @@ from geoblanket.evaluate.city_data import CityFiles
 from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
 from geoblanket.evaluate.running import Evaluation, evaluate_cities
 from geoblanket.mobility.matching import match_traces
-from geoblanket.study.evaluation.cities import PAPER_CITIES
-from geoblanket.study.evaluation.cities import prepare_city as prepare_paper_city
+from geoblanket.study.cities import PAPER_CITIES
+from geoblanket.study.cities import prepare_city as prepare_paper_city
 
 
 def synthetic(folder: Path) -> tuple[float, Evaluation]:

@@ -19,19 +19,29 @@ from PIL import Image
 
 from geoblanket.evaluate.experiment import shipped_experiments
 from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.report.answers import which_answers
-from geoblanket.evaluate.report.chosen_figures import caption, sweep_name
-from geoblanket.evaluate.report.figures import SWEEPS
-from geoblanket.evaluate.report.sections import SOUND, sweep_sentences
-from geoblanket.evaluate.report.story import Story
-from geoblanket.evaluate.report.tables import Table, efficiency_table, gain_table, loss_table, privacy_table
-from geoblanket.evaluate.report.tracked import hour_table, tracked_table
-from geoblanket.evaluate.report.writing import answers, compared_with, write_report
+from geoblanket.evaluate.report.comparison import Comparison
+from geoblanket.evaluate.report.figures import SWEEPS, caption, sweep_name
+from geoblanket.evaluate.report.tables import (
+    Table,
+    efficiency_table,
+    gain_table,
+    hour_table,
+    loss_table,
+    privacy_table,
+    sweep_table,
+    tracked_table,
+)
+from geoblanket.evaluate.report.writing import (
+    SOUND,
+    answers,
+    compared_with,
+    write_report,
+)
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
-from geoblanket.evaluate.variants import Varied
-from geoblanket.study.claims import CLAIM_COLUMNS, CLAIMS_HEADING
-from geoblanket.study.evaluation.comparison import WHY_NOT_ALIKE, paper_chapter, paper_claims, read_training
+from geoblanket.evaluate.settings import Varied
+from geoblanket.study.comparison import WHY_NOT_ALIKE, paper_chapter, paper_claims, read_training
+from geoblanket.study.paper import CLAIM_COLUMNS, CLAIMS_HEADING
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
@@ -72,7 +82,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.results, self.about = read_results(folder)
-        self.story = Story.of(self.results, self.about)
+        self.comparison = Comparison.of(self.results, self.about)
         self.training = read_training(folder, self.about["cities"])
         self.report = folder / "report"
         run = {*self.results["experiment"].unique(), "quick"}
@@ -86,22 +96,19 @@ class Results:
 
     def tracked(self) -> Iterator[str]:
         """Yield the parts of the page of tracked vehicles in their order."""
-        yield "## Which mechanism should I use?\n"
-        for panel in self.story.main:
-            sentences = which_answers(panel, self.story.equal_cost(panel.city))
-            yield f"**{panel.city.title()}**\n\n{bullets([*sentences])}"
+        yield from self._answers(slice(1))
         yield "## In zones, which are disclosed\n"
-        for panel in self.story.main:
-            equal_cost = self.story.equal_cost(panel.city)
+        for panel in self.comparison.main:
+            equal_cost = self.comparison.equal_cost(panel.city)
             yield captioned(tracked_table(panel))
             if equal_cost is not None and equal_cost.has(Measure.TRACKED_ERROR):
                 yield captioned(tracked_table(equal_cost, equal_cost=True))
         yield "## The whole city, no zone disclosed\n"
-        for panel in self.story.whole_city:
+        for panel in self.comparison.whole_city:
             if panel.has(Measure.TRACKED_ERROR):
                 yield captioned(tracked_table(panel))
         yield "## The same budget for an hour\n"
-        for hours in self.story.hours:
+        for hours in self.comparison.hours:
             yield captioned(hour_table(hours))
         yield f"## {SOUND}\n"
         broken = {violation.check for violation in check_results(self.results)}
@@ -118,20 +125,17 @@ class Results:
                 f"> **Not everything was run for this page.** The main experiment looks at {zones or 'all'} of each "
                 f"city's zones, and these are missing: {', '.join(self.missing)}.\n"
             )
-        for question, cities in list(answers(self.results, self.about).items())[1:]:
-            yield f"## {question}\n"
-            for city, sentences in cities.items():
-                yield f"**{city.title()}**\n\n{bullets(sentences)}"
+        yield from self._answers(slice(1, None))
         yield "## Loss against ε\n"
         yield from self.figures("loss", "gain", "loss-in-use")
-        for panel in self.story.main:
+        for panel in self.comparison.main:
             yield captioned(loss_table(panel))
-            if (pair := self.story.pair(panel)) is not None:
+            if (pair := self.comparison.pair(panel)) is not None:
                 yield captioned(gain_table(panel, pair[0], compared_with(panel.methods, pair[0])))
         yield from self.figures("one-destination", "case-ii")
         yield "## Leakage and attackers\n"
         yield from self.figures("leakage", "inference", "context-inference")
-        for panel in self.story.main:
+        for panel in self.comparison.main:
             yield captioned(privacy_table(panel))
         yield "## Reports in a row\n"
         yield from self.figures("tracking", sweep_name(Varied.REPORTS))
@@ -141,7 +145,7 @@ class Results:
         yield from self._sweeps()
         yield "## Time, memory and size\n"
         yield from self.figures("build-time")
-        for panel in self.story.main:
+        for panel in self.comparison.main:
             yield captioned(efficiency_table(panel))
         yield f"## {CLAIMS_HEADING}\n"
         yield f"{WHY_NOT_ALIKE}\n"
@@ -159,17 +163,24 @@ class Results:
                 shrink(picture, DOCS / "images" / f"results-{name}.png")
                 yield f"![{caption(name)}](images/results-{name}.png)\n\n*{caption(name)}*\n"
 
+    def _answers(self, questions: slice) -> Iterator[str]:
+        for question, cities in [*answers(self.results, self.about).items()][questions]:
+            yield f"## {question}\n"
+            yield bullets([f"**{city.title()}**: {line}" for city, lines in cities.items() for line in lines])
+
     def _sweeps(self) -> Iterator[str]:
         for along, name in SWEEPS.items():
-            panels = self.story.sweep(along)
+            panels = self.comparison.sweep(along)
             if along == Varied.REPORTS or not panels:
                 continue
             yield f"### {name[0].upper()}{name[1:]}\n"
             yield from self.figures(sweep_name(along))
-            yield bullets([sentence for panel in panels for sentence in sweep_sentences(self.story, panel)])
+            for panel in panels:
+                if (pair := self.comparison.pair(panel)) is not None:
+                    yield captioned(sweep_table(panel, name, pair))
 
     def _paper(self) -> Iterator[str]:
-        claims = paper_claims(self.story, self.training)
+        claims = paper_claims(self.comparison, self.training)
         for city in dict.fromkeys(claim.city for claim in claims):
             rows = [claim.cells for claim in claims if claim.city == city]
             yield f"### {city.title()}\n\n{table(CLAIM_COLUMNS, rows)}"

@@ -22,7 +22,7 @@ from geoblanket.build.report_words import cost_table, factor_table, measured, pr
 from geoblanket.build.rows import Context
 from geoblanket.cli.main import app
 from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError, PolicyError
-from geoblanket.evaluate.measures.composition import compose
+from geoblanket.evaluate.measures.leakage import compose
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.facts import BundleFacts
 from geoblanket.mechanism.bundle.policy import ANYTHING

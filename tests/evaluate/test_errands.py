@@ -8,7 +8,7 @@ import pytest
 
 from geoblanket.city.model import make_city
 from geoblanket.errors import InputError
-from geoblanket.evaluate.errands import make_errands
+from geoblanket.evaluate.city_data import make_errands
 from geoblanket.roads.places import choose_places
 from tests.build.worlds import straight_on
 

@@ -11,8 +11,8 @@ from geoblanket._unfinished import PartStore
 from geoblanket.build.measures import VehicleLosses
 from geoblanket.errors import MismatchError, OutputError
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
-from geoblanket.evaluate.kept_outcomes import pack_outcome, unpack_outcome
-from geoblanket.evaluate.measures.values import HeldOut, Value
+from geoblanket.evaluate.measures.catalogue import HeldOut, Value
+from geoblanket.evaluate.outcomes import pack_outcome, unpack_outcome
 
 
 def open_store(path: Path, about: dict[str, object], *, resume: bool) -> PartStore[ZoneOutcome]:

@@ -7,9 +7,8 @@ import pytest
 
 from geoblanket.errors import GuaranteeViolation, MismatchError, ParameterError
 from geoblanket.evaluate.experiment import read_experiment
-from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.own_methods import OwnMaker
-from geoblanket.evaluate.report.wording import label_of
+from geoblanket.evaluate.methods import METHODS, OwnMaker
+from geoblanket.evaluate.report.comparison import label_of
 from geoblanket.evaluate.report.writing import write_report
 from geoblanket.evaluate.results import read_results
 from geoblanket.evaluate.running import evaluate_cities

@@ -9,7 +9,7 @@ import pytest
 
 from geoblanket.evaluate.experiment import Experiment
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.report.second_stage import second_stage_tables
+from geoblanket.evaluate.report.tables import second_stage_tables
 from geoblanket.evaluate.report.writing import write_report
 from geoblanket.evaluate.results import ALL_ZONES, read_results
 from geoblanket.evaluate.running import Evaluation, evaluate_cities

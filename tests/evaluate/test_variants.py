@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
-from geoblanket.evaluate.settings import Setting
-from geoblanket.evaluate.variants import Varied, joined, read_variant, variant_of
+from geoblanket.evaluate.settings import Setting, Varied, joined, read_variant, variant_of
 
 
 @pytest.mark.parametrize(

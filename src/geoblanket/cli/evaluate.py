@@ -143,7 +143,7 @@ def paper(
     (with --quick, only the main one). Finished work is kept, and an interrupted run continues with --resume.
     """
     from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
-    from geoblanket.study.evaluation.cities import PAPER_CITIES, prepare_city
+    from geoblanket.study.cities import PAPER_CITIES, prepare_city
 
     _check_folder(out, resume=resume, overwrite=overwrite)
     names = list(PAPER_CITIES) if city == "both" else [city]
@@ -171,7 +171,7 @@ def report(
 def _write_report(folder: Path, *, title: str = _TITLE) -> None:
     from geoblanket.evaluate.report.writing import answers, write_report
     from geoblanket.evaluate.results import read_results
-    from geoblanket.study.evaluation.comparison import paper_chapter, read_training
+    from geoblanket.study.comparison import paper_chapter, read_training
 
     results, about = read_results(folder)
     chapters = [paper_chapter(read_training(folder, about.get("cities", {})))]
@@ -231,7 +231,7 @@ def _print_results(results: pl.DataFrame) -> None:
     import polars as pl
 
     from geoblanket.evaluate.methods import METHODS
-    from geoblanket.evaluate.report.second_stage import second_stage_tables
+    from geoblanket.evaluate.report.tables import second_stage_tables
     from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
 
     together = results.filter(

@@ -10,11 +10,19 @@ if TYPE_CHECKING:
     from geoblanket.evaluate.city_data import CityFiles
     from geoblanket.evaluate.experiment import Experiment, read_experiment
     from geoblanket.evaluate.measures.attacker import Cases, Inference, attack_report, zone_distance_km
-    from geoblanket.evaluate.measures.composition import Composition, compose, trajectory_bound
-    from geoblanket.evaluate.measures.epsilon_effective import WorstPair, effective_epsilon, worst_pair
-    from geoblanket.evaluate.measures.leakage import Leakage, place_channel, posterior_leakage, same_past
-    from geoblanket.evaluate.measures.reports import RowSight, ZoneReports, draw_reports
-    from geoblanket.evaluate.measures.tracking import Tracked, WalkTracker
+    from geoblanket.evaluate.measures.leakage import (
+        Composition,
+        Leakage,
+        WorstPair,
+        compose,
+        effective_epsilon,
+        place_channel,
+        posterior_leakage,
+        same_past,
+        trajectory_bound,
+        worst_pair,
+    )
+    from geoblanket.evaluate.measures.tracking import RowSight, Tracked, WalkTracker, ZoneReports, draw_reports
     from geoblanket.evaluate.methods import METHODS
     from geoblanket.evaluate.report.writing import answers, write_report
     from geoblanket.evaluate.results import RESULTS_SCHEMA, read_results
@@ -62,32 +70,32 @@ _HOME = {
     "RESULTS_SCHEMA": "geoblanket.evaluate.results",
     "Cases": "geoblanket.evaluate.measures.attacker",
     "CityFiles": "geoblanket.evaluate.city_data",
-    "Composition": "geoblanket.evaluate.measures.composition",
+    "Composition": "geoblanket.evaluate.measures.leakage",
     "Evaluation": "geoblanket.evaluate.running",
     "Experiment": "geoblanket.evaluate.experiment",
     "Inference": "geoblanket.evaluate.measures.attacker",
     "Leakage": "geoblanket.evaluate.measures.leakage",
-    "RowSight": "geoblanket.evaluate.measures.reports",
+    "RowSight": "geoblanket.evaluate.measures.tracking",
     "Setting": "geoblanket.evaluate.settings",
     "Tracked": "geoblanket.evaluate.measures.tracking",
     "Violation": "geoblanket.evaluate.sanity",
     "WalkTracker": "geoblanket.evaluate.measures.tracking",
-    "WorstPair": "geoblanket.evaluate.measures.epsilon_effective",
-    "ZoneReports": "geoblanket.evaluate.measures.reports",
+    "WorstPair": "geoblanket.evaluate.measures.leakage",
+    "ZoneReports": "geoblanket.evaluate.measures.tracking",
     "answers": "geoblanket.evaluate.report.writing",
     "attack_report": "geoblanket.evaluate.measures.attacker",
     "check_results": "geoblanket.evaluate.sanity",
-    "compose": "geoblanket.evaluate.measures.composition",
-    "draw_reports": "geoblanket.evaluate.measures.reports",
-    "effective_epsilon": "geoblanket.evaluate.measures.epsilon_effective",
+    "compose": "geoblanket.evaluate.measures.leakage",
+    "draw_reports": "geoblanket.evaluate.measures.tracking",
+    "effective_epsilon": "geoblanket.evaluate.measures.leakage",
     "evaluate_cities": "geoblanket.evaluate.running",
     "place_channel": "geoblanket.evaluate.measures.leakage",
     "posterior_leakage": "geoblanket.evaluate.measures.leakage",
     "read_experiment": "geoblanket.evaluate.experiment",
     "read_results": "geoblanket.evaluate.results",
     "same_past": "geoblanket.evaluate.measures.leakage",
-    "trajectory_bound": "geoblanket.evaluate.measures.composition",
-    "worst_pair": "geoblanket.evaluate.measures.epsilon_effective",
+    "trajectory_bound": "geoblanket.evaluate.measures.leakage",
+    "worst_pair": "geoblanket.evaluate.measures.leakage",
     "write_report": "geoblanket.evaluate.report.writing",
     "zone_distance_km": "geoblanket.evaluate.measures.attacker",
 }

@@ -20,8 +20,7 @@ from pydantic import Field
 from geoblanket._arguments import checked
 from geoblanket.build.validation import Number, Parameters, WrongParametersError, as_json, read_toml
 from geoblanket.errors import InputError
-from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.own_methods import is_own
+from geoblanket.evaluate.methods import METHODS, is_own
 from geoblanket.evaluate.settings import Setting
 
 __all__ = ["Experiment", "read_experiment", "shipped_experiments"]

@@ -1,15 +1,31 @@
-"""The paper's numbers that are measured here too, each with where it stands.
+"""The paper's numbers that are measured here too, and its claims beside what was measured.
 
-Losses and privacy measures that the authors cut from the final text are marked as such. What the figures show as curves
-without numbers is not here: the source has no data for them.
+Each number says where it stands in the paper. Losses and privacy measures that the authors cut from the final text are
+marked as such. What the figures show as curves without numbers is not here: the source has no data for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["GAINS", "LONGEST_SELECTION_MS", "PAPER", "SELECTION_MS", "PaperCity", "PaperGain", "PaperPrivacy"]
+from geoblanket._page import Page
+
+__all__ = [
+    "CLAIMS_HEADING",
+    "CLAIM_COLUMNS",
+    "GAINS",
+    "LONGEST_SELECTION_MS",
+    "PAPER",
+    "SELECTION_MS",
+    "Claim",
+    "PaperCity",
+    "PaperGain",
+    "PaperPrivacy",
+    "Verdict",
+    "add_claims",
+]
 
 SELECTION_MS, LONGEST_SELECTION_MS = 1.01, 1.10
 """Mean and largest time to draw a perturbed location, both cities, section 5.4."""
@@ -156,3 +172,49 @@ PAPER: Mapping[str, PaperCity] = {
     ),
 }
 """By name: rome, porto."""
+
+
+CLAIMS_HEADING = "What the paper says, what we measured"
+
+
+class Verdict(StrEnum):
+    """How what was measured compares with what the paper says."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    MIXED = "depends on |B|"
+    UNDECIDED = "cannot be decided"
+    NONE = ""
+    """Where a verdict would mean nothing."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, and what was measured about it."""
+
+    topic: str
+    paper: str
+    """What the paper says."""
+    measured: str
+    verdict: str
+    """One of `Verdict`, or several, each with where it holds."""
+    why: str
+    """Why the two differ, or what to keep in mind if they do not."""
+    where: str = ""
+    """In the paper."""
+    city: str = ""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What a table shows of it, under `CLAIM_COLUMNS`."""
+        return (self.topic, self.paper, self.measured, self.verdict, self.why, self.where)
+
+
+CLAIM_COLUMNS = ("about", "the paper says", "we measured", "verdict", "why they may differ", "where in the paper")
+
+
+def add_claims(page: Page, claims: Iterable[Claim]) -> None:
+    """Add a table of claims to a page; where they stand in the paper only if that is known."""
+    rows = [claim.cells for claim in claims]
+    columns = len(CLAIM_COLUMNS) if any(row[-1] for row in rows) else len(CLAIM_COLUMNS) - 1
+    page.table(CLAIM_COLUMNS[:columns], [row[:columns] for row in rows], words=range(columns))

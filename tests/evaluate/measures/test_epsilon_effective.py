@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from geoblanket.errors import MismatchError
-from geoblanket.evaluate.measures.epsilon_effective import effective_epsilon, worst_pair
+from geoblanket.evaluate.measures.leakage import effective_epsilon, worst_pair
 from geoblanket.mechanism import DENOMINATOR, Mechanism
 from geoblanket.mechanism.baselines import constant
 from tests.mechanism.problems import random_problem

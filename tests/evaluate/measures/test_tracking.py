@@ -10,8 +10,15 @@ from geoblanket.build.measures import VehicleLosses, measure
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.evaluate.measures.attacker import zone_distance_km
-from geoblanket.evaluate.measures.reports import RowSight, ZoneReports, draw_reports, only_the_zone
-from geoblanket.evaluate.measures.tracking import WalkTracker, find_runs, place_distance_km
+from geoblanket.evaluate.measures.tracking import (
+    RowSight,
+    WalkTracker,
+    ZoneReports,
+    draw_reports,
+    find_runs,
+    only_the_zone,
+    place_distance_km,
+)
 from geoblanket.mobility.histories import Steps
 from geoblanket.tracking.filtering import NO_REPORT
 from geoblanket.tracking.learning import model_of_counts

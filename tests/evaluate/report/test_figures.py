@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.measures.catalogue import Measure, Value
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.report.figure_style import apart, look_of
-from geoblanket.evaluate.report.figures import measure_figure, pareto_front
+from geoblanket.evaluate.report.figures import apart, look_of, measure_figure, pareto_front
 from geoblanket.evaluate.report.panels import Panel, main_panels
 from tests.evaluate.made_up import made_up
 

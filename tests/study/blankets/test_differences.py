@@ -5,8 +5,13 @@ import pytest
 from scipy import stats
 
 from geoblanket.blanket.findings import blanket_sizes
-from geoblanket.study.blankets.choice import grouping_for, main_grouping
-from geoblanket.study.blankets.differences import difference_table, rejection_table, size_table
+from geoblanket.study.blankets.differences import (
+    difference_table,
+    grouping_for,
+    main_grouping,
+    rejection_table,
+    size_table,
+)
 from tests.study.blankets.groups import by_chance, by_size, by_speed, made_up
 
 

@@ -13,12 +13,10 @@ import pytest
 from geoblanket.blanket.discovery import DiscoveryOptions
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.study.blankets import running
-from geoblanket.study.blankets.claims import check_claims
+from geoblanket.study.blankets.claims import check_claims, summarise
 from geoblanket.study.blankets.report import write_report
 from geoblanket.study.blankets.running import Study, run_study
-from geoblanket.study.blankets.summary import summarise
-from geoblanket.study.claims import Verdict
-from geoblanket.study.paper import PAPER
+from geoblanket.study.paper import PAPER, Verdict
 from tests.blanket.quick_test import use_quick_test
 from tests.blanket.worlds import Walk, square, wandering, write_world
 
@@ -79,13 +77,14 @@ def test_the_page_escapes_its_title_and_fetches_nothing(folder: Path) -> None:
 
 def test_the_summary_says_the_numbers(study: Study, folder: Path) -> None:
     claims = check_claims(study, PAPER["porto"])
-    sentences = summarise(study, claims)
-    assert f"{study.about['counts']['walks']:,} walks" in sentences[0]
+    samples, rejected, verdicts = summarise(study, claims)
+    assert f"{study.about['counts']['walks']:,} walks" in samples
     row = study.rejections.filter((pl.col("by") == study.main) & (pl.col("m") == 1)).row(0, named=True)
-    assert f"{row['share']:.1%}" in sentences[1]
-    assert str(row["rejected_adjusted"]) in sentences[1]
-    assert any(verdict.value in sentences[-1] for verdict in Verdict if verdict)
-    assert json.loads((folder / "study.json").read_text())["summary"] == sentences
+    assert f"|B| = 1: {row['share']:.1%} ({row['rejected_adjusted']} of {row['tested']}); " in rejected
+    agreed = sum(claim.verdict == Verdict.AGREES for claim in claims)
+    assert agreed
+    assert f"agrees {agreed}" in verdicts
+    assert json.loads((folder / "study.json").read_text())["summary"] == [samples, rejected, verdicts]
 
 
 def test_verdicts_follow_the_numbers(study: Study) -> None:

@@ -1,17 +1,31 @@
-"""Every measure: its name in results, what reports call it, how they write it, and how zones make a city's."""
+"""Every measure of a comparison: its name, unit and how it is summed up over zones, and the values measured."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from geoblanket._display import number
+from geoblanket._numbers import Interval, number
+from geoblanket.evaluate.settings import Varied, variant_of
 
-__all__ = ["ATTACKS", "CONTEXT_INFERENCE", "INFERENCE", "TRACKING", "AttackMeasures", "Measure", "gain_over"]
+__all__ = [
+    "ATTACKS",
+    "CONTEXT_INFERENCE",
+    "INFERENCE",
+    "TRACKING",
+    "AttackMeasures",
+    "HeldOut",
+    "Measure",
+    "Value",
+    "by_reports",
+    "gain_over",
+]
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -141,3 +155,44 @@ INFERENCE, CONTEXT_INFERENCE, TRACKING = ATTACKS = tuple(
     for attack in ("inference", "context_inference", "tracking")
 )
 """The attackers on one report, on one report after a place that they know, and on reports in a row."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure of a method."""
+
+    measure: str
+    """Its name; see `catalogue`."""
+    value: float
+    unit: str
+    interval: Interval | None = None
+    part: str = ""
+    """Of what part of the setting, for example of how many reports; empty for all of it."""
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> Value:
+        """Return a value from columns of results."""
+        interval = Interval.of(columns["low"], columns["high"])
+        return cls(columns["measure"], float(columns["value"]), columns["unit"], interval, columns.get("part", ""))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Its columns in results; there `variant` says which part it is of."""
+        low, high = (None, None) if self.interval is None else (self.interval.low, self.interval.high)
+        return {"measure": str(self.measure), "value": self.value, "low": low, "high": high, "unit": self.unit}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What was measured of the steps of held-out walks."""
+
+    measure: str
+    unit: str
+    part: str = ""
+    """Of which steps or how many reports: empty for what the setting says, else in words."""
+
+
+def by_reports(reports: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield numbers of reports in a row, and how results tell them from the first, the usual one."""
+    for place, count in enumerate(reports):
+        yield count, "" if place == 0 else variant_of(Varied.REPORTS, count)

@@ -14,8 +14,11 @@ from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.measures.values import Value
 from geoblanket.evaluate.methods import METHODS
 from geoblanket.evaluate.own_methods import is_own
+from geoblanket._numbers import Interval
+from geoblanket.evaluate.measures.catalogue import Measure, Value, gain_over
+from geoblanket.evaluate.methods import METHODS, is_own
 from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
-from geoblanket.evaluate.variants import Varied, read_variant
+from geoblanket.evaluate.settings import Varied, read_variant
 
 __all__ = [
     "ALIKE_WITHIN",

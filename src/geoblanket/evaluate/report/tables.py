@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
 
 from geoblanket._display import UNKNOWN, number, percent, text
 from geoblanket._page import Page
-from geoblanket.evaluate.measures.catalogue import ATTACKS, TRACKING, Measure
-from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.report.panels import Panel, Relation, decide, saved
-from geoblanket.evaluate.report.wording import label_of, reference_epsilon, worth_left
+from geoblanket.evaluate.measures.catalogue import ATTACKS, TRACKING, Measure, Value
+from geoblanket.evaluate.methods import METHODS
+from geoblanket.evaluate.report.comparison import label_of, reference_epsilon, worth_left
+from geoblanket.evaluate.report.panels import WIDE_GAP, HourPanel, Panel, Relation, decide, saved
+from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS
 
 __all__ = [
-    "Table", "cell", "efficiency_table", "gain_cell", "gain_table", "loss_cell", "loss_table", "privacy_table",
-    "tracking_table", "whole_city_table", "zones_table",
-]  # fmt: skip
+    "Table",
+    "add_second_stages",
+    "efficiency_table",
+    "gain_cell",
+    "gain_table",
+    "hour_table",
+    "loss_cell",
+    "loss_table",
+    "privacy_table",
+    "second_stage_tables",
+    "sweep_table",
+    "tracked_table",
+    "tracking_table",
+    "whole_city_table",
+    "zones_table",
+]
 
 
 @dataclass(frozen=True)
@@ -201,3 +218,170 @@ def gain_cell(difference: Value | None) -> str:
 def cell(value: Value | None, measure: Measure) -> str:
     """Return a value as its measure is written."""
     return UNKNOWN if value is None else measure.text(value.value)
+
+
+def sweep_table(panel: Panel, name: str, pair: tuple[str, str]) -> Table:
+    """Return the losses of two methods along what was varied, and by how much the first is below the second."""
+    method, other = pair
+    return Table(
+        (name, label_of(method), label_of(other), f"below {label_of(other)} by"),
+        [
+            (
+                number(point),
+                *(loss_cell(panel.value(key, Measure.HELD_OUT_LOSS, point)) for key in pair),
+                gain_cell(saved(panel, method, other, point)),
+            )
+            for point in panel.points
+        ],
+        f"{panel.city.title()}, ε = {panel.setting['epsilon']:g} per km: loss on held-out walks, "
+        f"{panel.unit(Measure.HELD_OUT_LOSS)}, with 95 % intervals. A question mark: it cannot be decided which is "
+        "lower.",
+    )
+
+
+def tracked_table(panel: Panel, *, equal_cost: bool = False) -> Table:
+    """Return losses of single reports and of tracked ones, and how far off the tracker is, at every ε."""
+    unit = panel.unit(Measure.TRACKED_LOSS)
+    rows = [
+        (
+            f"{label_of(method)}{_unfinished(panel, method, point)}",
+            number(point),
+            cell(panel.value(method, Measure.EPSILON_PER_LOCATION, point), Measure.EPSILON_PER_LOCATION),
+            loss_cell(panel.value(method, Measure.HELD_OUT_LOSS, point)),
+            loss_cell(panel.value(method, Measure.TRACKED_LOSS, point)),
+            gain_cell(None if method == "lp" else saved(panel, method, "lp", point, Measure.TRACKED_LOSS)),
+            loss_cell(panel.value(method, Measure.SINGLE_ERROR, point)),
+            loss_cell(panel.value(method, Measure.TRACKED_ERROR, point)),
+        )
+        for point in panel.points
+        for method in panel.methods
+        if panel.value(method, Measure.TRACKED_ERROR, point) is not None
+    ]
+    where = (
+        f"zones of at most {panel.setting['max_places']:g} places, the zone disclosed"
+        if "max_places" in panel.setting
+        else "the whole city, no zone disclosed"
+    )
+    same = "the same cost per location" if equal_cost else "the same ε for each report"
+    return Table(
+        (
+            "", "cost per location" if equal_cost else "ε per km", "a location costs", f"single loss, {unit}",
+            f"tracked loss, {unit}", "below LP by", "one report: error, km", "tracked: error, km",
+        ),
+        rows,
+        f"{panel.city.title()}, {where}, {same}{_blind(panel)}.",
+    )  # fmt: skip
+
+
+def _unfinished(panel: Panel, method: str, point: float | str) -> str:
+    """Return what is to be said of a linear program that was stopped far from its optimum."""
+    gap = panel.number(method, Measure.GAP, point)
+    return "" if gap is None or gap <= WIDE_GAP else f" (search stopped at a gap of {percent(gap)})"
+
+
+def _blind(panel: Panel) -> str:
+    """Return how far off the tracker is without reports, if known."""
+    known = "the zones alone" if "max_places" in panel.setting else "no report at all"
+    values = panel.first_series(panel.methods, Measure.TRACKED_ERROR_PRIOR)
+    return f"; by {known}, the tracker is {values[0][1].value:.3f} km off" if values else ""
+
+
+def hour_table(panel: HourPanel) -> Table:
+    """Return how far off the tracker is where an hour costs the same, by fewer reports that tell more."""
+    where = "no zone disclosed" if panel.whole_city else "the zone disclosed"
+    return Table(
+        ("an hour costs", "", "report every", "a location costs", "tracked: error, km"),
+        [
+            (
+                number(float(f"{way.per_hour:.3g}")),
+                label_of(way.method),
+                f"{way.seconds:g} s",
+                number(float(f"{way.per_location:.3g}")),
+                loss_cell(way.error),
+            )
+            for way in panel.ways
+        ],
+        f"{panel.city.title()}, {where}: the same budget for an hour. Errors are of all steps of {panel.interval_s:g} "
+        "s, with a report or without.",
+    )
+
+
+_STAGES_HEADER = (
+    "", "ε", "first stage", "refined", "gain", "direct", "gain", "bound", "held out: first stage", "refined", "direct",
+)  # fmt: skip
+_Losses = Mapping[tuple[str, str], float]
+"""By method and measure."""
+
+
+def add_second_stages(page: Page, results: pl.DataFrame) -> None:
+    """Add a table for each city and kind of loss that has methods of two stages."""
+    tables = list(second_stage_tables(results))
+    if not tables:
+        return
+    page.heading("What a second stage gains")
+    page.paragraph(
+        "The first stage finds mechanisms over coarse rows. The second splits these by one more place of the past and "
+        "lets the parts differ, while on average they report as before. All losses in design are over the split rows. "
+        "Direct: the split rows solved without a first stage, and below which proven bound no mechanism over them is. "
+        "What that gains more is what keeping to the first stage costs."
+    )
+    for table in tables:
+        table.add_to(page)
+
+
+def second_stage_tables(results: pl.DataFrame) -> Iterator[Table]:
+    """Yield the losses of two-stage methods, of all zones together, a table for each comparison.
+
+    Parameters
+    ----------
+    results
+        A table of `RESULTS_SCHEMA`.
+    """
+    refined = [key for key, method in METHODS.items() if method.stages is not None]
+    together = results.filter(zone=ALL_ZONES)
+    shared = [name for name in SETTING_COLUMNS if name not in ("method", "epsilon")]
+    for keys, part in together.group_by(shared, maintain_order=True):
+        setting = dict(zip(shared, keys, strict=True))
+        rows = [row for (epsilon,), cell in part.group_by("epsilon", maintain_order=True)
+                for row in _stage_rows(_stage_losses(cell), refined, float(epsilon))]  # fmt: skip  # type: ignore[arg-type]  # a group key
+        if rows:
+            yield Table(_STAGES_HEADER, rows, _stages_caption(setting, part))
+
+
+def _stage_losses(part: pl.DataFrame) -> _Losses:
+    return {
+        (method, measure): value for method, measure, value in part.select("method", "measure", "value").iter_rows()
+    }
+
+
+def _stage_rows(losses: _Losses, refined: list[str], epsilon: float) -> Iterator[tuple[str, ...]]:
+    for method in refined:
+        stages = METHODS[method].stages
+        before, loss = (losses.get((method, name)) for name in (Measure.FIRST_STAGE_LOSS, Measure.DESIGN_LOSS))
+        if stages is None or before is None or loss is None:
+            continue
+        first, direct = stages
+        best = losses.get((direct, Measure.DESIGN_LOSS))
+        held_out = (losses.get((key, Measure.HELD_OUT_LOSS)) for key in (first, method, direct))
+        yield (
+            METHODS[first].label, f"{epsilon:g}", _four_digits(before), _four_digits(loss), _gain(loss, before),
+            _four_digits(best), _gain(best, before),
+            _four_digits(losses.get((method, Measure.LOWER_BOUND))), *map(_four_digits, held_out),
+        )  # fmt: skip
+
+
+def _stages_caption(setting: Mapping[str, Any], part: pl.DataFrame) -> str:
+    unit = part.filter(measure=Measure.DESIGN_LOSS)["unit"][0]
+    variant = f", {setting['variant']}" if setting["variant"] else ""
+    return (
+        f"{str(setting['city']).title()}, {setting['experiment']}{variant}: expected loss ({setting['loss_case']}, "
+        f"{unit}), zones of at most {setting['max_places']} places."
+    )
+
+
+def _four_digits(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.4f}"
+
+
+def _gain(loss: float | None, before: float) -> str:
+    return UNKNOWN if loss is None or not before > 0 else f"{1 - loss / before:.2%}"

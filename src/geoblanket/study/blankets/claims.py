@@ -1,8 +1,12 @@
-"""The paper's claims beside what was measured: each verdict follows from the numbers by a fixed rule."""
+"""The paper's claims beside what was measured, and the study in three lines.
+
+Each verdict follows from the numbers by a fixed rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -10,11 +14,10 @@ from scipy import stats
 
 from geoblanket._display import counted, p_text, share, signed
 from geoblanket.study.blankets.correlations import OUTCOMES, PART_OF
-from geoblanket.study.blankets.running import Study
-from geoblanket.study.claims import Claim, Verdict
-from geoblanket.study.paper import PaperCity
+from geoblanket.study.blankets.running import COMBINED, Study
+from geoblanket.study.paper import Claim, PaperCity, Verdict
 
-__all__ = ["check_claims", "correlation_rows", "rows_tested"]
+__all__ = ["check_claims", "summarise"]
 
 _CLEAR = 0.01
 """The level of a trend, stricter because several are looked at."""
@@ -44,7 +47,26 @@ def check_claims(study: Study, paper: PaperCity | None) -> list[Claim]:
     ]
 
 
-def rows_tested(findings: pl.DataFrame, by: str | None, m: int | None = None) -> pl.DataFrame:
+def summarise(study: Study, claims: Sequence[Claim]) -> list[str]:
+    """Return what was tested, what was rejected, and how many claims agree: a line each."""
+    counts = study.about["counts"]
+    combined = study.found.findings.filter((pl.col("by") == COMBINED) & (pl.col("m") == 1))
+    tested = combined.filter(pl.col("status") == "tested").height
+    rows = study.rejections.filter(pl.col("by") == study.main).sort("m").to_dicts()
+    rejected = "; ".join(
+        f"|B| = {row['m']}: {share(row['share'])} ({row['rejected_adjusted']} of {row['tested']})" for row in rows
+    )
+    verdicts = Counter(claim.verdict for claim in claims)
+    return [
+        f"{count(counts['walks'], 'walk')} of {count(counts['vehicles'], 'vehicle')} with "
+        f"{count(counts['steps'], 'step')}, one each {study.about['interval_s']:g} s; {tested:,} of "
+        f"{combined.height:,} groups by hour, speed and region have enough samples.",
+        f"Rejected, groups by {study.main} (in brackets: after correction): {rejected or 'none was tested'}.",
+        f"Claims of the paper: {', '.join(f'{verdict} {many}' for verdict, many in sorted(verdicts.items()))}.",
+    ]
+
+
+def _rows_tested(findings: pl.DataFrame, by: str | None, m: int | None = None) -> pl.DataFrame:
     """Return what was tested in one grouping, at one order or at all."""
     rows = findings.filter((pl.col("by") == (by or "")) & (pl.col("status") == "tested"))
     return rows if m is None else rows.filter(pl.col("m") == m)
@@ -91,7 +113,7 @@ def _fewer_rejections(study: Study) -> Iterator[Claim]:
 
 
 def _close_to_one(study: Study) -> Iterator[Claim]:
-    rows = rows_tested(study.found.findings, "hour").filter(pl.col("m") >= 3)
+    rows = _rows_tested(study.found.findings, "hour").filter(pl.col("m") >= 3)
     if rows.is_empty():
         return
     high = int((rows["p_value"] > 0.9).sum())
@@ -106,9 +128,9 @@ def _close_to_one(study: Study) -> Iterator[Claim]:
 
 
 def _speed_shape(study: Study) -> Iterator[Claim]:
-    rows = rows_tested(study.found.findings, study.grouping["speed"], 1)
+    rows = _rows_tested(study.found.findings, study.grouping["speed"], 1)
     speed, p_value = rows["speed_mph"].to_numpy().astype(np.float64), rows["p_value"].to_numpy()
-    fastest = rows_tested(study.found.findings, "speed")["speed_mph"]
+    fastest = _rows_tested(study.found.findings, "speed")["speed_mph"]
     if fastest.is_empty():
         return
     reach = max(fastest.to_list()) + 5
@@ -182,7 +204,7 @@ def _varies(study: Study, factor: str) -> Claim:
 
 
 def _range(study: Study, factor: str) -> str:
-    rows = rows_tested(study.found.findings, factor, 1)
+    rows = _rows_tested(study.found.findings, factor, 1)
     if rows.is_empty():
         return f"No group by {factor} has enough samples."
     low, high = np.quantile(rows["effect_size"].to_numpy(), [0, 1])
@@ -200,8 +222,8 @@ def _orders(orders: list[int]) -> str:
 def _downtown(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
     if paper is None:
         return
-    rows = rows_tested(study.equal.findings, "region", 1).sort("available", descending=True)
-    measured, verdict = f"{counted(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
+    rows = _rows_tested(study.equal.findings, "region", 1).sort("available", descending=True)
+    measured, verdict = f"{count(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
     if rows.height >= 3:
         downtown, others = float(rows["p_value"][0]), _median(rows["p_value"][1:])
         measured = (
@@ -251,7 +273,7 @@ def _correlations(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
             outcome: table.filter((pl.col("outcome") == outcome) & pl.col("m").is_not_null()).sort("m")
             for outcome in OUTCOMES
         }
-        mean = correlation_rows(table, by, "p_value").to_dicts()
+        mean = table.filter((pl.col("outcome") == "p_value") & pl.col("m").is_null()).to_dicts()
         if mean and not rows["p_value"].is_empty():
             measured = (
                 f"Of the mean p of a group {signed(mean[0]['coefficient'], digits=2)} "
@@ -290,16 +312,6 @@ def _same_correlation(expected: float, rows: pl.DataFrame) -> Verdict:
         return Verdict.UNDECIDED
     same = np.sign(significant) == np.sign(expected)
     return Verdict.AGREES if same.all() else Verdict.MIXED if same.any() else Verdict.DIFFERS
-
-
-def correlation_rows(table: pl.DataFrame, by: str | None, outcome: str, *, m: int | None = None) -> pl.DataFrame:
-    """Return Spearman's correlations at an order (None: with the mean over all) in one grouping, where known."""
-    return table.filter(
-        (pl.col("by") == (by or ""))
-        & (pl.col("outcome") == outcome)
-        & pl.col("m").eq_missing(pl.lit(m, pl.Int8))
-        & (pl.col("measure") == "spearman")
-    ).drop_nulls(["coefficient", "given_n"])
 
 
 def _density(study: Study, paper: PaperCity | None) -> Iterator[Claim]:

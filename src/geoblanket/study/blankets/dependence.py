@@ -19,8 +19,8 @@ from scipy import stats
 from geoblanket._arrays import Floats, Positions
 from geoblanket._display import Progress, silent
 from geoblanket.errors import ParameterError
-from geoblanket.study.blankets.choice import grouping_for
 from geoblanket.study.blankets.correlations import FEATURES, shuffle_within, size_strata
+from geoblanket.study.blankets.differences import grouping_for
 
 __all__ = ["DependenceResult", "dependence_table", "dependence_test"]
 

@@ -22,11 +22,16 @@ from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.study.blankets.choice import grouping_for, main_grouping
 from geoblanket.study.blankets.correlations import FEATURES, correlation_table
 from geoblanket.study.blankets.density import Density, neighbourhood_density
 from geoblanket.study.blankets.dependence import dependence_table
-from geoblanket.study.blankets.differences import difference_table, rejection_table, size_table
+from geoblanket.study.blankets.differences import (
+    difference_table,
+    grouping_for,
+    main_grouping,
+    rejection_table,
+    size_table,
+)
 from geoblanket.traces.table import scan_traces
 
 __all__ = ["COMBINED", "GROUPINGS", "Study", "run_study"]

@@ -8,13 +8,12 @@ import pytest
 
 from geoblanket.errors import InputError
 from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.report.story import Story
-from geoblanket.study.claims import Claim
-from geoblanket.study.evaluation.comparison import paper_claims, read_training
-from geoblanket.study.paper import GAINS, PAPER
+from geoblanket.evaluate.report.comparison import Comparison
+from geoblanket.study.comparison import paper_claims, read_training
+from geoblanket.study.paper import GAINS, PAPER, Claim
 from tests.evaluate.made_up import LOSSES, made_up
 
-SOURCE = Path(__file__).parents[4] / "shared" / "paper" / "c-mdp.tex"
+SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "c-mdp.tex"
 
 SCORES: dict[str, float | None] = {
     "n": 500, "bce": 0.2, "accuracy": 0.94, "precision": 0.95, "recall": None, "f1": 0.96, "negative_precision": 0.4,
@@ -32,8 +31,8 @@ TRAINING = {
 
 
 def _rows(losses: dict[str, float], *, uncertainty: float = 0.005) -> dict[str, Claim]:
-    story = Story.of(made_up(losses, uncertainty=uncertainty), {})
-    return {row.topic: row for row in paper_claims(story, TRAINING)}
+    comparison = Comparison.of(made_up(losses, uncertainty=uncertainty), {})
+    return {row.topic: row for row in paper_claims(comparison, TRAINING)}
 
 
 def test_verdicts_follow_from_the_numbers() -> None:
@@ -55,7 +54,7 @@ def test_where_only_some_epsilon_agree_they_are_named() -> None:
         made_up({"lp_cmdp": 0.99, "lp": 1.0}, epsilons=(1.0,), uncertainty=0.001),
         made_up({"lp_cmdp": 0.85, "lp": 1.0}, epsilons=(4.0,), uncertainty=0.001),
     ])  # fmt: skip
-    (row,) = (claim for claim in paper_claims(Story.of(results, {}), {}) if claim.topic.endswith("against LP"))
+    (row,) = (claim for claim in paper_claims(Comparison.of(results, {}), {}) if claim.topic.endswith("against LP"))
     assert row.verdict == "agrees at ε = 4; differs at ε = 1"
 
 
@@ -75,7 +74,7 @@ def test_prediction_and_sizes_come_from_training() -> None:
 def test_a_few_hypotheses_decide_nothing_about_predictions() -> None:
     scores = {kind: {**SCORES, "n": 20} for kind in ("all", "tested")}
     few = {"evaluations": [{"model": "network", "trained_on": "all", "scores": scores}]}
-    rows = {row.topic: row for row in paper_claims(Story.of(made_up(), {}), {"porto": few})}
+    rows = {row.topic: row for row in paper_claims(Comparison.of(made_up(), {}), {"porto": few})}
     assert rows["prediction: accuracy"].verdict == "cannot be decided"
     assert "Judged by 20 hypotheses" in rows["prediction: accuracy"].why
 
@@ -87,7 +86,7 @@ def test_every_row_says_where_in_the_paper_it_stands_and_why_it_may_differ() -> 
 
 
 def test_other_cities_are_not_compared() -> None:
-    assert paper_claims(Story.of(made_up(city="elsewhere"), {}), TRAINING) == []
+    assert paper_claims(Comparison.of(made_up(city="elsewhere"), {}), TRAINING) == []
 
 
 def test_training_is_read_where_it_was_left(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from geoblanket.errors import InputError
 from geoblanket.evaluate.city_data import CityData
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.study.evaluation.cities import PAPER_CITIES, CitySource, prepare_city
+from geoblanket.study.cities import PAPER_CITIES, CitySource, prepare_city
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 TOWN = CitySource(
     "town",
     roads=("roads.osm.pbf",),

@@ -12,14 +12,22 @@ from typing import Any
 from geoblanket._display import number, percent, share, text
 from geoblanket._page import Page
 from geoblanket.errors import InputError
-from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.measures.values import Value
+from geoblanket.evaluate.measures.catalogue import Measure, Value
+from geoblanket.evaluate.report.comparison import Comparison, label_of, reference_epsilon
 from geoblanket.evaluate.report.panels import Panel, saved
-from geoblanket.evaluate.report.story import Story
-from geoblanket.evaluate.report.wording import label_of, reference_epsilon
 from geoblanket.evaluate.report.writing import Chapter
-from geoblanket.study.claims import CLAIMS_HEADING, Claim, Verdict, add_claims
-from geoblanket.study.paper import GAINS, LONGEST_SELECTION_MS, PAPER, SELECTION_MS, PaperCity, PaperGain
+from geoblanket.study.paper import (
+    CLAIMS_HEADING,
+    GAINS,
+    LONGEST_SELECTION_MS,
+    PAPER,
+    SELECTION_MS,
+    Claim,
+    PaperCity,
+    PaperGain,
+    Verdict,
+    add_claims,
+)
 
 __all__ = ["WHY_NOT_ALIKE", "paper_chapter", "paper_claims", "read_training"]
 
@@ -73,8 +81,8 @@ def paper_chapter(training: Mapping[str, Mapping[str, Any]] | None = None) -> Ch
         By city, how good the predictor of blankets is, as `geoblanket evaluate paper` keeps it in `training.json`.
     """
 
-    def add(page: Page, story: Story) -> Mapping[str, Any]:
-        claims = paper_claims(story, training or {})
+    def add(page: Page, comparison: Comparison) -> Mapping[str, Any]:
+        claims = paper_claims(comparison, training or {})
         if claims:
             page.heading(CLAIMS_HEADING)
             page.note(WHY_NOT_ALIKE)
@@ -86,7 +94,7 @@ def paper_chapter(training: Mapping[str, Mapping[str, Any]] | None = None) -> Ch
     return add
 
 
-def paper_claims(story: Story, training: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
+def paper_claims(comparison: Comparison, training: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
     """Compare with the paper; no claims about cities that it does not study.
 
     Parameters
@@ -95,12 +103,12 @@ def paper_claims(story: Story, training: Mapping[str, Mapping[str, Any]]) -> lis
         By city, how good the predictor of blankets is: what `geoblanket evaluate paper` keeps as `training.json`.
     """
     claims: list[Claim] = []
-    for panel in story.main:
+    for panel in comparison.main:
         paper = PAPER.get(panel.city.lower())
         if paper is not None:
             claims += _predictions(panel.city, paper, training.get(panel.city, {}))
             claims += (_gain(panel, gain) for gain in GAINS if gain.over in panel.methods)
-            claims += _losses(story, panel, paper)
+            claims += _losses(comparison, panel, paper)
             claims += _privacy(panel, paper)
             claims += [*_efficiency(panel, paper), _density(panel.city, paper)]
     return claims
@@ -177,8 +185,8 @@ def _holds(value: Value, gain: PaperGain) -> Verdict:
     return Verdict.DIFFERS
 
 
-def _losses(story: Story, panel: Panel, paper: PaperCity) -> Iterator[Claim]:
-    others = {other.loss_case: other for other in story.other_losses if other.city == panel.city}
+def _losses(comparison: Comparison, panel: Panel, paper: PaperCity) -> Iterator[Claim]:
+    others = {other.loss_case: other for other in comparison.other_losses if other.city == panel.city}
     claim = partial(Claim, verdict=Verdict.NONE, why=_DOMAIN, city=panel.city)
     destination = others.get("one destination", panel)
     smallest = destination.points[0]

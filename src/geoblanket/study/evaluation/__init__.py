@@ -1,1 +1,0 @@
-"""The paper's evaluation: its cities, its numbers, and ours beside them."""
