@@ -25,6 +25,7 @@ from geoblanket.mobility.splitting import Split
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
+from geoblanket.service.explore_map import points
 from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.following import NO_REPORT, Sequences, follow
@@ -39,7 +40,6 @@ __all__ = [
     "in_frame",
     "model_around",
     "model_facts",
-    "points",
     "track",
     "tracked_json",
     "typical_error_m",
@@ -59,7 +59,6 @@ _OUTLIER_KM: Final = 15.0
 _SQUARE: Final = 6**-0.5
 """How far points of a square are from its middle, root mean square, in sides: a place of a grid stands for them."""
 _SOURCES: Final = ("roads", "roads and walks", "distance", "private", "released")
-_DIGITS: Final = 6
 
 _log = logging.getLogger(__name__)
 
@@ -248,9 +247,3 @@ def model_facts(model: MotionModel) -> dict[str, Any]:
         "saw_all": model.learned.get("part") == "all",
         "learned": model.training.in_words(),
     }
-
-
-def points(lat: Floats, lon: Floats) -> list[list[float]]:
-    """Return coordinates as a page takes them: longitude and latitude, to a decimetre."""
-    rounded: list[list[float]] = np.column_stack([lon, lat]).round(_DIGITS).tolist()
-    return rounded
