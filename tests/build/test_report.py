@@ -29,7 +29,7 @@ from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.mechanism.costs import Costs
 from geoblanket.release import Budget, Device
 from geoblanket.release.bulk import perturb_walks
-from geoblanket.service.facts import guarantee_facts
+from geoblanket.service.store import guarantee_facts
 from tests.mechanism.bundles import forge
 from tests.release.worlds import GRAPH, save_walks
 from tests.roads.graphs import grid_graph

@@ -29,7 +29,7 @@ from geoblanket.gateway.position import Position, Reason, Released, WantedFence
 from geoblanket.gateway.running import run
 from geoblanket.gateway.worker import Done, ReleaseWorker
 from geoblanket.release.fleet import Fleet, FleetReports
-from geoblanket.service.logs import configure_logs
+from geoblanket.service.metrics import configure_logs
 
 MOST_STEPS = 9
 AFTERWARDS_S = 0.03

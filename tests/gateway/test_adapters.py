@@ -13,9 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.gateway.adapters import lines, osmand, owntracks, traccar
-from geoblanket.gateway.fields import AllowList
-from geoblanket.gateway.position import Dropped, Position, Released, checked_device
+from geoblanket.gateway.adapters import (
+    device_of_topic,
+    line_message,
+    osmand_parameters,
+    osmand_query,
+    owntracks_message,
+    read_line,
+    read_osmand,
+    read_osmand_json,
+    read_owntracks,
+    read_traccar,
+    topic_of,
+)
+from geoblanket.gateway.position import AllowList, Dropped, Position, Released, checked_device
 from tests.gateway.living import LAT, LON, location
 
 NOTHING = AllowList()
@@ -45,19 +56,19 @@ def reason(read: Callable[[], Position]) -> str:
 
 
 def test_owntracks_location() -> None:
-    position = owntracks.read(as_bytes(location(tst=1_790_000_015)), "jane/phone", BATTERY)
+    position = read_owntracks(as_bytes(location(tst=1_790_000_015)), "jane/phone", BATTERY)
     assert (position.device, position.time_s, position.lat, position.lon) == ("jane/phone", 1_790_000_015, LAT, LON)
     assert position.extras == {"batt": 77, "tid": "JP"}
-    assert owntracks.read(as_bytes(location()), "jane/phone", NOTHING).extras == {}
+    assert read_owntracks(as_bytes(location()), "jane/phone", NOTHING).extras == {}
 
 
 def test_owntracks_out() -> None:
-    assert json.loads(owntracks.written(OUT, name="jane/phone")) == {
+    assert json.loads(owntracks_message(OUT, name="jane/phone")) == {
         "_type": "location", "lat": 41.1, "lon": -8.6, "tst": 1_790_000_010, "tid": "ne", "batt": 50,
     }  # fmt: skip
-    assert json.loads(owntracks.written(OUT, name="x", accuracy_m=500))["acc"] == 500
-    assert owntracks.topic_of("jane/phone", "far/off") == "far/off/jane/phone"
-    assert owntracks.topic_of("truck7", "owntracks") == "owntracks/truck7/truck7"
+    assert json.loads(owntracks_message(OUT, name="x", accuracy_m=500))["acc"] == 500
+    assert topic_of("jane/phone", "far/off") == "far/off/jane/phone"
+    assert topic_of("truck7", "owntracks") == "owntracks/truck7/truck7"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +82,7 @@ def test_owntracks_out() -> None:
     ],
 )
 def test_other_owntracks_messages_are_dropped(kind: object, why: str) -> None:
-    assert reason(lambda: owntracks.read(as_bytes(location(_type=kind)), "a/b", BATTERY)) == why
+    assert reason(lambda: read_owntracks(as_bytes(location(_type=kind)), "a/b", BATTERY)) == why
 
 
 BAD = [
@@ -86,10 +97,10 @@ BAD = [
 
 @pytest.mark.parametrize("data", BAD, ids=range(len(BAD)))
 def test_hostile_json_is_malformed(data: bytes) -> None:
-    assert reason(lambda: owntracks.read(data, "a/b", BATTERY)) == "malformed"
-    assert reason(lambda: traccar.read(data, BATTERY)) == "malformed"
-    assert reason(lambda: osmand.read_json(data, BATTERY)) in {"malformed", "bad_name"}
-    assert reason(lambda: lines.read(data, BATTERY)) in {"malformed", "bad_name"}
+    assert reason(lambda: read_owntracks(data, "a/b", BATTERY)) == "malformed"
+    assert reason(lambda: read_traccar(data, BATTERY)) == "malformed"
+    assert reason(lambda: read_osmand_json(data, BATTERY)) in {"malformed", "bad_name"}
+    assert reason(lambda: read_line(data, BATTERY)) in {"malformed", "bad_name"}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +122,7 @@ def test_hostile_json_is_malformed(data: bytes) -> None:
 )
 def test_topics_that_are_no_devices(topic: str, why: str) -> None:
     with pytest.raises(Dropped, match=why):
-        owntracks.device_of_topic(topic, "owntracks")
+        device_of_topic(topic, "owntracks")
 
 
 @given(st.text(max_size=80))
@@ -125,25 +136,25 @@ def test_names_are_safe_in_topics_and_addresses(name: str) -> None:
 
 
 def test_traccar_forwarding() -> None:
-    position = traccar.read(as_bytes(FORWARDED), BATTERY)
+    position = read_traccar(as_bytes(FORWARDED), BATTERY)
     assert (position.device, position.time_s) == ("truck7", 1_789_400_057)
     assert (position.lat, position.lon, position.extras) == (LAT, LON, {"batt": 77})
 
 
 def test_outdated_positions_of_traccar_are_none() -> None:
     old = {**FORWARDED, "position": {**FORWARDED["position"], "outdated": True}}
-    assert reason(lambda: traccar.read(as_bytes(old), BATTERY)) == "other_type"
+    assert reason(lambda: read_traccar(as_bytes(old), BATTERY)) == "other_type"
 
 
 def test_osmand_parameters() -> None:
     query = f"id=truck7&timestamp=1790000015&lat={LAT}&lon={LON}&speed=3.1&bearing=271&altitude=93&accuracy=12&batt=77"
-    position = osmand.read(osmand.parameters(query.encode()), BATTERY)
+    position = read_osmand(osmand_parameters(query.encode()), BATTERY)
     assert (position.device, position.time_s, position.lat, position.lon) == ("truck7", 1_790_000_015, LAT, LON)
     assert position.extras == {"batt": 77}
     for same in ("1790000015000", "2026-09-21T14:13:35Z"):
-        other = osmand.read(osmand.parameters(query.replace("1790000015", same).encode()), BATTERY)
+        other = read_osmand(osmand_parameters(query.replace("1790000015", same).encode()), BATTERY)
         assert other.time_s == 1_790_000_015
-    pair = osmand.read(osmand.parameters(f"deviceid=truck7&location={LAT},{LON}".encode()), BATTERY)
+    pair = read_osmand(osmand_parameters(f"deviceid=truck7&location={LAT},{LON}".encode()), BATTERY)
     assert (pair.lat, pair.lon) == (LAT, LON)
 
 
@@ -156,7 +167,7 @@ def test_osmand_json_of_traccar_client() -> None:
         },
         "device_id": "48241179",
     }  # fmt: skip
-    position = osmand.read_json(as_bytes(message), BATTERY)
+    position = read_osmand_json(as_bytes(message), BATTERY)
     assert (position.device, position.time_s, position.lat) == ("48241179", 1_790_000_015, LAT)
     assert position.extras == {"batt": 77}
 
@@ -182,21 +193,21 @@ def test_osmand_json_of_traccar_client() -> None:
     ],
 )
 def test_bad_osmand_parameters(query: str) -> None:
-    why = reason(lambda: osmand.read(osmand.parameters(query.encode()), BATTERY))
+    why = reason(lambda: read_osmand(osmand_parameters(query.encode()), BATTERY))
     assert why in {"malformed", "bad_name"}
 
 
 def test_osmand_out() -> None:
-    assert parse_qs(osmand.written(OUT, name="jane/phone", accuracy_m=500)) == {
+    assert parse_qs(osmand_query(OUT, name="jane/phone", accuracy_m=500)) == {
         "id": ["jane/phone"], "timestamp": ["1790000010"], "lat": ["41.1000000"], "lon": ["-8.6000000"],
         "accuracy": ["500"], "batt": ["50"],
     }  # fmt: skip
 
 
 def test_lines_both_ways() -> None:
-    position = lines.read(as_bytes({"device": "a", "lat": 1, "lon": 2.5, "time": "2026-09-21T14:13:35Z"}), NOTHING)
+    position = read_line(as_bytes({"device": "a", "lat": 1, "lon": 2.5, "time": "2026-09-21T14:13:35Z"}), NOTHING)
     assert (position.device, position.time_s, position.lat, position.lon) == ("a", 1_790_000_015, 1, 2.5)
-    assert json.loads(lines.written(OUT, name="a", kind="cell")) == {
+    assert json.loads(line_message(OUT, name="a", kind="cell")) == {
         "vehicle": "a", "cell": 7, "lat": 41.1, "lon": -8.6, "time": "2026-09-21T14:13:30Z", "batt": 50,
     }  # fmt: skip
 
@@ -207,11 +218,11 @@ def test_lines_both_ways() -> None:
 )
 def test_whatever_comes_is_a_position_or_dropped(data: bytes) -> None:
     reads: list[Callable[[bytes], Position]] = [
-        lambda data: owntracks.read(data, "a/b", BATTERY),
-        lambda data: traccar.read(data, BATTERY),
-        lambda data: osmand.read_json(data, BATTERY),
-        lambda data: osmand.read(osmand.parameters(data), BATTERY),
-        lambda data: lines.read(data, BATTERY),
+        lambda data: read_owntracks(data, "a/b", BATTERY),
+        lambda data: read_traccar(data, BATTERY),
+        lambda data: read_osmand_json(data, BATTERY),
+        lambda data: read_osmand(osmand_parameters(data), BATTERY),
+        lambda data: read_line(data, BATTERY),
     ]
     for read in reads:
         with contextlib.suppress(Dropped):

@@ -15,10 +15,8 @@ import httpx
 import pytest
 
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
-from geoblanket.gateway.accounts import Accounts
-from geoblanket.gateway.fields import AllowList
-from geoblanket.gateway.http_in import create_app
-from geoblanket.gateway.position import Position
+from geoblanket.gateway.http_in import Accounts, create_app
+from geoblanket.gateway.position import AllowList, Position
 from geoblanket.gateway.running import Gateway
 from geoblanket.release.fence import Fences
 from geoblanket.release.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from geoblanket.errors import ParameterError
-from geoblanket.gateway.fields import BETRAYING, HARMLESS, RESERVED, AllowList
+from geoblanket.gateway.position import BETRAYING, HARMLESS, RESERVED, AllowList
 from tests.gateway.living import location
 
 

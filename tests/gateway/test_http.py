@@ -19,9 +19,8 @@ import pytest
 from starlette.applications import Starlette
 
 from geoblanket.gateway import worker
-from geoblanket.gateway.accounts import Accounts
-from geoblanket.gateway.fields import AllowList
-from geoblanket.gateway.http_in import create_app
+from geoblanket.gateway.http_in import Accounts, create_app
+from geoblanket.gateway.position import AllowList
 from geoblanket.gateway.running import Gateway
 from tests.gateway.living import (
     AUTH,

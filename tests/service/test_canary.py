@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from geoblanket.service.logs import configure_logs
+from geoblanket.service.metrics import configure_logs
 from geoblanket.service.report import ReportDesk
 from geoblanket.service.store import BundleStore
 from tests.service.living import Command, live

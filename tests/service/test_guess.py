@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geoblanket.service.explore_guess import WholeCity
+from geoblanket.service.explore_lattice import WholeCity
 
 KM = 1 / 111.195
 """A kilometre in degrees, at the equator."""

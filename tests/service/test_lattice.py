@@ -23,9 +23,8 @@ from geoblanket.mechanism.bundle.facts import BundleFacts, FrameFacts, LatticeFa
 from geoblanket.mechanism.bundle.policy import Policy
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.mechanism.meaning import fenced_m, laplace_errors, lattice_in_words
-from geoblanket.service.explore_home import best_fit, live_at_home
-from geoblanket.service.explore_lattice import ExploredLattice
-from geoblanket.service.explore_ways import Way, drive, replay_way
+from geoblanket.service.explore_lattice import ExploredLattice, best_fit, live_at_home
+from geoblanket.service.explore_replay import Way, drive, replay_way
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from tests.service.city_lattices import save_city

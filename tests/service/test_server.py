@@ -9,7 +9,7 @@ import pytest
 
 from geoblanket.errors import ParameterError
 from geoblanket.service.limits import Limits
-from geoblanket.service.logs import configure_logs
+from geoblanket.service.metrics import configure_logs
 from geoblanket.service.server import is_loopback, listen, make_server
 from tests.service.living import Live
 

@@ -17,8 +17,8 @@ from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
-from geoblanket.service.explore_map import roads_geojson
-from geoblanket.service.explore_streets import Streets
+from geoblanket.service.explore_map import Streets, roads_geojson
+from geoblanket.service.explore_replay import street_drive
 from geoblanket.service.explore_tracking import (
     MotionModels,
     ZoneAlone,
@@ -27,7 +27,6 @@ from geoblanket.service.explore_tracking import (
     typical_error_m,
     unreported,
 )
-from geoblanket.service.explore_ways import street_drive
 from geoblanket.service.explorer import Explorer
 from geoblanket.service.store import BundleStore
 from geoblanket.tracking.filtering import BeliefFilter

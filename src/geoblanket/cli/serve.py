@@ -102,7 +102,7 @@ def serve(
     from geoblanket.service.app import create_app
     from geoblanket.service.explorer import Explorer
     from geoblanket.service.limits import LOOPBACK_NAMES, Limits
-    from geoblanket.service.logs import configure_logs
+    from geoblanket.service.metrics import configure_logs
     from geoblanket.service.server import is_loopback, listen
     from geoblanket.service.server import serve as serve_app
     from geoblanket.service.store import BundleStore

@@ -17,8 +17,7 @@ from pydantic import AfterValidator, Field
 from geoblanket._files import check_output
 from geoblanket.build.validation import Number, Parameters, read_toml, unknown_name
 from geoblanket.errors import OutputError, ParameterError
-from geoblanket.gateway.fields import AllowList
-from geoblanket.gateway.position import Dropped, checked_device
+from geoblanket.gateway.position import AllowList, Dropped, checked_device
 from geoblanket.release.budget import Budget
 from geoblanket.service.server import is_loopback
 
@@ -114,7 +113,7 @@ class BudgetTable(_Table, table="budget"):
 
 
 class MessagesTable(_Table, table="messages"):
-    """What passes besides the position; see `geoblanket.gateway.fields`."""
+    """What passes besides the position; see `geoblanket.gateway.position`."""
 
     allow: Annotated[tuple[_Text, ...], Field(strict=False, max_length=32)] = ()
     allow_betraying: bool = False

@@ -12,9 +12,13 @@ who asks: a fence moves all later positions around it, and cannot be drawn again
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
+import hashlib
+import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -25,18 +29,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from geoblanket.gateway.accounts import Accounts, Speaker, secret_of
-from geoblanket.gateway.adapters import osmand, owntracks, traccar
-from geoblanket.gateway.fields import AllowList
+from geoblanket.gateway.adapters import (
+    OWNTRACKS_ANSWER,
+    osmand_parameters,
+    read_osmand,
+    read_osmand_json,
+    read_owntracks,
+    read_traccar,
+)
 from geoblanket.gateway.metrics import GatewayMetrics
-from geoblanket.gateway.position import Dropped, Position, Reason, WantedFence, checked_device
+from geoblanket.gateway.position import AllowList, Dropped, Position, Reason, WantedFence, checked_device
 from geoblanket.gateway.worker import ReleaseWorker
-from geoblanket.service.headers import HeadersMiddleware
-from geoblanket.service.limits import Limits, LimitsMiddleware
+from geoblanket.service.limits import HeadersMiddleware, Limits, LimitsMiddleware
 from geoblanket.service.metrics import ObserveMiddleware
 from geoblanket.service.refusals import INTERNAL, NOT_FOUND, OVERLOADED, WRONG_METHOD, Refusal, Refused
 
-__all__ = ["HTTP_LIMITS", "create_app"]
+__all__ = ["HTTP_LIMITS", "Accounts", "create_app"]
 
 HTTP_LIMITS: Final = Limits(requests=512, connections=768, body_bytes=1 << 16, arrival_s=20.0)
 """What the gateway bears. Devices keep their connections for a while."""
@@ -45,6 +53,58 @@ _UNKNOWN: Final = Refusal(401, "unauthorized", "Give the token of the device, as
 _FROM_A_PAGE: Final = Refusal(403, "from_a_page", "Positions are taken from devices and servers, not from web pages.")
 _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"
+
+_LONGEST_TOKEN: Final = 512
+
+
+class Speaker:
+    """Someone who may send positions.
+
+    Parameters
+    ----------
+    device
+        The one that it speaks for; None: all.
+    """
+
+    def __init__(self, device: str | None) -> None:
+        self.device = device
+
+    def may_speak_for(self, device: str) -> bool:
+        """Return whether its messages may be about a device."""
+        return self.device is None or self.device == device
+
+
+class Accounts:
+    """Who may speak for which device: a token for each, or one for all.
+
+    Only hashes of the tokens are kept. The device is known by its token, so that none can speak for another.
+
+    Parameters
+    ----------
+    devices
+        Their tokens.
+    shared
+        The token for all devices, if there is one.
+    anyone
+        Whether nobody needs a token.
+    """
+
+    def __init__(self, devices: Mapping[str, str], shared: str | None, *, anyone: bool = False) -> None:
+        self._devices = {_hash(token): device for device, token in devices.items()}
+        self._shared = None if shared is None else _hash(shared)
+        self._anyone = anyone
+
+    def speaker(self, secret: str | None) -> Speaker | None:
+        """Return who a secret belongs to; None: nobody."""
+        if secret is not None and len(secret) <= _LONGEST_TOKEN:
+            digest = _hash(secret)
+            if self._shared is not None and hmac.compare_digest(digest, self._shared):
+                return Speaker(None)
+            # A lookup by the hash of what was given takes no time that helps to guess a token.
+            if (device := self._devices.get(digest)) is not None:
+                return Speaker(device)
+        return Speaker(None) if self._anyone else None
+
 
 _Read = Callable[[Request, Speaker], Awaitable[Position]]
 
@@ -70,11 +130,11 @@ def create_app(
     """
 
     async def from_owntracks(request: Request, speaker: Speaker) -> Position:
-        return owntracks.read(await request.body(), _owntracks_device(request, speaker), allow)
+        return read_owntracks(await request.body(), _owntracks_device(request, speaker), allow)
 
     async def from_traccar(request: Request, speaker: Speaker) -> Position:
         del speaker
-        return traccar.read(await request.body(), allow)
+        return read_traccar(await request.body(), allow)
 
     async def from_osmand(request: Request, speaker: Speaker) -> Position:
         del speaker
@@ -82,12 +142,12 @@ def create_app(
         query: bytes = request.scope["query_string"]
         kind = request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
         if kind == _JSON:
-            return osmand.read_json(body, allow)
+            return read_osmand_json(body, allow)
         if kind != _FORM:
             raise Dropped("malformed")
-        values = osmand.parameters(query)
+        values = osmand_parameters(query)
         # A form may have the token of its sender in the query.
-        return osmand.read(values if values.keys() - {"token"} else osmand.parameters(body), allow)
+        return read_osmand(values if values.keys() - {"token"} else osmand_parameters(body), allow)
 
     def known_speaker(request: Request, source: str) -> Speaker:
         if "origin" in request.headers or request.headers.get("sec-fetch-site", "none") != "none":
@@ -121,7 +181,7 @@ def create_app(
         return endpoint
 
     def owntracks_answer() -> Response:
-        return Response(owntracks.ANSWER, media_type=_JSON)
+        return Response(OWNTRACKS_ANSWER, media_type=_JSON)
 
     async def health(_request: Request) -> Response:
         status = healthy()
@@ -129,7 +189,7 @@ def create_app(
 
     async def prometheus(request: Request) -> Response:
         # How many messages come tells when devices are on: for this machine, and for those who may send.
-        if not _is_local(request) and accounts.speaker(secret_of(request.headers)) is None:
+        if not _is_local(request) and accounts.speaker(_header_secret(request.headers)) is None:
             raise Refused(_UNKNOWN)
         return metrics.response()
 
@@ -181,11 +241,28 @@ async def _is_settled(worker: ReleaseWorker, fence: WantedFence) -> bool:
 
 def _secret(request: Request, source: str) -> str | None:
     """Return the token of a request; trackers of the OsmAnd protocol know no headers, and give it in the query."""
-    secret = secret_of(request.headers)
+    secret = _header_secret(request.headers)
     if secret is None and source == "osmand":
         tokens = request.query_params.getlist("token")
         return tokens[0] if len(tokens) == 1 else None
     return secret
+
+
+def _header_secret(headers: Headers) -> str | None:
+    """Return the token in the Authorization header: of a Bearer, or the password of a Basic one."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+        except (binascii.Error, ValueError):
+            return None
+    return None
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _owntracks_device(request: Request, speaker: Speaker) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -21,53 +22,33 @@ class GatewayMetrics(RequestMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self._messages = Counter(
-            "geoblanket_gateway_messages",
-            "Messages that came in, by outcome.",
-            ["source", "outcome"],
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._messages = counter(
+            "geoblanket_gateway_messages", "Messages that came in, by outcome.", ["source", "outcome"]
         )
-        self._outcomes = Counter(
-            "geoblanket_gateway_outcomes", "The same, whatever the source.", ["outcome"], registry=self.registry
-        )
+        self._outcomes = counter("geoblanket_gateway_outcomes", "The same, whatever the source.", ["outcome"])
         for reason in get_args(Reason):
             self._outcomes.labels(reason)
-        self.durable_seconds = Histogram(
+        self.durable_seconds = histogram(
             "geoblanket_gateway_durable_seconds",
             "Time from a message to its place in the ledger and the queue.",
             buckets=_BUCKETS,
-            registry=self.registry,
         )
-        self.batch = Histogram(
-            "geoblanket_gateway_batch_messages",
-            "Messages that shared a transaction.",
-            buckets=_SIZES,
-            registry=self.registry,
+        self.batch = histogram(
+            "geoblanket_gateway_batch_messages", "Messages that shared a transaction.", buckets=_SIZES
         )
-        self.sent = Counter("geoblanket_gateway_sent", "Messages that the server acknowledged.", registry=self.registry)
-        self.retries = Counter(
-            "geoblanket_gateway_retries", "Attempts to send that failed and are repeated.", registry=self.registry
+        self.sent = counter("geoblanket_gateway_sent", "Messages that the server acknowledged.")
+        self.retries = counter("geoblanket_gateway_retries", "Attempts to send that failed and are repeated.")
+        self.refused = counter("geoblanket_gateway_refused", "Messages that the server refused for good.")
+        self.dropped = counter("geoblanket_gateway_queue_dropped", "Messages dropped from a full queue.")
+        self.recovered = counter(
+            "geoblanket_gateway_recovered", "Positions that were in the ledger but not in the queue at the start."
         )
-        self.refused = Counter(
-            "geoblanket_gateway_refused", "Messages that the server refused for good.", registry=self.registry
-        )
-        self.dropped = Counter(
-            "geoblanket_gateway_queue_dropped", "Messages dropped from a full queue.", registry=self.registry
-        )
-        self.recovered = Counter(
-            "geoblanket_gateway_recovered",
-            "Positions that were in the ledger but not in the queue at the start.",
-            registry=self.registry,
-        )
-        self.upstream = Gauge(
-            "geoblanket_gateway_upstream_up",
-            "Whether the last attempt to reach the server worked.",
-            registry=self.registry,
-        )
-        self._waiting = Gauge(
-            "geoblanket_gateway_queue", "Messages that are due and wait for the server.", registry=self.registry
-        )
-        self._devices = Gauge("geoblanket_gateway_devices", "Devices that are known.", registry=self.registry)
+        self.upstream = gauge("geoblanket_gateway_upstream_up", "Whether the last attempt to reach the server worked.")
+        self._waiting = gauge("geoblanket_gateway_queue", "Messages that are due and wait for the server.")
+        self._devices = gauge("geoblanket_gateway_devices", "Devices that are known.")
 
     def count(self, source: str, outcome: Reason) -> None:
         """Count a message."""

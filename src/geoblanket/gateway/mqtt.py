@@ -15,14 +15,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from geoblanket.errors import MissingExtraError
-from geoblanket.gateway.adapters import owntracks
+from geoblanket.gateway.adapters import device_of_topic, owntracks_message, read_owntracks, topic_of
 from geoblanket.gateway.config import MqttTable, UpstreamTable
-from geoblanket.gateway.fields import AllowList
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox
-from geoblanket.gateway.position import Dropped, Position, Reason
-from geoblanket.gateway.tls import client_context
-from geoblanket.gateway.upstream import pause_s
+from geoblanket.gateway.position import AllowList, Dropped, Position, Reason
+from geoblanket.gateway.upstream import client_context, pause_s
 from geoblanket.gateway.worker import ReleaseWorker
 from geoblanket.service.metrics import where
 
@@ -161,8 +159,8 @@ class MqttIn:
                 return "retained"
             if len(message.payload) > _LARGEST:
                 return "too_large"
-            device = owntracks.device_of_topic(_topic(message), self._table.topic)
-            return owntracks.read(bytes(message.payload), device, self._allow)
+            device = device_of_topic(_topic(message), self._table.topic)
+            return read_owntracks(bytes(message.payload), device, self._allow)
         except Dropped as dropped:
             return dropped.reason
 
@@ -220,8 +218,8 @@ class MqttUpstream:
             messages = self._outbox.take(limit=room) if room else []
             for number, message in messages:
                 name = self._names.get(message.device, message.device)
-                payload = owntracks.written(message, name=name, accuracy_m=self._table.accuracy_m)
-                topic = owntracks.topic_of(name, self._table.topic)
+                payload = owntracks_message(message, name=name, accuracy_m=self._table.accuracy_m)
+                topic = topic_of(name, self._table.topic)
                 # paho keeps it until it is acknowledged, and publishes it again after a loss of the connection.
                 self._on_the_way[self._client.publish(topic, payload, qos=1, retain=self._table.retain).mid] = number
             if not messages:

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from geoblanket._files import sync_to_disk
 from geoblanket.errors import LedgerError, ParameterError
-from geoblanket.gateway.accounts import Accounts
+from geoblanket.gateway.adapters import read_line
 from geoblanket.gateway.config import GatewayConfig, HttpTable
-from geoblanket.gateway.lines_io import LineSender, LinesIn
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import JITTER_S, OFFSET_S, Outbox, Schedule
-from geoblanket.gateway.upstream import SenderUpstream, Upstream
+from geoblanket.gateway.position import AllowList, Dropped, Position, Reason
+from geoblanket.gateway.upstream import HttpSender, LineSender, SenderUpstream, Upstream
 from geoblanket.gateway.worker import TOLERANCE_MARGIN_S, Enrolment, ReleaseWorker, open_outbox
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.trust import Trust
@@ -31,6 +31,7 @@ from geoblanket.release.fence import Fences, read_fences
 from geoblanket.release.fleet import Fleet
 from geoblanket.release.ledger import Ledger
 from geoblanket.release.source import Kind
+from geoblanket.service.metrics import where
 
 if TYPE_CHECKING:
     from geoblanket.gateway.mqtt import MqttIn
@@ -39,12 +40,71 @@ __all__ = ["Gateway", "run"]
 
 _log = logging.getLogger(__name__)
 
+_LARGEST_LINE: Final = 4096
+_LINE_WAIT_S: Final = 0.5
+_LINES: Final = "lines"
 _BUDGETS: Final = "budgets"
 _UNFINISHED: Final = ".unfinished-"
 _LEDGER: Final = "devices.ledger"
 _OUTBOX: Final = "outbox.sqlite"
 _STOP_S: Final = 3.0
 _LOOK_S: Final = 0.5
+
+
+class LinesIn:
+    """A thread that reads lines.
+
+    Parameters
+    ----------
+    stream
+        What is read.
+    on_end
+        Called at the end of it, once everything that was read was handed over.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        worker: ReleaseWorker,
+        *,
+        allow: AllowList,
+        metrics: GatewayMetrics,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._stream, self._worker, self._allow, self._metrics, self._on_end = stream, worker, allow, metrics, on_end
+        # A daemon: a read cannot be interrupted, and the end of the gateway does not wait for it.
+        self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Hand nothing over any more."""
+        self._stopping = True
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping and (line := self._stream.readline(_LARGEST_LINE + 1)):
+                if not line.endswith(b"\n") and len(line) > _LARGEST_LINE:
+                    while (part := self._stream.readline(_LARGEST_LINE)) and not part.endswith(b"\n"):
+                        pass
+                    self._metrics.count(_LINES, "too_large")
+                elif line.strip():
+                    self._take(line)
+        except (OSError, ValueError) as error:
+            _log.error("Standard input cannot be read (%s at %s).", type(error).__name__, where(error.__traceback__))
+        self._on_end()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            content: Position | Reason = read_line(line, self._allow)
+        except Dropped as dropped:
+            content = dropped.reason
+        while not self._stopping and not self._worker.failed:
+            if self._worker.submit(content, _LINES, wait_s=_LINE_WAIT_S):
+                return
 
 
 class Gateway:
@@ -198,7 +258,7 @@ def _run_with_http(
     policy: Policy,
     on_ready: Callable[[str | None], None],
 ) -> bool:
-    from geoblanket.gateway.http_in import HTTP_LIMITS, create_app
+    from geoblanket.gateway.http_in import HTTP_LIMITS, Accounts, create_app
     from geoblanket.service.limits import LOOPBACK_NAMES
     from geoblanket.service.server import is_loopback, listen, make_server
 
@@ -308,6 +368,4 @@ def _make_upstream(config: GatewayConfig, outbox: Outbox, metrics: GatewayMetric
     if table.protocol == "lines":
         sender = LineSender(sys.stdout.buffer, names, kind=kind, accuracy_m=table.accuracy_m)
         return SenderUpstream(outbox, lambda: sender, connections=1, metrics=metrics)
-    from geoblanket.gateway.http_out import HttpSender
-
     return SenderUpstream(outbox, lambda: HttpSender(table, names), connections=table.connections, metrics=metrics)

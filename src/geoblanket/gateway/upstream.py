@@ -1,20 +1,33 @@
-"""Perturbed positions on their way to the server: each is sent until the server has it, in order for each device."""
+"""Perturbed positions on their way to the server: each is sent until the server has it, in order for each device.
+
+The server is one over HTTP, which takes OwnTracks' JSON by POST or the OsmAnd protocol; or standard output, which takes
+JSON lines. One over MQTT is in `geoblanket.gateway.mqtt`.
+"""
 
 from __future__ import annotations
 
+import base64
+import http.client
 import logging
 import queue
+import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+from urllib.parse import SplitResult, urlencode
 
+from geoblanket.errors import InputError
+from geoblanket.gateway.adapters import line_message, osmand_query, owntracks_message, topic_of, user_and_device
+from geoblanket.gateway.config import UpstreamTable
 from geoblanket.gateway.metrics import GatewayMetrics
 from geoblanket.gateway.outbox import Outbox
 from geoblanket.gateway.position import Released
+from geoblanket.release.source import Kind
 
-__all__ = ["Backoff", "Sender", "SenderUpstream", "Upstream", "pause_s"]
+__all__ = ["HttpSender", "LineSender", "SenderUpstream", "Upstream", "client_context", "pause_s"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +37,10 @@ _FLUSH_S: Final = 0.2
 _QUIET_S: Final = 0.3
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
+_FOR_GOOD: Final = frozenset({400, 409, 410, 413, 415, 422})
+"""The server will not take this message however often it is sent: an unknown device, for example. Other refusals are of
+the gateway as a whole (401, 404), or pass (429, 503), and the message waits."""
+_LARGEST_ANSWER: Final = 1 << 16
 
 
 class Upstream(Protocol):
@@ -173,3 +190,109 @@ class SenderUpstream:
         if self._is_up is not False:
             self._is_up = False
             _log.warning("The server cannot be reached (%s); messages wait.", type(error).__name__)
+
+
+class HttpSender:
+    """One connection, kept open between messages."""
+
+    def __init__(self, table: UpstreamTable, names: Mapping[str, str]) -> None:
+        self._table, self._names = table, names
+        self._parts: SplitResult = table.parts
+        self._headers = {"User-Agent": "geoblanket-gateway", **_authorization(table)}
+        self._connection: http.client.HTTPConnection | None = None
+
+    def send(self, message: Released) -> bool:
+        """Send a message; see `geoblanket.gateway.upstream.Sender`."""
+        method, path, body, headers = self._request(message)
+        try:
+            if self._connection is None:
+                self._connection = self._connected()
+            self._connection.request(method, path, body, headers)
+            answer = self._connection.getresponse()
+            answer.read(_LARGEST_ANSWER)
+            if not answer.isclosed():  # a longer one: not worth reading
+                self.close()
+        except http.client.HTTPException as error:
+            raise ConnectionError(type(error).__name__) from None
+        if 200 <= answer.status < 300:
+            return True
+        if answer.status in _FOR_GOOD:
+            return False
+        raise ConnectionRefusedError(f"status {answer.status}")
+
+    def close(self) -> None:
+        """Close the connection; the next message opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _request(self, message: Released) -> tuple[str, str, bytes | None, dict[str, str]]:
+        name = self._names.get(message.device, message.device)
+        accuracy_m = self._table.accuracy_m
+        path = self._parts.path or "/"
+        if self._table.protocol == "osmand":
+            query = osmand_query(message, name=name, accuracy_m=accuracy_m)
+            return "GET", f"{path}?{_joined(self._parts.query, query)}", None, self._headers
+        user, device = user_and_device(name)
+        query = _joined(self._parts.query, urlencode({"u": user, "d": device}))
+        headers = {"Content-Type": "application/json", "X-Limit-U": user, "X-Limit-D": device, **self._headers}
+        topic = topic_of(name, self._table.topic)
+        body = owntracks_message(message, name=name, accuracy_m=accuracy_m, topic=topic)
+        return "POST", f"{path}?{query}", body, headers
+
+    def _connected(self) -> http.client.HTTPConnection:
+        host, port, timeout_s = self._parts.hostname or "", self._parts.port, self._table.timeout_s
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=timeout_s)
+        context: ssl.SSLContext = client_context(self._table.ca, self._table.certificate, self._table.private_key)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+
+
+class LineSender:
+    """Standard output; a line that was written has arrived."""
+
+    def __init__(self, stream: BinaryIO, names: Mapping[str, str], *, kind: Kind, accuracy_m: float | None) -> None:
+        self._stream, self._names, self._kind, self._accuracy_m = stream, names, kind, accuracy_m
+
+    def send(self, message: Released) -> bool:
+        """Write a line."""
+        name = self._names.get(message.device, message.device)
+        self._stream.write(line_message(message, name=name, kind=self._kind, accuracy_m=self._accuracy_m))
+        self._stream.flush()
+        return True
+
+    def close(self) -> None:
+        """Leave standard output open."""
+
+
+def _joined(*queries: str) -> str:
+    return "&".join(filter(None, queries))
+
+
+def _authorization(table: UpstreamTable) -> dict[str, str]:
+    if table.token is not None:
+        return {"Authorization": f"Bearer {table.token}"}
+    if table.username is not None:
+        pair = base64.b64encode(f"{table.username}:{table.password or ''}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {}
+
+
+def client_context(ca: Path | None, certificate: Path | None, private_key: Path | None) -> ssl.SSLContext:
+    """Return how to connect; the other side must prove its name.
+
+    Parameters
+    ----------
+    ca
+        Who signed the other side's certificate (PEM); None: the authorities of this machine.
+    certificate, private_key
+        One's own, if the other side asks for them (PEM).
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if certificate is not None:
+            context.load_cert_chain(certificate, private_key)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(f"cannot be used for TLS ({type(error).__name__})", path=ca or certificate) from None
+    return context

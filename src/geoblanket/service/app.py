@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse, Response
 from geoblanket import __version__
 from geoblanket.service import bundles, explore, receiver, report
 from geoblanket.service.explorer import Explorer
-from geoblanket.service.headers import HeadersMiddleware
-from geoblanket.service.limits import Limits, LimitsMiddleware
+from geoblanket.service.limits import HeadersMiddleware, Limits, LimitsMiddleware
 from geoblanket.service.metrics import ObserveMiddleware, ServiceMetrics
 from geoblanket.service.receiver import Receiver
 from geoblanket.service.refusals import answer_with_refusals

@@ -12,16 +12,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from geoblanket import __version__
 from geoblanket.mechanism.bundle.facts import BundleFacts, LatticeFacts, MechanismFacts
-from geoblanket.service.entity_tags import KnownTags, is_known
 from geoblanket.service.refusals import NO_BUNDLE, NO_COORDINATES, NO_SIGNATURE, NO_ZONES, Refused, documented
 from geoblanket.service.store import BundleStore, ServedBundle
 
-__all__ = ["BundleList", "router"]
+__all__ = ["KnownTags", "is_known", "router"]
 
 _CHUNK_BYTES: Final = 1 << 18
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _ASK_AGAIN: Final = "public, no-cache"
 
+KnownTags = Annotated[str | None, Header(alias="If-None-Match", description="ETags that the client has.")]
 _Hash = Annotated[str, Path(description="SHA-256 of the bundle's file, 64 lower-case hexadecimal digits.")]
 
 
@@ -145,3 +145,9 @@ def _file(content: bytes, kind: str, tag: str, known: str | None, headers: dict[
 async def _chunks(content: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(content), _CHUNK_BYTES):
         yield content[start : start + _CHUNK_BYTES]
+
+
+def is_known(tag: str, known: str | None) -> bool:
+    """Return whether an If-None-Match header names a tag; weak ones count (RFC 9110, 8.8.3 and 13.1.2)."""
+    tags = [name.strip().removeprefix("W/") for name in (known or "").split(",")]
+    return "*" in tags or f'"{tag}"' in tags

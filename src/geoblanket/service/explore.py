@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from fastapi import APIRouter, Header
@@ -20,15 +22,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, ParameterError
+from geoblanket.mechanism.meaning import fenced_m, laplace_errors
+from geoblanket.planning.schedules import Schedule, area_in_degrees, schedule_by_distance, schedule_commands
 from geoblanket.release.budget import Budget
 from geoblanket.roads.places import Places
-from geoblanket.service.entity_tags import KnownTags, is_known
+from geoblanket.service.bundles import KnownTags, is_known
 from geoblanket.service.explore_bundle import Conclusion, ExploredBundle, Outlook, ZoneView
-from geoblanket.service.explore_lattice_routes import NO_TRIP, add_lattice_routes
-from geoblanket.service.explore_replay import Replay, replay
-from geoblanket.service.explore_replay import Trip as HeldOutTrip
-from geoblanket.service.explore_start import add_start_route
+from geoblanket.service.explore_lattice import ExploredLattice, live_at_home
+from geoblanket.service.explore_replay import Replay, Trip, Way, drive, replay, replay_way, street_drive
 from geoblanket.service.explore_tracking import model_facts, tracked_json
 from geoblanket.service.explorer import Explorer, Prior
 from geoblanket.service.refusals import NO_BUNDLE, NO_ZONES, NOT_FOUND, Refusal, Refused
@@ -49,17 +51,27 @@ PERMISSIONS: Final = "geolocation=(self), camera=(), microphone=()"
 NO_PLACE: Final = Refusal(422, "no_such_place", "This place is in no zone of the bundle, in that regime.")
 NO_REPORT: Final = Refusal(422, "no_such_report", "That place is not reported from here.")
 NO_BUDGET: Final = Refusal(422, "no_budget", "The budget is not enough for a single report.")
+NO_LATTICE: Final = Refusal(422, "no_lattice", "This bundle has zones and no lattice: ask about its places.")
+NO_TRIP: Final = Refusal(404, "no_such_trip", "There is no such trip to replay.")
+NO_FENCE: Final = Refusal(422, "no_fence", "No fence can lie there: it is too near to a pole.")
+TOO_NEAR: Final = Refusal(
+    422, "too_near", "Reports that near need a larger ε than devices accept: ask for more metres."
+)
 
 _KINDS: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _WINDOW_S: Final = 3600.0
+_NIGHTS: Final = (1, 7, 30)
+_RADIUS_KM: Final = 1.0
+"""Of the fence that is advised."""
 
 _Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Place = Annotated[int, Field(ge=0, lt=1 << 31, strict=True)]
 _Accepted = Annotated[str, Header(alias="Accept-Encoding")]
+_Degrees = {"allow_inf_nan": False, "strict": True}
 
 
 class _Question(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class Everywhere(_Question):
@@ -84,12 +96,51 @@ class Reported(AtPlace):
     output: _Place | None
 
 
-class Trip(_Question):
+class TripAsked(_Question):
     """A trip to replay with a bundle."""
 
     bundle: _Hash
     trip: int = Field(ge=0, lt=1 << 63, strict=True)
     budget: float = Field(gt=0, le=1e9, allow_inf_nan=False)
+
+
+class AtCoordinate(_Question):
+    """A coordinate on the map, degrees, for one bundle with a lattice."""
+
+    bundle: _Hash
+    lat: Annotated[float, Field(ge=-90, le=90, **_Degrees)]
+    lon: Annotated[float, Field(ge=-180, le=180, **_Degrees)]
+
+
+class ReportedAt(AtCoordinate):
+    """What was reported from there; null: draw a report."""
+
+    report: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]] | None
+
+
+class Home(AtCoordinate):
+    """A home, and what is done to hide it."""
+
+    interval_s: Annotated[float, Field(ge=10, le=28_800, allow_inf_nan=False)]
+    hold: bool
+    radius_km: Annotated[float, Field(ge=0.1, le=10)] | None
+    """Of the fence; null: there is none."""
+
+
+class Drive(AtCoordinate):
+    """A way to replay: a made-up drive, or a walk by its number."""
+
+    way: Literal["drive"] | Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
+
+
+class Wish(_Question):
+    """How somebody would like to report."""
+
+    off_m: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
+    """Half of all single reports are this far off or further."""
+    interval_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)]
+    home: bool
+    """Whether the vehicle returns to a place that nobody should know."""
 
 
 def router(explorer: Explorer) -> APIRouter:
@@ -99,8 +150,8 @@ def router(explorer: Explorer) -> APIRouter:
     _add_files(routes)
     _add_map(routes, explorer)
     _add_questions(routes, explorer)
-    add_lattice_routes(routes, explorer)
-    add_start_route(routes, explorer)
+    _add_lattice_questions(routes, explorer)
+    _add_start(routes, explorer)
     return routes
 
 
@@ -169,7 +220,7 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
         return JSONResponse({"choices": rows})
 
     @routes.post("/explore/replay")
-    def replayed(asked: Trip) -> Response:
+    def replayed(asked: TripAsked) -> Response:
         explored, trip = _bundle(explorer, asked.bundle), explorer.trips.get(asked.trip)
         if trip is None or explorer.places is None:
             raise Refused(NO_TRIP)
@@ -182,9 +233,69 @@ def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
         return JSONResponse(_replayed(explorer, explorer.places, trip, replayed, model))
 
 
-def _replayed(
-    explorer: Explorer, places: Places, trip: HeldOutTrip, replayed: Replay, model: MotionModel
-) -> dict[str, Any]:
+def _add_lattice_questions(routes: APIRouter, explorer: Explorer) -> None:
+    """Add what can be asked about bundles with a lattice."""
+
+    @routes.post("/explore/lattice/outlook")
+    def outlook(asked: AtCoordinate) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        heat = explored.heat(asked.lat, asked.lon)
+        return JSONResponse({"heat": heat.as_dict(), **_lattice_figures(explored, asked)})
+
+    @routes.post("/explore/lattice/conclusion")
+    def conclusion(asked: ReportedAt) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        if asked.report is None:
+            lat, lon = explored.draw(asked.lat, asked.lon)
+        else:
+            lat, lon = explored.snapped(*asked.report)
+        before, after = explored.near_truth(asked.lat, asked.lon, (lat, lon))
+        return JSONResponse(
+            {
+                "report": [lat, lon],
+                "heat": explored.heat(lat, lon).as_dict(),
+                "before": before,
+                "after": after,
+                **_lattice_figures(explored, asked),
+            }
+        )
+
+    @routes.post("/explore/lattice/home")
+    def home(asked: Home) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        live = partial(
+            live_at_home, explored.lattice, asked.lat, asked.lon, interval_s=asked.interval_s, hold=asked.hold
+        )
+        with explorer.replaying():
+            try:
+                fenced = None if asked.radius_km is None else live(radius_km=asked.radius_km)
+            except ParameterError as error:
+                raise Refused(NO_FENCE) from error
+            bare = live(radius_km=None)
+        return JSONResponse({"bare": bare, "fenced": fenced})
+
+    @routes.post("/explore/lattice/replay")
+    def replay(asked: Drive) -> Response:
+        explored = _lattice(explorer, asked.bundle)
+        way = _way(explorer, explored, asked)
+        with explorer.replaying():
+            replayed = replay_way(explored, way, explorer.motion.of(explored.bundle))
+        return JSONResponse(replayed)
+
+
+def _add_start(routes: APIRouter, explorer: Explorer) -> None:
+    """Add what the first view asks."""
+
+    @routes.post("/explore/start")
+    def start(wish: Wish) -> Response:
+        try:
+            schedule = schedule_by_distance(wish.off_m / 1000, interval_s=wish.interval_s)
+        except ParameterError as error:
+            raise Refused(TOO_NEAR) from error
+        return JSONResponse({**_schedule_facts(schedule), **_in_this_city(explorer, schedule, home=wish.home)})
+
+
+def _replayed(explorer: Explorer, places: Places, trip: Trip, replayed: Replay, model: MotionModel) -> dict[str, Any]:
     lat, lon = places.lat[trip.places], places.lon[trip.places]
     outputs = np.array([place or 0 for place in replayed.released])
     off_m = haversine_m(lat, lon, places.lat[outputs], places.lon[outputs])
@@ -240,6 +351,68 @@ def _view(explored: ExploredBundle, place: int, regime: str, previous: int | Non
     if view is None:
         raise Refused(NO_PLACE)
     return view
+
+
+def _lattice_figures(explored: ExploredLattice, asked: AtCoordinate) -> dict[str, Any]:
+    plane = explored.lattice.spec.plane
+    return {
+        **explored.figures,
+        "exact": explored.own_cell(asked.lat, asked.lon),
+        "inside": plane.holds(asked.lat, asked.lon),
+    }
+
+
+def _way(explorer: Explorer, explored: ExploredLattice, asked: Drive) -> Way:
+    if asked.way == "drive":
+        lattice, at, interval_s = explored.lattice, (asked.lat, asked.lon), explored.interval_s
+        known = None if explorer.graph is None else street_drive(lattice, explorer.graph, *at, interval_s=interval_s)
+        return drive(lattice, *at, interval_s=interval_s) if known is None else known
+    trip, places = explorer.trips.get(asked.way), explorer.places
+    if trip is None or places is None:
+        raise Refused(NO_TRIP)
+    way = Way.of_trip(trip, places).in_slots(explored.interval_s)
+    if explorer.streets is None or way.nodes is None:
+        return way
+    return replace(way, lines=explorer.streets.lines(way.nodes))
+
+
+def _lattice(explorer: Explorer, sha256: str) -> ExploredLattice:
+    explored = explorer.lattices.get(sha256)
+    if explored is None:
+        raise Refused(NO_LATTICE if sha256 in explorer.bundles else NO_BUNDLE)
+    return explored
+
+
+def _schedule_facts(schedule: Schedule) -> dict[str, Any]:
+    """Return what a lattice with hold tells of a report, of an hour, and of a home without a fence."""
+    report = laplace_errors(schedule.epsilon)
+    return {
+        "epsilon": schedule.epsilon,
+        "interval_s": schedule.interval_s,
+        "median_m": 1000 * report.median_km,
+        "most_m": 1000 * report.most_km,
+        "home_m": {str(nights): schedule.found_m(nights) for nights in _NIGHTS},
+        "hour_cost": schedule.hour,
+    }
+
+
+def _in_this_city(explorer: Explorer, schedule: Schedule, *, home: bool) -> dict[str, Any]:
+    """Return the fence for a home, the commands for this city, and the bundle that is served whose ε comes nearest."""
+    lattices, area = explorer.lattices, explorer.area
+    if area is None:
+        if not lattices:
+            raise Refused(NOT_FOUND)
+        area = next(iter(lattices.values())).lattice.spec.plane.corners
+    radius_km = _RADIUS_KM if home else None
+
+    def unlike(sha256: str) -> float:
+        return abs(math.log(lattices[sha256].lattice.epsilon / schedule.epsilon))
+
+    return {
+        "fence": {"radius_km": radius_km, "home_m": fenced_m(radius_km)} if radius_km else None,
+        "commands": schedule_commands(schedule, f"--area={area_in_degrees(area)}", radius_km=radius_km),
+        "nearest": min(lattices, key=unlike, default=None),
+    }
 
 
 def _geojson(content: bytes | None, accepted: str) -> Response:

@@ -1,6 +1,11 @@
-"""What a lattice does at a coordinate that somebody picks on a map: where reports fall, and what one tells.
+"""What a lattice does at a coordinate on the map: where reports fall, what one tells, and what many nights tell.
 
 A city has some hundred thousand cells. The page is sent those around a point, and no more of them than it can draw.
+
+A home over many nights is measured on simulated lives. Each life draws a fence of its own, comes home every evening,
+and reports by the lattice of the bundle. With hold a night is one draw; without it every report of the night is one.
+The attacker knows the mechanism, and takes the point that fits all reports so far best. Streets and habits would help
+beyond that.
 """
 
 from __future__ import annotations
@@ -11,24 +16,111 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
+from geoblanket.mechanism.costs import NIGHT_S
+from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.mechanism.meaning import Errors, laplace_errors
-from geoblanket.service.explore_guess import WholeCity, laplace_per_km2
+from geoblanket.release.fence import NO_FENCES, Fence, Fences
+from geoblanket.service.explore_map import points
 from geoblanket.service.store import ServedBundle
 
-__all__ = ["ExploredLattice", "Heat"]
+__all__ = ["ExploredLattice", "WholeCity", "live_at_home"]
 
-_MOST_ACROSS: Final = 71
+_POINTS_ACROSS: Final = 31
+_DRAWN_REPORTS: Final = 300
+"""Drawn for an average; its standard error is a few percent."""
+_SEED: Final = 0
+_LEAST_KM2: Final = 1e-4
+_BLOCKS_ACROSS: Final = 71
 """Blocks of cells from edge to edge of what is sent."""
 _REACH: Final = 1.3
 """How far it reaches, times the distance within which 95 % of reports lie."""
 _NEAR_KM: Final = 0.25
-_HECTARES_IN_KM2: Final = 100.0
 _SMALL_NOISE: Final = 1 / 20
 """Of the city's shorter side: reports that are off by less hardly ever reach beyond it."""
+_NIGHTS: Final = 30
+_MOST_LIVES, _LEAST_LIVES = 200, 12
+_MOST_DRAWS: Final = 200_000
+"""Of all lives together, about as many as a page can wait for."""
+_ROUNDS: Final = 20
+"""Each halves how far the best point is missed by, about."""
+_NEAREST_KM: Final = 1e-3
+"""A report at the estimate itself counts as this far from it, so that its weight is finite."""
+
+
+@dataclass(frozen=True)
+class WholeCity:
+    """A rectangle in which all coordinates are equally probable beforehand.
+
+    A recipient knows where the city ends. Noise that reaches beyond it does not make them look for a vehicle there.
+    """
+
+    south: float
+    west: float
+    north: float
+    east: float
+    """Degrees; less than `west` where it crosses 180° of longitude."""
+
+    @cached_property
+    def size_km(self) -> tuple[float, float]:
+        """From west to east and from south to north."""
+        middle, width = (self.south + self.north) / 2, (self.east - self.west) % 360
+        return (
+            float(haversine_m(middle, 0.0, middle, width)) / 1000,
+            float(haversine_m(self.south, 0.0, self.north, 0.0)) / 1000,
+        )
+
+    @property
+    def area_km2(self) -> float:
+        """Of the rectangle; places along one street have some, too."""
+        return max(self.size_km[0] * self.size_km[1], _LEAST_KM2)
+
+    def unreported_km(self) -> float:
+        """Return how far off the best guess is without any report, on average."""
+        return float(self._between.mean(axis=0).min())
+
+    def reported_km(self, epsilon: float) -> float:
+        """Return how far off the best guess is after one report with ε per km, on average."""
+        rng = np.random.default_rng(_SEED)
+        radius, angle = rng.gamma(2, 1 / epsilon, _DRAWN_REPORTS), rng.uniform(0, 2 * math.pi, _DRAWN_REPORTS)
+        noise = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+        reports = rng.uniform((0.0, 0.0), self.size_km, (_DRAWN_REPORTS, 2)) + noise
+        likelihood = (
+            laplace_per_km2(epsilon, _apart(reports, self._points)) + 1e-300
+        )  # far beyond the city, a report tells nothing
+        posterior = likelihood / likelihood.sum(axis=1, keepdims=True)
+        return float((posterior @ self._between).min(axis=1).mean())
+
+    def mean_per_km2(self, epsilon: float, lat: float, lon: float) -> float:
+        """Return the mean over the city of the density of noise around a coordinate, degrees."""
+        middle = (self.south + self.north) / 2
+        north = float(haversine_m(self.south, 0.0, lat, 0.0)) / 1000 * (1 if lat >= self.south else -1)
+        degrees = (lon - self.west + 180) % 360 - 180
+        east = float(haversine_m(middle, 0.0, middle, degrees)) / 1000 * (1 if degrees >= 0 else -1)
+        return float(laplace_per_km2(epsilon, _apart(np.array([[east, north]]), self._points)).mean())
+
+    @cached_property
+    def _points(self) -> Floats:
+        """Points of a grid, km east and north of the corner, shape (n, 2)."""
+        east, north = ((np.arange(_POINTS_ACROSS) + 0.5) * (side / _POINTS_ACROSS) for side in self.size_km)
+        return np.stack(np.meshgrid(east, north), axis=-1).reshape(-1, 2)
+
+    @cached_property
+    def _between(self) -> Floats:
+        return _apart(self._points, self._points)
+
+
+def laplace_per_km2(epsilon: float, distance_km: npt.ArrayLike) -> Floats:
+    """Return the density of planar Laplace noise of ε per km at distances in km, per square kilometre."""
+    return np.asarray(epsilon**2 / (2 * math.pi) * np.exp(-epsilon * np.asarray(distance_km, np.float64)))
+
+
+def _apart(points: Floats, others: Floats) -> Floats:
+    return np.asarray(np.hypot(*(points[:, None] - others).transpose(2, 0, 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +209,7 @@ class ExploredLattice:
         plane, n, across = spec.plane, spec.cell_units, spec.cells_across
         x, y = (int(value) for value in plane.units(lat, lon))
         reach_m = _REACH * 1000 * self.errors.most_km
-        cells = max(math.ceil(2 * reach_m / self.lattice.cell_m / _MOST_ACROSS), 1)
+        cells = max(math.ceil(2 * reach_m / self.lattice.cell_m / _BLOCKS_ACROSS), 1)
         half = math.ceil(reach_m / self.lattice.cell_m / cells) * cells + cells // 2
         (left, columns), (low, rows) = (_blocks(value // n - half, 2 * half + 1, cells, across) for value in (x, y))
         whole = self.lattice.weights_at(x, y).reshape(across, across)
@@ -181,3 +273,86 @@ def _blocks(start: int, length: int, cells: int, across: int) -> tuple[int, int]
     """Return the first cell, and how many whole blocks there are, of a stretch that is cut off at the frame's edges."""
     first, end = max(start, 0), min(start + length, across)
     return first, max((end - first) // cells, 1)
+
+
+def live_at_home(
+    lattice: Lattice, lat: float, lon: float, *, interval_s: float, hold: bool, radius_km: float | None
+) -> dict[str, Any]:
+    """Return what thirty nights at a home tell, as JSON values: means over many lives, and one life to draw.
+
+    Parameters
+    ----------
+    lat, lon
+        The home, degrees.
+    interval_s
+        Seconds from one report to the next; with hold it makes no difference.
+    hold
+        Whether reports at rest are held, so that a night is one draw.
+    radius_km
+        ρ of the fence around the home, kilometres; None: there is none.
+
+    Raises
+    ------
+    ParameterError
+        If no fence can lie there.
+    """
+    reports = 1 if hold else max(round(NIGHT_S / interval_s), 1)
+    lives = int(np.clip(_MOST_DRAWS // (_NIGHTS * reports), _LEAST_LIVES, _MOST_LIVES))
+    fences = [NO_FENCES if radius_km is None else _fenced(lat, lon, radius_km) for _ in range(lives)]
+    at_e7 = [fence.apply_e7(round(lat * 1e7), round(lon * 1e7)) for fence in fences]
+    seen_lat, seen_lon = np.repeat(np.array(at_e7) * 1e-7, _NIGHTS * reports, axis=0).T
+    reported_lat, reported_lon = lattice.centers(lattice.draw_many(seen_lat, seen_lon))
+    # Kilometres east and north of the home: an attacker's figures do not depend on where that is.
+    scale = np.array([111.195 * np.cos(np.radians(lat)), 111.195])
+    reported = np.column_stack([reported_lon - lon, reported_lat - lat]).reshape(lives, _NIGHTS, reports, 2) * scale
+    guesses = _guesses(reported)
+    off_m = 1000 * np.hypot(*np.moveaxis(guesses, -1, 0))
+    shown = guesses[0] / scale
+    fence = next(iter(fences[0]), None)
+    return {
+        "lives": lives,
+        "draws": reports,
+        "fence": None if fence is None else _fence_facts(fence),
+        "error_m": np.round(off_m.mean(axis=0), 1).tolist(),
+        "circle_m": np.round(np.quantile(off_m, 0.9, axis=0), 1).tolist(),
+        "reports": points(
+            *(values.reshape(lives, _NIGHTS, reports)[0, :, -1] for values in (reported_lat, reported_lon))
+        ),
+        "guesses": points(lat + shown[:, 1], lon + shown[:, 0]),
+        "guess_error_m": np.round(haversine_m(lat, lon, lat + shown[:, 1], lon + shown[:, 0]), 1).tolist(),
+    }
+
+
+def _guesses(reported: Floats) -> Floats:
+    """Return the guess after each night, shape (lives, nights, 2), from reports, (lives, nights, reports, 2)."""
+    lives, nights, reports, _ = reported.shape
+    if reports == 1:
+        return np.stack([best_fit(reported[:, :night, 0]) for night in range(1, nights + 1)], axis=1)
+    # The mean of equally good guesses is as good as the point that fits all of their many reports.
+    nightly = best_fit(reported.reshape(-1, reports, 2)).reshape(lives, nights, 2)
+    mean: Floats = nightly.cumsum(axis=1) / np.arange(1, nights + 1)[:, None]
+    return mean
+
+
+def _fence_facts(fence: Fence) -> dict[str, Any]:
+    center = [fence.lon_e7 / 1e7, fence.lat_e7 / 1e7]
+    return {"center": center, "radius_m": fence.radius_m, "delta_100_m": fence.delta(0.1)}
+
+
+def _fenced(lat: float, lon: float, radius_km: float) -> Fences:
+    return NO_FENCES.with_place(lat, lon, radius_km=radius_km)[0]
+
+
+def best_fit(reported: Floats) -> Floats:
+    """Return the point with the least sum of distances to the reports of each life: the likeliest by Laplace noise.
+
+    Parameters
+    ----------
+    reported
+        Reports in a plane, shape (lives, reports, 2).
+    """
+    guess: Floats = reported.mean(axis=1)
+    for _ in range(_ROUNDS):  # Weiszfeld's method
+        weight = 1 / np.maximum(np.hypot(*np.moveaxis(reported - guess[:, None], -1, 0)), _NEAREST_KM)
+        guess = (weight[..., None] * reported).sum(axis=1) / weight.sum(axis=1)[:, None]
+    return guess

@@ -24,6 +24,8 @@ from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
+from geoblanket.service.explore_map import points
+from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
@@ -37,7 +39,6 @@ __all__ = [
     "in_frame",
     "model_around",
     "model_facts",
-    "points",
     "track",
     "tracked_json",
     "typical_error_m",
@@ -57,7 +58,6 @@ _OUTLIER_KM: Final = 15.0
 _SQUARE: Final = 6**-0.5
 """How far points of a square are from its middle, root mean square, in sides: a place of a grid stands for them."""
 _SOURCES: Final = ("roads", "roads and walks", "distance", "private", "released")
-_DIGITS: Final = 6
 
 _log = logging.getLogger(__name__)
 
@@ -246,9 +246,3 @@ def model_facts(model: MotionModel) -> dict[str, Any]:
         "saw_all": model.learned.get("part") == "all",
         "learned": model.training.in_words(),
     }
-
-
-def points(lat: Floats, lon: Floats) -> list[list[float]]:
-    """Return coordinates as a page takes them: longitude and latitude, to a decimetre."""
-    rounded: list[list[float]] = np.column_stack([lon, lat]).round(_DIGITS).tolist()
-    return rounded

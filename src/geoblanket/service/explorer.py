@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
+from geoblanket._strict_json import read_object
 from geoblanket._training import NOBODY
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, learned_in_words, limits, promise
@@ -27,23 +29,23 @@ from geoblanket.mobility.histories import check_walks
 from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.service.explore_bundle import ExploredBundle, ZoneView
+from geoblanket.service.explore_bundle import ExploredBundle, Traffic, ZoneView
 from geoblanket.service.explore_lattice import ExploredLattice
-from geoblanket.service.explore_map import PlaceCells, roads_geojson
-from geoblanket.service.explore_plan import read_plan
+from geoblanket.service.explore_map import PlaceCells, Streets, roads_geojson
 from geoblanket.service.explore_replay import Trip, held_out_trips
-from geoblanket.service.explore_streets import Streets
 from geoblanket.service.explore_tracking import MotionModels, fits, in_frame
-from geoblanket.service.explore_traffic import Traffic
 from geoblanket.service.refusals import OVERLOADED, Refused
 from geoblanket.service.store import BundleStore, ServedBundle
 from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["Explorer", "Prior"]
 
+_MOST_PLAN_BYTES: Final = 1 << 22
+_MOST_SCHEDULES: Final = 1000
+
+_Positive = Annotated[float, Field(gt=0, le=1e9)]
 Prior = Literal["equal", "traffic"]
 """A recipient's prior: all places of the zone equally probable, or vehicles move as in the walks."""
-
 _MOST_GUESSES = 400
 """Of a large city, this many places are tried as the best guess."""
 _MOST_REPLAYS, _TURN_S = 2, 15.0
@@ -56,8 +58,68 @@ _LIMITS = (
     "Who reports is not hidden: a name or a number of the vehicle in a report makes its reports linkable.",
     "What a recipient learns in other ways (a camera, a receipt) is not hidden.",
 )
-
 _log = logging.getLogger(__name__)
+
+
+class _Part(BaseModel):
+    # A plan says more than the page shows.
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class _Errors(_Part):
+    error_m: Annotated[float, Field(ge=0, le=1e9)]
+
+
+class _Cost(_Part):
+    hour: _Positive
+
+
+class _Schedule(_Part):
+    epsilon_per_km: _Positive
+    interval_s: _Positive
+    cost_per_km: _Cost
+    on_the_road: _Errors
+
+
+class _Nothing(_Part):
+    on_the_road: _Errors
+
+
+class _Plan(_Part):
+    epsilon_by_interval: Annotated[list[_Schedule], Field(min_length=1, max_length=_MOST_SCHEDULES)]
+    without_any_report: _Nothing
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """Return how far off the tracker is on the road by ε and interval, and without any report, as JSON values.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            plan = _Plan.model_validate(read_object(file.read(_MOST_PLAN_BYTES)))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+    except (ValueError, ValidationError) as error:
+        raise InputError(
+            "is not a plan with errors by ε and interval", path=path, hint="Write it with geoblanket plan --json"
+        ) from error
+    return {
+        "without_m": plan.without_any_report.on_the_road.error_m,
+        "schedules": [
+            {
+                "epsilon": schedule.epsilon_per_km,
+                "interval_s": schedule.interval_s,
+                "hour": schedule.cost_per_km.hour,
+                "error_m": schedule.on_the_road.error_m,
+            }
+            for schedule in plan.epsilon_by_interval
+        ],
+    }
 
 
 class Explorer:
@@ -101,7 +163,7 @@ class Explorer:
         self._plan = None if plan is None else read_plan(plan)
         self._explored: dict[str, ExploredBundle] = {}
         self._lattices: dict[str, ExploredLattice] = {}
-        self._graph = None if roads is None else self._around_bundles(Path(roads))
+        self.graph = None if roads is None else self._around_bundles(Path(roads))
         self.places: Places | None = None
         self.traffic: Traffic | None = None
         self.trips: dict[int, Trip] = {}
@@ -109,7 +171,7 @@ class Explorer:
         split = None if walks is None else self._take_walks(Path(walks))
         self.motion = MotionModels(
             given=None if model is None else self._fitting(Path(model)),
-            graph=self._graph,
+            graph=self.graph,
             places=self.places,
             walks=None if walks is None else Path(walks),
             split=split,
@@ -164,15 +226,15 @@ class Explorer:
     @property
     def area(self) -> tuple[float, float, float, float] | None:
         """South, west, north and east of the city's roads, or else of its places, degrees; None: there are neither."""
-        if self._graph is not None:
-            return _around(self._graph.lat, self._graph.lon)
+        if self.graph is not None:
+            return _around(self.graph.lat, self.graph.lon)
         first = next(iter(self.bundles.values()), None)
         return None if first is None else _around(*(first.bundle.places_e7.T * 1e-7))
 
     @cached_property
     def roads(self) -> bytes | None:
         """The roads as GeoJSON."""
-        return None if self._graph is None else roads_geojson(self._graph)
+        return None if self.graph is None else roads_geojson(self.graph)
 
     @cached_property
     def cells(self) -> PlaceCells | None:
@@ -209,12 +271,7 @@ class Explorer:
     @cached_property
     def streets(self) -> Streets | None:
         """The roads, for lines that follow them."""
-        return None if self._graph is None else Streets(self._graph)
-
-    @property
-    def graph(self) -> RoadGraph | None:
-        """The roads."""
-        return self._graph
+        return None if self.graph is None else Streets(self.graph)
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
@@ -247,8 +304,8 @@ class Explorer:
             "places": degrees,
             "middle": self.middle,
             "area": self.area,
-            "roads": self._graph is not None,
-            "credit": "" if self._graph is None else self._graph.credit,
+            "roads": self.graph is not None,
+            "credit": "" if self.graph is None else self.graph.credit,
             "traffic": self.traffic is not None,
             "plan": self._plan,
             "trips": [_trip_facts(trip) for trip in self.trips.values()],
@@ -289,13 +346,13 @@ class Explorer:
         return model
 
     def _take_walks(self, path: Path) -> Split:
-        if self._graph is None:
+        if self.graph is None:
             raise InputError("walks are shown on roads", path=path, hint="Give the roads too, with --roads")
         first, lattices = next(iter(self.bundles.values()), None), self.lattices
         if not lattices and (first is None or first.bundle.clock is None):
             raise MismatchError("Walks can be shown for bundles with places and a clock, or with a lattice, only.")
         _, about = scan_walks(path)
-        self.places = choose_places(self._graph, spacing_m=float(about.get("spacing_m", 0.0)))
+        self.places = choose_places(self.graph, spacing_m=float(about.get("spacing_m", 0.0)))
         check_walks(path, about, self.places)
         if first is not None and first.bundle.clock is not None:
             self._learn_traffic(path, about, self.places, first.bundle, first.bundle.clock)

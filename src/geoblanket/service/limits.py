@@ -1,21 +1,23 @@
-"""Limits of requests: how large, how long, how many at once, and to which host name.
+"""Limits: of requests, of the line before a thread, and of what a browser may do with an answer.
 
 Plain ASGI, so that limits apply before anything is read from a request. The limits on connections, and on the time for
-headers and answers, are one layer below, in `protocol`.
+headers and answers, are one layer below, in `server`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from geoblanket.service.refusals import BAD_HOST, OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal
+from geoblanket.service.refusals import BAD_HOST, OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused
 
-__all__ = ["LOOPBACK_NAMES", "Limits", "LimitsMiddleware", "host_name"]
+__all__ = ["LOOPBACK_NAMES", "HeadersMiddleware", "Limits", "LimitsMiddleware", "SingleThread", "host_name"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Host names of the machine itself. A page elsewhere whose name was pointed at this machine (DNS rebinding) sends
@@ -24,6 +26,23 @@ another."""
 _ALWAYS_ANSWERED = frozenset({"/healthz"})
 _DRAIN_S = 0.2
 _DRAIN_BYTES = 1 << 18
+Result = TypeVar("Result")
+CONTENT_POLICY: Final = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Pages load what this service itself serves, and nothing else: no other host is ever asked for anything."""
+_HEADERS: Final = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "geolocation=(), camera=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+_ENCODED: Final = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 
 
 @dataclass(frozen=True)
@@ -169,3 +188,72 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
+
+
+class SingleThread:
+    """A thread with a line in front of it.
+
+    Parameters
+    ----------
+    name
+        Of the thread.
+    limits
+        How many may wait, and how long.
+    """
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self._limits = limits
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._waiting = 0
+
+    def now(self, work: Callable[[], Result]) -> Result:
+        """Do some work in the thread, and wait for it, however long the line is: to open and to close."""
+        return self._thread.submit(work).result()
+
+    async def do(self, work: Callable[[], Result]) -> Result:
+        """Do some work in the thread.
+
+        Raises
+        ------
+        Refused
+            If too many wait, or this one waited too long. It may still be done.
+        """
+        if self._waiting >= self._limits.reports:
+            raise Refused(OVERLOADED)
+        self._waiting += 1
+        done = asyncio.wrap_future(self._thread.submit(work))
+        done.add_done_callback(self._done)
+        try:
+            return await asyncio.wait_for(asyncio.shield(done), self._limits.report_s)
+        except TimeoutError:
+            raise Refused(OVERLOADED) from None
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._thread.shutdown()
+
+    def _done(self, done: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        if not done.cancelled():
+            done.exception()  # looked at, or asyncio would log it where nobody waits any more
+
+
+class HeadersMiddleware:
+    """Adds the headers to every answer, and answers HEAD as GET: the server leaves the body out by itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add to what comes back."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = message.setdefault("headers", [])
+                given = {name for name, _ in headers}
+                headers.extend(header for header in _ENCODED if header[0] not in given)
+            await send(message)
+
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

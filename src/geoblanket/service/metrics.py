@@ -1,17 +1,19 @@
-"""Metrics and access log: route, status and time of a request, and nothing that was sent.
+"""Metrics and logs: route, status and time of a request, and nothing that was sent.
 
 Routes stand for paths (`/v1/bundles/{sha256}`), so that neither a metric nor a line of the log holds anything that a
-client chose.
+client chose. Of an error, the log has its type and the lines of code that it passed through.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import time
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import Response
@@ -20,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from geoblanket.service.refusals import INTERNAL
 from geoblanket.service.store import BundleStore
 
-__all__ = ["ObserveMiddleware", "RequestMetrics", "ServiceMetrics", "where"]
+__all__ = ["ObserveMiddleware", "RequestMetrics", "ServiceMetrics", "configure_logs", "where"]
 
 _access = logging.getLogger("geoblanket.access")
 _log = logging.getLogger(__name__)
@@ -117,3 +119,38 @@ def where(trace: TracebackType | None) -> str:
     """Return the lines of code that an error passed through, the last ones, without any value."""
     frames = traceback.extract_tb(trace)[-4:]
     return " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames)) or "an unknown line"
+
+
+class _NoValues(logging.Formatter):
+    """Writes an exception without its message, which may hold what was sent, and without a traceback."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        kind: type[BaseException] | None = ei[0]
+        trace: TracebackType | None = ei[2]
+        return f"{kind.__name__ if kind else 'error'} at {where(trace)}"
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802, ARG002 - the name is logging's
+        return ""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record says more than that a request was still running when the service stopped."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+def configure_logs(*, access: bool = False) -> None:
+    """Send the logs of this process to stderr.
+
+    Parameters
+    ----------
+    access
+        Whether every request has a line.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_NoValues("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_is_news)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("geoblanket").setLevel(logging.INFO)
+    logging.getLogger("geoblanket.access").setLevel(logging.INFO if access else logging.WARNING)

@@ -13,22 +13,29 @@ from typing import Annotated, Any, Final, NamedTuple, Self
 
 from fastapi import APIRouter, Request
 from prometheus_client import Counter, Gauge
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 from starlette.responses import JSONResponse, Response
 
 from geoblanket._untrusted import read_object
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.service.limits import Limits
+from geoblanket.service.limits import Limits, SingleThread
 from geoblanket.service.metrics import ServiceMetrics
-from geoblanket.service.refusals import OVERLOADED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
-from geoblanket.service.single_thread import SingleThread
+from geoblanket.service.refusals import (
+    OVERLOADED,
+    TOO_LARGE,
+    TOO_SLOW,
+    WRONG_TYPE,
+    Refusal,
+    Refused,
+    documented,
+    json_body,
+)
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Outcome, Tracked, Tracker
 
 __all__ = ["Receiver", "router"]
 
-_JSON: Final = frozenset({"application/json", "application/json;charset=utf-8"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATE_SLOTS: Final = 2
 _EARLY_S: Final = 600.0
@@ -203,11 +210,11 @@ def router(receiver: Receiver, metrics: ServiceMetrics) -> APIRouter:
     outcomes = Counter(
         "geoblanket_tracked", "Released reports, by what became of them.", ["outcome"], registry=metrics.registry
     )
-    for name, told, value in (
+    for name, words, value in (
         ("geoblanket_tracked_vehicles", "Vehicles that are followed.", lambda: receiver.vehicles),
         ("geoblanket_tracked_dropped", "Vehicles forgotten for want of memory.", lambda: receiver.dropped),
     ):
-        Gauge(name, told, registry=metrics.registry).set_function(value)
+        Gauge(name, words, registry=metrics.registry).set_function(value)
 
     @routes.post(
         "/v1/track",
@@ -238,9 +245,7 @@ def router(receiver: Receiver, metrics: ServiceMetrics) -> APIRouter:
 
 
 async def _track(request: Request, receiver: Receiver) -> dict[str, Any]:
-    if request.headers.get("content-type", "").lower().replace(" ", "") not in _JSON:
-        raise Refused(WRONG_TYPE)
-    asked = receiver.asked(_read(await request.body()))
+    asked = receiver.asked(await json_body(request, ReceivedBody, _BAD_REPORT))
     tracked = await receiver.see(asked)
     if tracked.outcome in _UNUSED:
         raise Refused(_UNUSED[tracked.outcome])
@@ -253,11 +258,3 @@ async def _track(request: Request, receiver: Receiver) -> dict[str, Any]:
         "time": moment.isoformat().replace("+00:00", "Z"),
         "outcome": tracked.outcome,
     }
-
-
-def _read(data: bytes) -> ReceivedBody:
-    try:
-        return ReceivedBody.model_validate(read_object(data))
-    except (ValueError, ValidationError):
-        pass  # so that the error below has no other behind it, with what was sent
-    raise Refused(_BAD_REPORT)

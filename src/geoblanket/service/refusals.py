@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from geoblanket._strict_json import read_object
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["ErrorBody", "Refusal", "Refused", "answer_with_refusals", "documented"]
+__all__ = ["ErrorBody", "Refusal", "Refused", "answer_with_refusals", "documented", "json_body"]
+
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class ErrorBody(BaseModel):
@@ -72,12 +77,25 @@ OTHER: Final = Refusal(400, "refused", "The request is refused.")
 INTERNAL: Final = Refusal(500, "internal", "Something went wrong here. Ask again later.", close=True)
 OVERLOADED: Final = Refusal(503, "overloaded", "Too many requests at once. Try again shortly.", retry_after_s=1)
 
+_JSON: Final = frozenset({"application/json", "application/json;charset=utf-8"})
 _BY_STATUS = {404: NOT_FOUND, 405: WRONG_METHOD, 400: BAD_REQUEST, 413: TOO_LARGE, 415: WRONG_TYPE}
 
 
 def documented(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
     """Return the part of a route's description that says how it may refuse."""
     return {refusal.status: {"model": ErrorBody, "description": refusal.message} for refusal in refusals}
+
+
+async def json_body(request: Request, model: type[Body], malformed: Refusal) -> Body:
+    """Return the body of a request; raise Refused if it is not strict JSON of the model."""
+    if request.headers.get("content-type", "").lower().replace(" ", "") not in _JSON:
+        raise Refused(WRONG_TYPE)
+    data = await request.body()
+    try:
+        return model.model_validate(read_object(data))
+    except (ValueError, ValidationError):
+        pass  # so that the error below has no other behind it, with what was sent
+    raise Refused(malformed)
 
 
 def answer_with_refusals(app: FastAPI) -> None:

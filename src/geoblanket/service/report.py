@@ -13,21 +13,19 @@ from functools import partial
 from typing import Annotated, Any, Final, Protocol
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from geoblanket._untrusted import read_object
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError, RefusedError
-from geoblanket.service.limits import LOOPBACK_NAMES, Limits, host_name
+from geoblanket.service.limits import LOOPBACK_NAMES, Limits, SingleThread, host_name
 from geoblanket.service.metrics import ServiceMetrics
-from geoblanket.service.refusals import TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented
-from geoblanket.service.single_thread import SingleThread
+from geoblanket.service.refusals import TOO_LARGE, TOO_SLOW, WRONG_TYPE, Refusal, Refused, documented, json_body
 
 __all__ = ["ReportDesk", "router"]
 
 _FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
-_JSON: Final = frozenset({"application/json", "application/json;charset=utf-8"})
 
 _BAD_REPORT: Final = Refusal(
     400, "bad_report", "A report is a JSON object with lat and lon in degrees and time in seconds since 1970 in UTC."
@@ -167,9 +165,7 @@ def router(desk: ReportDesk, metrics: ServiceMetrics) -> APIRouter:
 async def _report(request: Request, desk: ReportDesk) -> dict[str, Any]:
     if not _is_local(request):
         raise Refused(_NOT_LOCAL)
-    if request.headers.get("content-type", "").lower().replace(" ", "") not in _JSON:
-        raise Refused(WRONG_TYPE)
-    body = _read(await request.body())
+    body = await json_body(request, ReportBody, _BAD_REPORT)
     try:
         return await desk.report(body)
     except ParameterError:
@@ -181,14 +177,6 @@ async def _report(request: Request, desk: ReportDesk) -> dict[str, Any]:
     except RandomnessError:
         refusal = _NO_RANDOMNESS
     raise Refused(refusal)
-
-
-def _read(data: bytes) -> ReportBody:
-    try:
-        return ReportBody.model_validate(read_object(data))
-    except (ValueError, ValidationError):
-        pass  # so that the error below has no other behind it, with what was sent
-    raise Refused(_BAD_REPORT)
 
 
 def _is_local(request: Request) -> bool:

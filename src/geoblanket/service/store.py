@@ -7,25 +7,28 @@ previous one stays.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from geoblanket._display import Progress, silent
+import numpy as np
+from geoblanket._progress import Progress, silent
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
-from geoblanket.mechanism.bundle.facts import BundleFacts
+from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.signing import signature_path
 from geoblanket.mechanism.bundle.storage import LARGEST_BYTES, Bundle, load_bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.service.facts import guarantee_facts, places_geojson, zones_geojson
+from geoblanket.mechanism.bundle.zone_names import zone_order
 
-__all__ = ["BundleStore", "ServedBundle"]
+__all__ = ["BundleStore", "ServedBundle", "encoded", "feature", "guarantee_facts"]
 
 _log = logging.getLogger(__name__)
 
@@ -227,3 +230,76 @@ def _stamp(path: Path) -> _Stamp | None:
     except OSError:
         beside = 0
     return status.st_ino, status.st_size, status.st_mtime_ns, beside
+
+
+def guarantee_facts(bundle: Bundle, facts: BundleFacts) -> dict[str, Any]:
+    """Return what a bundle promises, in words and for each mechanism, or for its lattice, in figures."""
+    return {
+        "sha256": bundle.sha256,
+        "words": bundle.guarantee.split("\n"),
+        "mechanisms": [asdict(MechanismFacts.of(bundled, bundle)) for bundled in bundle],
+        "lattice": None if facts.lattice is None else asdict(facts.lattice),
+    }
+
+
+def zones_geojson(bundle: Bundle) -> bytes:
+    """Return the zones of a bundle with coordinates as GeoJSON, each as the points of its places."""
+    points = _place_points(bundle)
+    return encoded(
+        feature(
+            "MultiPoint",
+            [points[place] for place in places],
+            zone=zone,
+            places=len(places),
+            regimes=sorted(bundled.regime for bundled in bundle if bundled.zone == zone),
+        )
+        for zone, places in _places_of_zones(bundle).items()
+    )
+
+
+def places_geojson(bundle: Bundle) -> bytes:
+    """Return the places of a bundle with coordinates as GeoJSON, each with its number and its zones."""
+    zones: list[list[str]] = [[] for _ in range(len(bundle.places_e7))]
+    for zone, places in _places_of_zones(bundle).items():
+        for place in places:
+            zones[place].append(zone)
+    return encoded(
+        feature("Point", point, number=place, place=place, zones=zones[place])
+        for place, point in enumerate(_place_points(bundle))
+    )
+
+
+def _place_points(bundle: Bundle) -> list[list[float]]:
+    """Return longitude and latitude of each place, degrees, in GeoJSON's order."""
+    return [[lon / 1e7, lat / 1e7] for lat, lon in bundle.places_e7.tolist()]
+
+
+def _places_of_zones(bundle: Bundle) -> dict[str, list[int]]:
+    """Return the present places of each zone, whatever the regime, in order."""
+    places: dict[str, list[int]] = {}
+    for zone in sorted({bundled.zone for bundled in bundle}, key=zone_order):
+        present = np.concatenate([bundled.histories[:, 0] for bundled in bundle if bundled.zone == zone])
+        places[zone] = np.unique(present[present >= 0]).tolist()
+    return places
+
+
+def feature(kind: str, coordinates: Any, *, number: int | None = None, **properties: Any) -> dict[str, Any]:
+    """Return a feature.
+
+    Parameters
+    ----------
+    kind
+        Of its geometry, for example "Point".
+    coordinates
+        Longitude before latitude, degrees, nested as the kind asks for.
+    number
+        Its id, if it has one.
+    """
+    shape = {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
+    return shape if number is None else {**shape, "id": number}
+
+
+def encoded(features: Iterable[dict[str, Any]]) -> bytes:
+    """Return a collection of features as bytes."""
+    collection = {"type": "FeatureCollection", "features": list(features)}
+    return json.dumps(collection, allow_nan=False, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,274 @@
+"""Adapters: messages of each protocol in, as positions, and released positions out, as messages.
+
+OwnTracks, JSON with `_type: location`, over HTTP or MQTT, in and out. Forms as the OwnTracks Booklet describes them,
+https://owntracks.org/booklet/tech/json and .../tech/http, read in November 2026 (apps from iOS 8.0 and Android 0.5.11
+on, which send numbers as numbers). Over MQTT the device is the topic, `owntracks/USER/DEVICE`; over HTTP it is in the
+query (`u`, `d`) or in the headers `X-Limit-U` and `X-Limit-D`. Messages of other types hold places too (waypoints,
+transitions) and are dropped; so are encrypted ones, which cannot be read here.
+
+The OsmAnd protocol, which Traccar's own apps and servers speak, over HTTP, in and out. Forms as
+https://www.traccar.org/osmand/ and `OsmAndProtocolDecoder` of Traccar 6 have them, read in November 2026. In:
+parameters of the query or of a form (`id` or `deviceid`, `timestamp`, `lat`, `lon` or `location`), or the JSON that
+Traccar Client sends since version 9 (`location.coords`, `device_id`). Out: parameters of the query, which servers of
+every version take.
+
+Traccar's position forwarding, JSON over HTTP, in. The form is that of `PositionForwarderJson` in Traccar 6
+(`forward.type = json`), read in November 2026: `{"position": {"fixTime": ..., "latitude": ..., "longitude": ...,
+"attributes": {...}, ...}, "device": {"uniqueId": ...}}`. A server that forwards is trusted with true positions; the
+gateway stands between it and another one.
+
+JSON lines, for programs of one's own, in and out. In: `{"device": "truck7", "lat": 41.15, "lon": -8.61, "time":
+1790000000}`, the time in seconds since 1970 or in ISO 8601. Out: the same names, with the reported place or cell beside
+them, as `geoblanket track --stream` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from geoblanket._strict_json import read_object
+from geoblanket.gateway.position import AllowList, Dropped, Position, Released, checked_device
+from geoblanket.release.source import Kind
+
+__all__ = [
+    "OWNTRACKS_ANSWER",
+    "device_of_topic",
+    "line_message",
+    "osmand_parameters",
+    "osmand_query",
+    "owntracks_message",
+    "read_line",
+    "read_osmand",
+    "read_osmand_json",
+    "read_owntracks",
+    "read_traccar",
+    "topic_of",
+    "user_and_device",
+]
+
+OWNTRACKS_ANSWER: Final = b"[]"
+"""What the apps expect of an HTTP endpoint: no messages for them."""
+_MOST_FIELDS: Final = 64
+_NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?", re.ASCII)
+_WHOLE: Final = re.compile(r"\d{1,16}", re.ASCII)
+_LARGEST_SECONDS: Final = 2**31
+"""Larger timestamps are milliseconds, as in Traccar."""
+_TRACCAR_SPELLING: Final = {"batteryLevel": "batt"}
+
+
+def read_owntracks(data: bytes, device: str, allow: AllowList) -> Position:
+    """Return the position in a message of a device; raise Dropped if there is none."""
+    values = _json_object(data)
+    kind = values.get("_type")
+    if kind == "encrypted":
+        raise Dropped("encrypted")
+    if kind != "location":
+        raise Dropped("other_type" if type(kind) is str else "malformed")
+    lat, lon, time = (_number_of(values, name) for name in ("lat", "lon", "tst"))
+    return Position(device, time, lat, lon, allow.passing(values))
+
+
+def owntracks_message(
+    released: Released, *, name: str, accuracy_m: float | None = None, topic: str | None = None
+) -> bytes:
+    """Return the message of a released position.
+
+    Parameters
+    ----------
+    name
+        Of the device, as the server is to know it.
+    accuracy_m
+        The same accuracy for every message, metres; None: none is told.
+    topic
+        Over HTTP: the topic of the device, by which some servers know it.
+    """
+    message = {
+        "_type": "location",
+        "lat": released.lat,
+        "lon": released.lon,
+        "tst": released.time_s,
+        "tid": name[-2:],  # what the apps send by themselves
+        **({} if topic is None else {"topic": topic}),
+        **({} if accuracy_m is None else {"acc": accuracy_m}),
+        **released.extras,
+    }
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+def device_of_topic(topic: str, prefix: str) -> str:
+    """Return the device that publishes to a topic."""
+    if not topic.startswith(f"{prefix}/"):
+        raise Dropped("other_type")
+    name = topic[len(prefix) + 1 :]
+    if name.count("/") != 1:
+        raise Dropped("other_type")
+    return checked_device(name)
+
+
+def topic_of(name: str, prefix: str) -> str:
+    """Return the topic of a device."""
+    return "/".join((prefix, *user_and_device(name)))
+
+
+def user_and_device(name: str) -> tuple[str, str]:
+    """Return the two parts of a name; one that has a single part is its own user."""
+    user, _, device = name.partition("/")
+    return user, device or user
+
+
+def osmand_parameters(data: bytes) -> dict[str, str]:
+    """Return the parameters of a query or form, each of which may occur once; raise Dropped if they are not that."""
+    try:
+        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise Dropped("malformed") from None
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise Dropped("malformed")
+    return values
+
+
+def read_osmand(values: Mapping[str, str], allow: AllowList) -> Position:
+    """Return the position in the parameters of a query or form; raise Dropped if there is none."""
+    device = checked_device(values.get("id", values.get("deviceid")))
+    if values.get("valid", "true") not in {"true", "1"}:
+        raise Dropped("other_type")
+    if "location" in values:
+        lat, comma, lon = values["location"].partition(",")
+        if not comma or "lat" in values or "lon" in values:
+            raise Dropped("malformed")
+    else:
+        lat, lon = values.get("lat", ""), values.get("lon", "")
+    extras = {name: _value(text) for name, text in values.items()}
+    return Position(device, _seconds(values.get("timestamp")), _degrees(lat), _degrees(lon), allow.passing(extras))
+
+
+def read_osmand_json(data: bytes, allow: AllowList) -> Position:
+    """Return the position in the JSON of Traccar Client; raise Dropped if there is none."""
+    values = _json_object(data)
+    device = checked_device(values.get("device_id"))
+    location = _table_of(values, "location")
+    coords = _table_of(location, "coords")
+    lat, lon = _number_of(coords, "latitude"), _number_of(coords, "longitude")
+    extras: dict[str, Any] = {}
+    if type(battery := location.get("battery")) is dict:
+        level: Any = battery.get("level")
+        if type(level) in {int, float} and 0 <= level <= 1:
+            extras["batt"] = round(100 * level)
+        extras["charge"] = battery.get("is_charging")
+    return Position(device, _iso_seconds(location.get("timestamp")), lat, lon, allow.passing(extras))
+
+
+def osmand_query(released: Released, *, name: str, accuracy_m: float | None = None) -> str:
+    """Return the query of a released position; see `owntracks_message`."""
+    values: dict[str, Any] = {
+        "id": name,
+        "timestamp": released.time_s,
+        "lat": f"{released.lat:.7f}",
+        "lon": f"{released.lon:.7f}",
+        **({} if accuracy_m is None else {"accuracy": accuracy_m}),
+        **{key: str(value).lower() if type(value) is bool else value for key, value in released.extras.items()},
+    }
+    return urlencode(values)
+
+
+def _degrees(text: str) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise Dropped("malformed")
+    return float(text)
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return time.time()  # as the protocol has it
+    if _WHOLE.fullmatch(text):
+        return int(text) / (1 if int(text) < _LARGEST_SECONDS else 1000)
+    return _iso_seconds(text)
+
+
+def _value(text: str) -> Any:
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    return {"true": True, "false": False}.get(text, text)
+
+
+def read_traccar(data: bytes, allow: AllowList) -> Position:
+    """Return the position in a forwarded message; raise Dropped if there is none."""
+    values = _json_object(data)
+    position, device = _table_of(values, "position"), _table_of(values, "device")
+    name = checked_device(device.get("uniqueId"))
+    if position.get("outdated") is True:  # the last position again, for a message without one
+        raise Dropped("other_type")
+    lat, lon = _number_of(position, "latitude"), _number_of(position, "longitude")
+    attributes: dict[str, Any] = position["attributes"] if type(position.get("attributes")) is dict else {}
+    extras = {_TRACCAR_SPELLING.get(key, key): value for key, value in (position | attributes).items()}
+    return Position(name, _iso_seconds(position.get("fixTime")), lat, lon, allow.passing(extras))
+
+
+def read_line(data: bytes, allow: AllowList) -> Position:
+    """Return the position in a line; raise Dropped if there is none."""
+    values = _json_object(data)
+    device = checked_device(values.get("device"))
+    time = values.get("time")
+    seconds = _iso_seconds(time) if type(time) is str else _number_of(values, "time")
+    return Position(device, seconds, _number_of(values, "lat"), _number_of(values, "lon"), allow.passing(values))
+
+
+def line_message(released: Released, *, name: str, kind: Kind, accuracy_m: float | None = None) -> bytes:
+    """Return the line of a released position; see `owntracks_message`."""
+    time = datetime.fromtimestamp(released.slot_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+    message = {
+        "vehicle": name,
+        kind: released.place,
+        "lat": released.lat,
+        "lon": released.lon,
+        "time": time,
+        **({} if accuracy_m is None else {"accuracy_m": accuracy_m}),
+        **released.extras,
+    }
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    """Return the object of a JSON text; raise Dropped if it is not strict JSON."""
+    try:
+        return read_object(data)
+    except ValueError:
+        raise Dropped("malformed") from None
+
+
+def _number_of(values: Mapping[str, Any], name: str) -> float:
+    """Return a number of a message; text and truth values are none."""
+    value = values.get(name)
+    if type(value) is int or type(value) is float:
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise Dropped("malformed") from None
+
+
+def _table_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object within a message."""
+    value = values.get(name)
+    if type(value) is not dict:
+        raise Dropped("malformed")
+    return value
+
+
+def _iso_seconds(text: object) -> float:
+    """Return a time in ISO 8601, with its zone, as seconds since 1970 in UTC."""
+    if type(text) is str and len(text) <= 40:
+        try:
+            time = datetime.fromisoformat(text)
+            if time.utcoffset() is not None:
+                return time.timestamp()
+        except (ValueError, OverflowError):
+            pass
+    raise Dropped("malformed") from None

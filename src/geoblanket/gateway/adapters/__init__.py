@@ -1,1 +1,0 @@
-"""Protocols, one module each: `read` makes a `Position` of a message, `written` a message of a `Released`."""
