@@ -9,9 +9,7 @@ from geoblanket.build.rows import make_problem
 from geoblanket.evaluate.city_data import ZoneData
 from geoblanket.evaluate.comparing import ZoneProblems
 from geoblanket.evaluate.settings import Blanket, Setting
-from geoblanket.evaluate.zone_problems import ZoneProblems
 from geoblanket.loss.standard import StraightLine
-from geoblanket.loss.straight_line import StraightLine
 from geoblanket.tracking.motion_model import MotionModel
 from tests.build.worlds import counted, grid, straight_on
 

@@ -15,10 +15,8 @@ from geoblanket._training import Unit
 from geoblanket.errors import InputError
 from geoblanket.learning import unit_counts
 from geoblanket.learning.noise import BOUND
-from geoblanket.learning.unit_counts import UnitCounts, UnitWalks, counted
-from geoblanket.mobility import walks as walk_tables
 from geoblanket.learning.unit_counts import UnitCounts, UnitWalks, counted, kinds_of
-from geoblanket.mobility import walk_batches
+from geoblanket.mobility import walks as walk_tables
 from tests.learning.fleets import ORDERS, Walk, cells_of, drawn_fleet, frame_of, slow_sums
 
 UNITS: tuple[Unit, ...] = ("vehicle", "trip")

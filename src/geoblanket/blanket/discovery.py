@@ -21,11 +21,9 @@ from scipy.stats import false_discovery_control
 from geoblanket import __version__
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools
-from geoblanket._display import Progress, counted, short_repr, silent
+from geoblanket._display import Progress, counted, options_repr, short_repr, silent
 from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, options_repr, short_repr
 from geoblanket._unfinished import Journal, unfinished_path
 from geoblanket._workers import count_workers, open_workers, run_in_any_order
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings

@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Floats, Ints, Octets
-from geoblanket._display import counted, short_repr
 from geoblanket._arrays import Bools, Floats, Ints, Octets
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket._training import WALKS, Training
 from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS, Encoding
 from geoblanket.errors import ParameterError

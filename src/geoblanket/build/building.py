@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from geoblanket._arguments import checked
-from geoblanket._display import Progress, silent
 from geoblanket._arrayfile import Arrays
+from geoblanket._display import Progress, silent
 from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._unfinished import Effort, PartStore, unfinished_path
@@ -21,9 +21,7 @@ from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_recor
 from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
 from geoblanket.mechanism.bundle.file import next_version
-from geoblanket.mechanism.bundle.storage import save_bundle
 from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
-from geoblanket.mechanism.bundle.version import next_version
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.walks import write_walks
 

@@ -10,13 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from geoblanket._arrays import Indices
 from geoblanket._display import UNKNOWN, parameter, share, text
 from geoblanket._page import Page, ReportFolder
-from geoblanket._arrays import Indices
-from geoblanket._numbers import UNKNOWN, parameter, share, text
-from geoblanket._page import Page
 from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
-from geoblanket._report_folder import ReportFolder
 from geoblanket._training import PART_COLUMNS
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
 from geoblanket.build.report_words import (
@@ -31,13 +28,12 @@ from geoblanket.build.report_words import (
     summary,
 )
 from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism.bundle.picture import draw_lattice
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle
-from geoblanket.mechanism.lattice.picture import draw_lattice
 from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.picture import dot_size, map_figure
+from geoblanket.roads.picture import dot_size, draw_zones, map_figure
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.roads.zone_picture import draw_zones
 from geoblanket.roads.zones import Zones
 
 __all__ = ["write_build_report", "write_lattice_report"]

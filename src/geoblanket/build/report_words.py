@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 from geoblanket._display import UNKNOWN, Interval, interval_text, share
-from geoblanket.build.record import BuildRecord, Measured
-from geoblanket._numbers import UNKNOWN, Interval, between, share
 from geoblanket._training import Training
 from geoblanket.build.measures import Measured
 from geoblanket.build.record import BuildRecord

@@ -19,27 +19,21 @@ from scipy.sparse import csr_array
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._display import counted, short_repr
-from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS, Context
-from geoblanket.build.reach import Reach
 from geoblanket.build.row_tree import (
     Branches,
     Lengths,
+    Reach,
     choose_branches,
     every_branch,
     list_histories,
 )
-from geoblanket._repr import counted, short_repr
-from geoblanket.build.row_tree import Branches, Lengths, Reach, choose_branches, every_branch, list_histories
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
 from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
-from geoblanket.mechanism.problem import kilometres
-from geoblanket.mobility.histories import Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.mechanism.problem import Problem, kilometres
-from geoblanket.mobility.histories import LONGEST_PAST, HistoryCounts
-from geoblanket.mobility.next_places import Distributions, backed_off, near_places
+from geoblanket.mobility.histories import LONGEST_PAST, Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.roads.places import Places
 
 __all__ = [

@@ -27,8 +27,6 @@ from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import KnownLoss, PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.bundle.zones import zone_in_words
-from geoblanket.mechanism.mechanism import Mechanism
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.histories import HistoryCounts, Steps

@@ -18,16 +18,11 @@ import numpy as np
 import polars as pl
 
 from geoblanket import __version__
+from geoblanket._arrays import Octets
 from geoblanket._display import Progress, silent
 from geoblanket._files import atomic_output
-from geoblanket.city import fleet, gps
-from geoblanket.city.formats import CsvTraces, PartsTable, PortoTraces, RomeTraces, points_frame
-from geoblanket.city.maps import write_edges, write_nodes, write_osm
-from geoblanket._arrays import Octets
-from geoblanket._files import atomic_output
-from geoblanket._parquet import check_parquet
-from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet
+from geoblanket._untrusted import check_parquet
 from geoblanket.city.fleet import FIRST_VEHICLE, Schedule, Walks, make_schedule, walk_blocks
 from geoblanket.city.formats import (
     CsvTraces,

@@ -81,8 +81,8 @@ def discover(
     Finished tests are kept beside the output; an interrupted run continues with --resume.
     """
     from geoblanket._unfinished import unfinished_path
+    from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.blanket.discovery import discover as discover_blankets
-    from geoblanket.blanket.options import DiscoveryOptions
 
     unfinished = unfinished_path(out)
     options.check_outputs(out, overwrite=overwrite or (resume and unfinished.exists()))
@@ -421,7 +421,7 @@ def study(
     Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study
     continues when it is started again with the same inputs and options.
     """
-    from geoblanket.blanket.options import DiscoveryOptions
+    from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.errors import ParameterError
     from geoblanket.study.blankets.report import write_report
     from geoblanket.study.blankets.running import run_study

@@ -140,10 +140,8 @@ def build(
     from geoblanket.build.building import build_bundle
     from geoblanket.build.inputs import training_of_build
     from geoblanket.build.record import record_path
-    from geoblanket.build.statement import learned_in_words, training_of_build
-    from geoblanket.mechanism.bundle.file import next_version
     from geoblanket.build.report_words import learned_in_words
-    from geoblanket.mechanism.bundle.version import next_version
+    from geoblanket.mechanism.bundle.file import next_version
     from geoblanket.mechanism.meaning import odds_in_words
     from geoblanket.mobility.walks import scan_walks
 

@@ -316,8 +316,7 @@ def report(
     overwrite: options.Overwrite = False,
 ) -> None:
     """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way."""
-    from geoblanket.build.lattice_report import write_lattice_report
-    from geoblanket.build.report import write_build_report
+    from geoblanket.build.report import write_build_report, write_lattice_report
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     options.check_folder(out, "report.html", overwrite=overwrite)

@@ -194,8 +194,8 @@ def sample(
     They tell no more than the model does: what it promises to those it was learned from holds for them too.
     """
     from geoblanket.roads.graph import RoadGraph
-    from geoblanket.tracking.drawn_walks import draw_walks, places_of_model
     from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.synthetic_walks import draw_walks, places_of_model
 
     options.check_outputs(out, overwrite=overwrite)
     learned = MotionModel.load(model)

@@ -197,7 +197,7 @@ def zones(
         write_zones(out, graph, places, partition)
     if picture is not None:
         from geoblanket._picture import save_figure
-        from geoblanket.roads.zone_picture import zones_figure
+        from geoblanket.roads.picture import zones_figure
 
         save_figure(zones_figure(graph, places, partition, caption=f"{len(partition)} zones"), picture)
     facts = _zone_facts(graph, places, partition)

@@ -200,7 +200,7 @@ def gateway(
     import resource
 
     from geoblanket.gateway.running import run
-    from geoblanket.service.logs import configure_logs
+    from geoblanket.service.metrics import configure_logs
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold where devices were
     configure_logs(access=access_log)

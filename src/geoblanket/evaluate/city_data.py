@@ -17,11 +17,8 @@ import numpy.typing as npt
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Indices
-from geoblanket._display import Progress, options_repr, silent
 from geoblanket._arrays import Floats, Indices, Positions
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import options_repr
+from geoblanket._display import Progress, options_repr, silent
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
@@ -45,8 +42,6 @@ from geoblanket.mobility.histories import (
     count_histories,
 )
 from geoblanket.mobility.walks import Split, scan_walks
-from geoblanket.mobility.splitting import Split
-from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.distances import road_distances
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places

@@ -9,16 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from geoblanket._arrays import Indices
-from geoblanket.build.measures import VehicleLosses
-from geoblanket.build.rows import ZoneRows
 from geoblanket._arrays import Indices, Ints
-from geoblanket.build.held_out import VehicleLosses
-from geoblanket.build.problems import make_problem
-from geoblanket.build.reach import Reach
-from geoblanket.build.row_splitting import split_rows
-from geoblanket.build.row_tree import Lengths
-from geoblanket.build.rows import ZoneRows, make_rows
+from geoblanket.build.measures import VehicleLosses
+from geoblanket.build.refinement import split_rows
+from geoblanket.build.row_tree import Lengths, Reach
+from geoblanket.build.rows import ZoneRows, make_problem, make_rows
 from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.errors import ParameterError
 from geoblanket.evaluate.city_data import ZoneData
@@ -35,7 +30,7 @@ from geoblanket.evaluate.measures.mechanism import (
 from geoblanket.evaluate.measures.tracking import ZoneReports, draw_reports
 from geoblanket.evaluate.methods import METHODS, FirstStage, Made, Method, RowsKind, Task, make
 from geoblanket.evaluate.settings import Blanket, Setting
-from geoblanket.loss.known_loss import KnownLoss
+from geoblanket.loss.place_loss import KnownLoss
 from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem

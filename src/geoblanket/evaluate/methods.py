@@ -30,7 +30,6 @@ from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.build.refinement import coarse_rows, refine
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import GuaranteeViolation, MechanismError, ParameterError
-from geoblanket.evaluate.own_methods import OwnMaker, is_own
 from geoblanket.mechanism.baselines import (
     add_columns,
     best_replacements,
@@ -41,12 +40,6 @@ from geoblanket.mechanism.baselines import (
     remap,
     tight_constraints,
 )
-from geoblanket.mechanism.baselines.const_opt import const_opt
-from geoblanket.mechanism.baselines.exponential import exponential
-from geoblanket.mechanism.baselines.peaks import peaks
-from geoblanket.mechanism.baselines.planar_laplace import planar_laplace
-from geoblanket.mechanism.baselines.remap import add_columns, best_replacements, remap
-from geoblanket.mechanism.baselines.tight import tight_constraints
 from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mechanism.lattice.spec import DENOMINATOR

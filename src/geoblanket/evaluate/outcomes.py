@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from geoblanket._display import Interval
-from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
-from geoblanket._numbers import Interval
-from geoblanket.build.measures import VehicleLosses, measure, ratio_interval
 from geoblanket._arrayfile import Arrays
-from geoblanket._numbers import Interval
-from geoblanket.build.held_out import VehicleLosses, measure, ratio_interval
-from geoblanket.build.typed_values import as_json, read_dataclass
+from geoblanket._display import Interval
+from geoblanket.build.measures import VehicleLosses, measure, ratio_interval
+from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.evaluate.comparing import MethodOutcome, ZoneOutcome
 from geoblanket.evaluate.measures.catalogue import HeldOut, Measure, Value, gain_over
 from geoblanket.evaluate.measures.tracking import ZoneReports

@@ -14,15 +14,14 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._arrays import Indices, Ints
+from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import make_folder, sha256_file
 from geoblanket._unfinished import PartStore
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.inputs import software_versions
 from geoblanket.build.measures import VehicleLosses, measure
 from geoblanket.build.validation import as_json
-from geoblanket.build.typed_values import as_json
 from geoblanket.build.zone_task import leave_ctrl_c_to
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.evaluate.city_data import CityData, CityFiles
@@ -34,16 +33,11 @@ from geoblanket.evaluate.methods import METHODS, OwnMaker, is_own
 from geoblanket.evaluate.outcomes import pack_outcome, tabulate, unpack_outcome
 from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY, write_results
 from geoblanket.evaluate.sanity import Violation, check_results
-from geoblanket.evaluate.settings import Setting
-from geoblanket.evaluate.tabulating import tabulate
-from geoblanket.evaluate.tracking_cities import TrackingTask, track_city
-from geoblanket.evaluate.variants import joined
-from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.evaluate.settings import Setting, joined
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import scan_walks
-from geoblanket.tracking.following import NO_REPORT
+from geoblanket.tracking.filtering import NO_REPORT
 
 __all__ = ["Evaluation", "TrackingTask", "evaluate_cities", "track_city", "unfinished_folder"]
 

@@ -21,10 +21,8 @@ from geoblanket._display import short_repr
 from geoblanket.evaluate.measures.catalogue import Measure, gain_over
 from geoblanket.evaluate.methods import METHODS, is_own
 from geoblanket.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
-from geoblanket.evaluate.variants import Varied, read_variant
-from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.evaluate.settings import Varied, read_variant
-from geoblanket.mechanism.bundle.zone_names import zone_in_words
+from geoblanket.mechanism.bundle.zones import zone_in_words
 
 __all__ = ["CHECKS", "CHECK_NAMES", "Violation", "check_results"]
 

@@ -11,10 +11,6 @@ from pydantic import Field
 from geoblanket.build.config import DEFAULT_MAX_PLACES
 from geoblanket.build.rows import DEFAULT_HISTORY_WEIGHTS, MAX_ROWS
 from geoblanket.build.validation import Number, Parameters
-from geoblanket.evaluate.variants import Varied, joined, variant_of
-from geoblanket.build.context import DEFAULT_HISTORY_WEIGHTS
-from geoblanket.build.parameters import Number, Parameters
-from geoblanket.build.rows import MAX_ROWS
 
 __all__ = ["ONE_DESTINATION", "Blanket", "LossCase", "Setting", "Varied", "joined", "read_variant", "variant_of"]
 

@@ -32,7 +32,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.gateway.position import AllowList, Dropped, Position, Released, checked_device
 from geoblanket.release.source import Kind
 

@@ -26,8 +26,6 @@ from geoblanket.errors import InputError
 from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walks import walk_batches
-from geoblanket.tracking.trip_shape import length_bin
-from geoblanket.mobility.walk_batches import walk_batches
 from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, length_bin
 
 __all__ = ["RUNS", "UNITS_SHARE", "UnitCounts", "UnitWalks", "counted", "in_squares", "kinds_of", "split_budget"]

@@ -26,7 +26,6 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Floats
 from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket._repr import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
 from geoblanket.loss.tasks import Effort, TaskPrior, check_roads, mean_difference

@@ -21,15 +21,10 @@ from scipy.spatial.distance import cdist
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices
-from geoblanket._display import counted, short_repr
-from geoblanket.errors import InputError, ParameterError
-from geoblanket.loss.place_loss import check_places
-from geoblanket.roads.distances import check_nodes
-from geoblanket._repr import counted, options_repr, short_repr
+from geoblanket._display import counted, options_repr, short_repr
 from geoblanket._workers import count_workers
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.loss.place_loss import LossTable, check_places
-from geoblanket.roads.components import in_largest_part
 from geoblanket.roads.distances import Weight, check_nodes, road_distances
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places

@@ -21,11 +21,9 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array, diags_array, vstack
 
-from geoblanket._arrays import ArrayTable, Indices, Ints, Octets
-from geoblanket._display import Progress, silent
 from geoblanket._arrays import ArrayTable, Floats, Indices, Ints, Octets
+from geoblanket._display import Progress, silent
 from geoblanket._geodesy import haversine_m
-from geoblanket._progress import Progress, silent
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.walks import Part, Split, WalkParts, scan_walks, split_walks, walk_batches
 from geoblanket.roads.places import Places

@@ -15,13 +15,11 @@ import numpy as np
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Floats, Indices, Ints
+from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._display import Progress, silent
 from geoblanket._files import check_output, temporary_folder
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m
-from geoblanket._progress import Progress, silent
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import InputError, ParameterError

@@ -23,11 +23,10 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints
-from geoblanket._progress import Progress, silent
+from geoblanket._display import Progress, silent
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.planning.schedules import Schedule
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places

@@ -32,10 +32,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from geoblanket._arguments import checked, forgetting
 from geoblanket._display import card, short_repr
-from geoblanket.errors import LedgerError, ParameterError
-from geoblanket._html import card
-from geoblanket._repr import short_repr
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import GeoblanketError, LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.release_tables import ReleaseTables

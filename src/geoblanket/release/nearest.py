@@ -15,10 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Indices
-from geoblanket.mechanism.history_rule.history_table import COSINE_UNIT, HALF_TURN_E7, squared_distance
 from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket.mechanism.history_rule.nearest import COSINE_UNIT, HALF_TURN_E7, cosine, squared_distance
+from geoblanket.mechanism.history_rule.history_table import COSINE_UNIT, HALF_TURN_E7, cosine, squared_distance
 
 __all__ = ["NearestPlace", "PlaceRaster"]
 

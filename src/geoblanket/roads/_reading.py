@@ -27,8 +27,7 @@ from xml.parsers import expat
 import numpy as np
 
 from geoblanket._arrays import Floats, Octets
-from geoblanket._unpacking import most_bytes, open_unpacked, too_large
-from geoblanket._waiting import seconds_allowed, too_slow
+from geoblanket._untrusted import most_bytes, open_unpacked, seconds_allowed, too_large, too_slow
 from geoblanket.errors import InputError
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.tags import CLASS_SPEEDS_KMH

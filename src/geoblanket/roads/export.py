@@ -13,8 +13,6 @@ import polars as pl
 
 from geoblanket._files import atomic_output
 from geoblanket._tables import geo_metadata, wkb_lines, wkb_points
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
-from geoblanket._geoparquet import geo_metadata, wkb_lines, wkb_points
 from geoblanket.roads.graph import ROAD_CLASSES, LengthModel, RoadGraph
 
 __all__ = ["Part", "RoadsDescription", "describe_roads", "to_geojson", "to_geoparquet"]

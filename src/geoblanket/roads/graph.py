@@ -23,9 +23,6 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints, Octets, Positions
 from geoblanket._display import card, counted, short_repr
 from geoblanket._files import MAGIC
 from geoblanket._lazy import companion
-from geoblanket.errors import InputError, MissingExtraError
-from geoblanket.roads.credit import is_credit
-from geoblanket._repr import counted, short_repr
 from geoblanket.errors import InputError, MissingExtraError, ParameterError
 
 if TYPE_CHECKING:

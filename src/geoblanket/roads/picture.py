@@ -15,9 +15,9 @@ from matplotlib.lines import Line2D
 from scipy.ndimage import distance_transform_edt
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._display import counted
 from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket._picture import axes_or_new, new_figure
-from geoblanket._repr import counted
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.places import Places
 

@@ -26,9 +26,8 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import content_hash
-from geoblanket._arrays import Floats, Indices, Ints, Positions
-from geoblanket._display import between, card, counted, short_repr
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._display import between, card, counted, short_repr
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
 from geoblanket._lazy import companion
 from geoblanket._tables import is_number, reading_parquet, scan_table, write_table

@@ -16,12 +16,11 @@ from scipy.sparse import csr_array
 
 from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.reach import reach_radius_m
 from geoblanket.build.record import BuildRecord, ZoneRecord
+from geoblanket.build.row_tree import reach_radius_m
 from geoblanket.mechanism.bundle.storage import BundledMechanism
 from geoblanket.mechanism.history_rule.history_table import HistoryTable
-from geoblanket.mobility.histories import count_histories
-from geoblanket.mobility.next_places import Distributions, backed_off, near_places
+from geoblanket.mobility.histories import Distributions, backed_off, count_histories, near_places
 from geoblanket.roads.places import Places
 from geoblanket.service.store import ServedBundle
 

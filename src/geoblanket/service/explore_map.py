@@ -13,9 +13,8 @@ from scipy.spatial import KDTree, Voronoi
 
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
-from geoblanket.roads.distances import weight_matrix
+from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
-from geoblanket.roads.nearby import distances_within
 from geoblanket.service.store import encoded, feature
 
 __all__ = ["Line", "PlaceCells", "Streets", "points", "roads_geojson"]

@@ -20,16 +20,13 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import RefusedError
 from geoblanket.mechanism.bundle.policy import ANYTHING
-from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mobility.splitting import Split, split_walks
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.release.budget import Budget
 from geoblanket.release.device import Device
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.service.explore_bundle import ExploredBundle
-from geoblanket.service.explore_tracking import ZoneAlone, track, unreported
 from geoblanket.service.explore_lattice import ExploredLattice
 from geoblanket.service.explore_map import Line, Streets, points
 from geoblanket.service.explore_tracking import (
@@ -41,7 +38,6 @@ from geoblanket.service.explore_tracking import (
     typical_error_m,
     unreported,
 )
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates
 from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter
 from geoblanket.tracking.motion_model import MotionModel

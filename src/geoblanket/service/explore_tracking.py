@@ -25,7 +25,6 @@ from geoblanket.mobility.walks import Split, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.service.explore_map import points
-from geoblanket.tracking.belief import BeliefFilter
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion

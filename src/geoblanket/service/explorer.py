@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
-from geoblanket._strict_json import read_object
 from geoblanket._training import NOBODY
+from geoblanket._untrusted import read_object
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.report_words import cost_table, factor_table, learned_in_words, limits, promise
 from geoblanket.errors import InputError, MismatchError

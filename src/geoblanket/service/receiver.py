@@ -16,7 +16,6 @@ from prometheus_client import Counter, Gauge
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 from starlette.responses import JSONResponse, Response
 
-from geoblanket._untrusted import read_object
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.service.limits import Limits, SingleThread

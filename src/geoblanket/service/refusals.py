@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -16,7 +16,6 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from geoblanket._untrusted import read_object
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.service.limits import LOOPBACK_NAMES, Limits, SingleThread, host_name
 from geoblanket.service.metrics import ServiceMetrics

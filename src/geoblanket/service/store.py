@@ -17,16 +17,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from geoblanket._display import Progress, silent
 import numpy as np
-from geoblanket._progress import Progress, silent
+
+from geoblanket._display import Progress, silent
 from geoblanket.errors import GeoblanketError, InputError, ParameterError
 from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.signing import signature_path
 from geoblanket.mechanism.bundle.storage import LARGEST_BYTES, Bundle, load_bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.mechanism.bundle.zone_names import zone_order
+from geoblanket.mechanism.bundle.zones import zone_order
 
 __all__ = ["BundleStore", "ServedBundle", "encoded", "feature", "guarantee_facts"]
 

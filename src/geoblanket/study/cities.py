@@ -10,9 +10,6 @@ import numpy as np
 
 from geoblanket._display import Progress, silent
 from geoblanket._files import atomic_output, make_folder
-from geoblanket.blanket.discovery import discover
-from geoblanket.blanket.options import DiscoveryOptions
-from geoblanket._progress import Progress, silent
 from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.blanket.predictor_file import save_predictor
 from geoblanket.blanket.training import train

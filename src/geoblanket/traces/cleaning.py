@@ -20,7 +20,6 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._display import options_repr
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
-from geoblanket._repr import options_repr
 from geoblanket.errors import ParameterError
 from geoblanket.traces.summary import Tally
 

@@ -24,10 +24,8 @@ from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket._display import Progress, silent
+from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._frames import AnyFrame, takes_frames
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
 from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,

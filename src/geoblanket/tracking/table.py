@@ -25,11 +25,7 @@ from geoblanket._arrays import Floats, Ints, Positions
 from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import check_output
 from geoblanket._frames import AnyFrame, is_path, takes_frames
-from geoblanket._tables import lazy_batches, table_batches, write_table
-from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket._geodesy import haversine_m, local_degrees, local_metres
-from geoblanket._progress import Progress, silent
-from geoblanket._repr import counted, short_repr
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle

@@ -28,8 +28,7 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
 from geoblanket._display import card, counted, short_repr
 from geoblanket._lazy import companion
-from geoblanket._repr import counted, short_repr
-from geoblanket._strict_json import read_object
+from geoblanket._untrusted import read_object
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.bundle.storage import Bundle

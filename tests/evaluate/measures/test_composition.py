@@ -8,10 +8,8 @@ import pytest
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import make_problem
 from geoblanket.errors import ParameterError
-from geoblanket.evaluate.measures.composition import compose, trajectory_bound
-from geoblanket.loss.standard import StraightLine
 from geoblanket.evaluate.measures.leakage import compose, trajectory_bound
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import optimise
 from tests.evaluate.walking import TOWN, ZONE, rows_of
 

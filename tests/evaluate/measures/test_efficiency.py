@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from geoblanket.build.rows import make_rows
-from geoblanket.evaluate.measures.efficiency import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
-from geoblanket.mechanism.baselines import constant
 from geoblanket.evaluate.measures.mechanism import bundle_bytes, memory_since_reset_mb, release_us, reset_peak_memory
-from geoblanket.mechanism.baselines.constant import constant
+from geoblanket.mechanism.baselines import constant
 from geoblanket.mechanism.problem import Problem
 from tests.build.worlds import counted, grid, straight_on
 

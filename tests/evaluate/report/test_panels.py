@@ -7,8 +7,6 @@ import polars as pl
 import pytest
 
 from geoblanket._display import Interval
-from geoblanket.evaluate.measures.values import Value
-from geoblanket._numbers import Interval
 from geoblanket.evaluate.measures.catalogue import Value
 from geoblanket.evaluate.report.panels import Relation, decide, main_panels, saved, sweep_panels
 from tests.evaluate.made_up import EPSILONS, LOSSES, made_up

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from geoblanket._display import number
-from geoblanket._numbers import Interval, number
+from geoblanket._display import Interval, number
 from geoblanket.evaluate.settings import Varied, variant_of
 
 __all__ = [

@@ -49,11 +49,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Bools, Floats
-from geoblanket._display import counted, short_repr
-from geoblanket.errors import ParameterError
 from geoblanket._arrays import Bools, Floats, Ints, Positions
-from geoblanket._repr import counted, short_repr
+from geoblanket._display import counted, short_repr
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism

@@ -13,7 +13,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import MPH_M_S, haversine_m
-from geoblanket.build.held_out import VehicleLosses, by_vehicle, step_losses
+from geoblanket.build.measures import VehicleLosses, by_vehicle, step_losses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.build.zone_task import peak_memory_mb
 from geoblanket.evaluate.city_data import ZoneData
@@ -30,7 +30,7 @@ from geoblanket.evaluate.measures.catalogue import (
 from geoblanket.evaluate.measures.leakage import compose, effective_epsilon, posterior_leakage, same_past
 from geoblanket.evaluate.settings import Varied, variant_of
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.loss.straight_line import StraightLine
+from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism.bundle.storage import BundledMechanism, stored_bytes
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps

@@ -24,25 +24,16 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Bools, Floats, Ints, Positions
-from geoblanket._display import counted, short_repr
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.held_out import VehicleLosses, by_vehicle
-from geoblanket._repr import counted, short_repr
 from geoblanket.build.measures import VehicleLosses, by_vehicle
-from geoblanket.errors import ParameterError
-from geoblanket.mobility.histories import Steps
-from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow, smooth
-from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.observation import ObservationModel
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mobility.histories import HistoryCounts, Steps
-from geoblanket.tracking.belief import BeliefFilter
-from geoblanket.tracking.following import NO_REPORT, Sequences, follow, smooth
+from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
-from geoblanket.tracking.sight import Reports, Sight
+from geoblanket.tracking.observation import ObservationModel, Reports
 
 __all__ = [
     "RowSight",

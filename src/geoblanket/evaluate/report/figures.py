@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from geoblanket._display import number
 from geoblanket._arrays import Floats
-from geoblanket._numbers import Interval, number
+from geoblanket._display import Interval, number
 from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure, Value
 from geoblanket.evaluate.methods import is_own

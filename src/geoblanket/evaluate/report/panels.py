@@ -10,11 +10,6 @@ from enum import Enum
 import polars as pl
 
 from geoblanket._display import Interval
-from geoblanket.evaluate.measures.catalogue import Measure, gain_over
-from geoblanket.evaluate.measures.values import Value
-from geoblanket.evaluate.methods import METHODS
-from geoblanket.evaluate.own_methods import is_own
-from geoblanket._numbers import Interval
 from geoblanket.evaluate.measures.catalogue import Measure, Value, gain_over
 from geoblanket.evaluate.methods import METHODS, is_own
 from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY

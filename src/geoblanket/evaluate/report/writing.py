@@ -9,20 +9,8 @@ from typing import Any
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._display import Progress, number, silent
+from geoblanket._display import Progress, number, parameter, percent, silent
 from geoblanket._page import Page, ReportFolder
-from geoblanket.evaluate.measures.catalogue import TRACKING, Measure
-from geoblanket.evaluate.report.answers import attack_answers, cost_answers, which_answers
-from geoblanket.evaluate.report.chosen_figures import caption, make_figures, sweep_name
-from geoblanket.evaluate.report.figures import SWEEPS
-from geoblanket.evaluate.report.panels import Panel
-from geoblanket.evaluate.report.second_stage import add_second_stages
-from geoblanket.evaluate.report.sections import SOUND, add_parameters, add_sanity, sweep_sentences
-from geoblanket.evaluate.report.story import PAPER_METHODS, Story
-from geoblanket._numbers import number, parameter, percent
-from geoblanket._page import Page
-from geoblanket._progress import Progress, silent
-from geoblanket._report_folder import ReportFolder
 from geoblanket.evaluate.measures.catalogue import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure
 from geoblanket.evaluate.report.comparison import (
     PAPER_METHODS,

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from geoblanket._arrayfile import read_arrays
 from geoblanket._arrays import Indices, Octets
 from geoblanket._files import MAGIC as _MAGIC_OF
-from geoblanket.errors import GuaranteeViolation, InputError, LatticeViolation, MechanismError
-from geoblanket._file_kinds import MAGIC as _MAGIC_OF
 from geoblanket.errors import GuaranteeViolation, InputError, LatticeViolation, MechanismError, ParameterError
 from geoblanket.mechanism.bundle.contents import BundledMechanism
 from geoblanket.mechanism.bundle.domain import LARGEST_WORK, DomainCheck, domain_hash, triangle_size, unpack

@@ -58,8 +58,8 @@ def summarise(study: Study, claims: Sequence[Claim]) -> list[str]:
     )
     verdicts = Counter(claim.verdict for claim in claims)
     return [
-        f"{count(counts['walks'], 'walk')} of {count(counts['vehicles'], 'vehicle')} with "
-        f"{count(counts['steps'], 'step')}, one each {study.about['interval_s']:g} s; {tested:,} of "
+        f"{counted(counts['walks'], 'walk')} of {counted(counts['vehicles'], 'vehicle')} with "
+        f"{counted(counts['steps'], 'step')}, one each {study.about['interval_s']:g} s; {tested:,} of "
         f"{combined.height:,} groups by hour, speed and region have enough samples.",
         f"Rejected, groups by {study.main} (in brackets: after correction): {rejected or 'none was tested'}.",
         f"Claims of the paper: {', '.join(f'{verdict} {many}' for verdict, many in sorted(verdicts.items()))}.",
@@ -223,7 +223,7 @@ def _downtown(study: Study, paper: PaperCity | None) -> Iterator[Claim]:
     if paper is None:
         return
     rows = _rows_tested(study.equal.findings, "region", 1).sort("available", descending=True)
-    measured, verdict = f"{count(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
+    measured, verdict = f"{counted(rows.height, 'region')} with enough samples.", Verdict.UNDECIDED
     if rows.height >= 3:
         downtown, others = float(rows["p_value"][0]), _median(rows["p_value"][1:])
         measured = (

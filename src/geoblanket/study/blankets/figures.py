@@ -19,9 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from geoblanket._display import counted
 from geoblanket._arrays import Indices
-from geoblanket._numbers import count
+from geoblanket._display import counted
 from geoblanket._picture import DASHED, INK, new_figure, quiet, shared_legend
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import draw_credit, draw_roads, draw_scale_bar

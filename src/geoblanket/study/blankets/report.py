@@ -10,15 +10,9 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from geoblanket._display import Progress, counted, silent
+from geoblanket._display import UNKNOWN, Progress, counted, p_text, share, signed, silent
 from geoblanket._files import atomic_output
 from geoblanket._page import Page, ReportFolder
-from geoblanket.blanket.place_regions import Regions, find_regions
-from geoblanket._numbers import count
-from geoblanket._numbers import UNKNOWN, count, p_text, share, signed
-from geoblanket._page import Page
-from geoblanket._progress import Progress, silent
-from geoblanket._report_folder import ReportFolder
 from geoblanket.blanket.groups import Regions, find_regions
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
