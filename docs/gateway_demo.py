@@ -109,7 +109,7 @@ def client(port: int, name: str, topic: str | None = None, seen: list[bytes] | N
     from paho.mqtt import client as paho
     from paho.mqtt.enums import CallbackAPIVersion
 
-    ready = threading.Event()
+    ready, listening = threading.Event(), threading.Event()
     connection = paho.Client(CallbackAPIVersion.VERSION2, client_id=name)
     connection.on_connect = lambda *_: ready.set()
     if seen is not None:
@@ -118,7 +118,9 @@ def client(port: int, name: str, topic: str | None = None, seen: list[bytes] | N
     connection.loop_start()
     ready.wait(60)
     if topic is not None:
+        connection.on_subscribe = lambda *_: listening.set()
         connection.subscribe(topic, qos=1)
+        listening.wait(60)  # what is published earlier is not heard
     return connection
 
 
