@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.blanket.discovery import Discovery, DiscoveryOptions, discover
@@ -35,23 +35,5 @@ __all__ = [
     "train",
 ]
 
-_HOME = {
-    "FINDINGS_SCHEMA": "geoblanket.blanket.findings",
-    "CIResult": "geoblanket.blanket.independence",
-    "Discovery": "geoblanket.blanket.discovery",
-    "DiscoveryOptions": "geoblanket.blanket.discovery",
-    "IndependenceTest": "geoblanket.blanket.independence",
-    "Predictor": "geoblanket.blanket.predictor",
-    "TrainResult": "geoblanket.blanket.training",
-    "discover": "geoblanket.blanket.discovery",
-    "find_test": "geoblanket.blanket.independence",
-    "lagged": "geoblanket.blanket.independence",
-    "load_predictor": "geoblanket.blanket.predictor_file",
-    "save_predictor": "geoblanket.blanket.predictor_file",
-    "scan_findings": "geoblanket.blanket.findings",
-    "scetbon_statistic": "geoblanket.blanket.scetbon",
-    "simulate_windows": "geoblanket.blanket.processes",
-    "train": "geoblanket.blanket.training",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.build.building import build_bundle
@@ -25,16 +25,5 @@ __all__ = [
     "read_record",
 ]
 
-_HOME = {
-    "BuildConfig": "geoblanket.build.config",
-    "BuildRecord": "geoblanket.build.record",
-    "ZoneRows": "geoblanket.build.rows",
-    "build_bundle": "geoblanket.build.building",
-    "make_lattice": "geoblanket.build.city_lattice",
-    "make_problem": "geoblanket.build.rows",
-    "make_rows": "geoblanket.build.rows",
-    "read_config": "geoblanket.build.config",
-    "read_record": "geoblanket.build.record",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.evaluate.city_data import CityFiles
@@ -65,39 +65,5 @@ __all__ = [
     "zone_distance_km",
 ]
 
-_HOME = {
-    "METHODS": "geoblanket.evaluate.methods",
-    "RESULTS_SCHEMA": "geoblanket.evaluate.results",
-    "Cases": "geoblanket.evaluate.measures.attacker",
-    "CityFiles": "geoblanket.evaluate.city_data",
-    "Composition": "geoblanket.evaluate.measures.leakage",
-    "Evaluation": "geoblanket.evaluate.running",
-    "Experiment": "geoblanket.evaluate.experiment",
-    "Inference": "geoblanket.evaluate.measures.attacker",
-    "Leakage": "geoblanket.evaluate.measures.leakage",
-    "RowSight": "geoblanket.evaluate.measures.tracking",
-    "Setting": "geoblanket.evaluate.settings",
-    "Tracked": "geoblanket.evaluate.measures.tracking",
-    "Violation": "geoblanket.evaluate.sanity",
-    "WalkTracker": "geoblanket.evaluate.measures.tracking",
-    "WorstPair": "geoblanket.evaluate.measures.leakage",
-    "ZoneReports": "geoblanket.evaluate.measures.tracking",
-    "answers": "geoblanket.evaluate.report.writing",
-    "attack_report": "geoblanket.evaluate.measures.attacker",
-    "check_results": "geoblanket.evaluate.sanity",
-    "compose": "geoblanket.evaluate.measures.leakage",
-    "draw_reports": "geoblanket.evaluate.measures.tracking",
-    "effective_epsilon": "geoblanket.evaluate.measures.leakage",
-    "evaluate_cities": "geoblanket.evaluate.running",
-    "place_channel": "geoblanket.evaluate.measures.leakage",
-    "posterior_leakage": "geoblanket.evaluate.measures.leakage",
-    "read_experiment": "geoblanket.evaluate.experiment",
-    "read_results": "geoblanket.evaluate.results",
-    "same_past": "geoblanket.evaluate.measures.leakage",
-    "trajectory_bound": "geoblanket.evaluate.measures.leakage",
-    "worst_pair": "geoblanket.evaluate.measures.leakage",
-    "write_report": "geoblanket.evaluate.report.writing",
-    "zone_distance_km": "geoblanket.evaluate.measures.attacker",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.learning.audit import Audit, audit_learning, write_canary
@@ -25,16 +25,5 @@ __all__ = [
     "write_canary",
 ]
 
-_HOME = {
-    "Audit": "geoblanket.learning.audit",
-    "TrainingAccount": "geoblanket.learning.spending",
-    "TrainingBudget": "geoblanket.learning.noise",
-    "TrainingLedger": "geoblanket.learning.spending",
-    "audit_learning": "geoblanket.learning.audit",
-    "learn_from_released": "geoblanket.learning.from_released",
-    "learn_privately": "geoblanket.learning.private",
-    "noisy": "geoblanket.learning.noise",
-    "write_canary": "geoblanket.learning.audit",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.loss.place_loss import FunctionLoss, LossTable, PlaceLoss, TableLoss
@@ -23,16 +23,5 @@ __all__ = [
     "TravelCost",
 ]
 
-_HOME = {
-    "Effort": "geoblanket.loss.tasks",
-    "FunctionLoss": "geoblanket.loss.place_loss",
-    "LossTable": "geoblanket.loss.place_loss",
-    "NearestVehicle": "geoblanket.loss.standard",
-    "PlaceLoss": "geoblanket.loss.place_loss",
-    "StraightLine": "geoblanket.loss.standard",
-    "TableLoss": "geoblanket.loss.place_loss",
-    "TaskPrior": "geoblanket.loss.tasks",
-    "TravelCost": "geoblanket.loss.standard",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

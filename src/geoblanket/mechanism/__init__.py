@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.signing import check_signature, sign_bundle
@@ -37,25 +37,5 @@ __all__ = [
     "verify",
 ]
 
-_HOME = {
-    "DENOMINATOR": "geoblanket.mechanism.verifier",
-    "Bundle": "geoblanket.mechanism.bundle.storage",
-    "BundledMechanism": "geoblanket.mechanism.bundle.storage",
-    "Certificate": "geoblanket.mechanism.verifier",
-    "Event": "geoblanket.mechanism.solver.optimiser",
-    "Mechanism": "geoblanket.mechanism.mechanism",
-    "OptimiseResult": "geoblanket.mechanism.solver.optimiser",
-    "Outcome": "geoblanket.mechanism.solver.optimiser",
-    "Problem": "geoblanket.mechanism.problem",
-    "Repaired": "geoblanket.mechanism.repairer",
-    "Trust": "geoblanket.mechanism.bundle.trust",
-    "check_signature": "geoblanket.mechanism.bundle.signing",
-    "load_bundle": "geoblanket.mechanism.bundle.storage",
-    "optimise": "geoblanket.mechanism.solver.optimiser",
-    "repair": "geoblanket.mechanism.repairer",
-    "save_bundle": "geoblanket.mechanism.bundle.storage",
-    "sign_bundle": "geoblanket.mechanism.bundle.signing",
-    "verify": "geoblanket.mechanism.verifier",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.planning.schedules import Budgets, Schedule
@@ -12,12 +12,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Budgets", "Plan", "Rated", "Schedule", "make_plan"]
 
-_HOME = {
-    "Budgets": "geoblanket.planning.schedules",
-    "Plan": "geoblanket.planning.search",
-    "Rated": "geoblanket.planning.search",
-    "Schedule": "geoblanket.planning.schedules",
-    "make_plan": "geoblanket.planning.search",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

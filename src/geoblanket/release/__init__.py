@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.release.budget import Budget
@@ -31,20 +31,5 @@ __all__ = [
     "perturb_walks",
 ]
 
-_HOME = {
-    "Budget": "geoblanket.release.budget",
-    "Device": "geoblanket.release.device",
-    "Fleet": "geoblanket.release.fleet",
-    "FleetReports": "geoblanket.release.fleet",
-    "LatticeSummary": "geoblanket.release.lattice_bulk",
-    "Ledger": "geoblanket.release.ledger",
-    "PerturbSummary": "geoblanket.release.bulk",
-    "ReleaseRule": "geoblanket.release.rule",
-    "Report": "geoblanket.release.device",
-    "perturb_points": "geoblanket.release.lattice_bulk",
-    "perturb_traces": "geoblanket.release.bulk",
-    "perturb_walk_points": "geoblanket.release.lattice_bulk",
-    "perturb_walks": "geoblanket.release.bulk",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)

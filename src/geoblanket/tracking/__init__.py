@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geoblanket._lazy import on_first_use
+from geoblanket._lazy import homes, on_first_use
 
 if TYPE_CHECKING:
     from geoblanket.tracking.learning import BlanketOrders, learn_motion, read_orders
@@ -27,18 +27,5 @@ __all__ = [
     "track_table",
 ]
 
-_HOME = {
-    "BlanketOrders": "geoblanket.tracking.learning",
-    "DrawnWalks": "geoblanket.tracking.synthetic_walks",
-    "MotionModel": "geoblanket.tracking.motion_model",
-    "TrackSummary": "geoblanket.tracking.table",
-    "Tracked": "geoblanket.tracking.tracker",
-    "Tracker": "geoblanket.tracking.tracker",
-    "draw_walks": "geoblanket.tracking.synthetic_walks",
-    "learn_motion": "geoblanket.tracking.learning",
-    "places_of_model": "geoblanket.tracking.synthetic_walks",
-    "read_orders": "geoblanket.tracking.learning",
-    "track_table": "geoblanket.tracking.table",
-}
-
+_HOME = homes(__name__)
 __getattr__, __dir__ = on_first_use(__name__, _HOME)
