@@ -109,7 +109,7 @@ def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
         assert words in result
     assert f"Bundle written to {out}, version 4, its record to" in talk
     assert load_bundle(out).version == 4
-    assert "7.4 times for 1 km" in talk
+    assert "7.4 at 1 km" in talk
     assert "discloses the zone" in talk
     assert "are promised nothing: the mechanisms were learned without privacy for those in the traces." in talk
 

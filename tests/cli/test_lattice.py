@@ -33,7 +33,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert code == 0, talk
     assert "A stay costs one report, however long: a recipient of all reports is about 100 m off (20 per km)." in talk
     assert "after a month 16 m (600 per km). A fence of 1 km keeps a home about 570 m off" in talk
-    assert "7.4 times for 100 m" in talk
+    assert "7.4 at 100 m" in talk
     return path
 
 

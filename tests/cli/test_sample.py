@@ -40,7 +40,7 @@ def test_walks_and_what_is_said_of_them(city: Path, tmp_path: Path) -> None:
     out = tmp_path / "walks.parquet"
     code, text, talk, _ = run("sample", *given(city), "--trips", 400, "--vehicles", 10, "--out", out)
     assert code == 0, talk
-    assert "nobody drove" in text
+    assert "Synthetic walks" in text
     assert "learned from the road network alone" in talk
     first = out.read_bytes()
     again = ("--overwrite", "--json")
@@ -70,13 +70,13 @@ def test_what_cannot_be_drawn(city: Path, tmp_path: Path) -> None:
 
 
 def test_a_bundle_from_a_model(city: Path, tmp_path: Path) -> None:
-    """It is the bundle of the walks that `sample` gives, and the report says that nobody drove them."""
+    """It is the bundle of the walks that `sample` gives, and the report says that they are synthetic."""
     out = tmp_path / "a.bundle"
     code, _, talk, error = run("build", *given(city), *BUILD, "--out", out, "--report", tmp_path / "report")
     assert code == 0, (talk, error)
     assert "drawn from a motion model, those held out too" in talk
     assert "Nothing was learned from anyone's trips." in talk
-    assert (tmp_path / "report/report.html").read_text().count("nobody drove them") == 2
+    assert (tmp_path / "report/report.html").read_text().count("they are synthetic") == 2
     record = json.loads((tmp_path / "a.bundle.build.json").read_text())
     assert record["inputs"]["model"] == MotionModel.load(city / "model").identity
     assert not (tmp_path / "a.bundle.unfinished").exists()

@@ -30,16 +30,16 @@ from geoblanket.release.fence import point_in_disc
 def test_odds_at_distances() -> None:
     assert odds(2, 0.5) == pytest.approx(math.e)
     assert odds_in_words(2) == (
-        "Whatever is reported, it is at most so many times as probable from one location as from another: 1.2 times "
-        "for 100 m, 2.7 times for 500 m and 7.4 times for 1 km between them."
+        "One report changes the odds between two locations by at most a factor of 1.2 at 100 m, 2.7 at 500 m and "
+        "7.4 at 1 km."
     )
-    assert "a million or more times for 1 km" in odds_in_words(50)
+    assert "a million or more at 1 km" in odds_in_words(50)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.1, 0.3, 1.0])
 def test_a_small_epsilon_is_not_once_as_probable(epsilon: float) -> None:
     """Rounded to 1, the sentence would promise more than is true, and the same at every distance."""
-    told = [float(times) for times in re.findall(r"([\d.]+) times for", odds_in_words(epsilon))]
+    told = [float(times) for times in re.findall(r"([\d.]+) at [\d.]+ k?m", odds_in_words(epsilon))]
     assert len(set(told)) == 3
     for value, km in zip(told, DISTANCES_KM, strict=True):
         assert 1 < value == pytest.approx(odds(epsilon, km), rel=0.05)

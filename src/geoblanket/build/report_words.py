@@ -29,7 +29,7 @@ def about_drawn_walks(record: BuildRecord) -> str | None:
     if "model" not in record.inputs:
         return None
     return (
-        "All walks were drawn from a motion model, those held out too: nobody drove them. Real vehicles move less as "
+        "All walks were drawn from a motion model, those held out too: they are synthetic. Real vehicles move less as "
         "the model says, so expect larger losses."
     )
 

@@ -48,7 +48,7 @@ def build(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Instead of --walks: a motion model of these roads, from which walks that nobody drove are drawn.",
+            help="Instead of --walks: a motion model of these roads, from which synthetic walks are drawn.",
             show_default=False,
         ),
     ] = None,

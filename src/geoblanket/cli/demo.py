@@ -222,7 +222,7 @@ def _of_lattices(out: Path) -> list[_Step]:
               ["verify", lattice]),
         _Step("The taxis' trips, reported by it: no traces were learned from, and none are matched to roads.",
               ["perturb", lattice, "--traces", out / "traces.parquet", "--out", out / "trips.parquet"]),
-        _Step("How vehicles move, from the map alone: nobody drove these trips.",
+        _Step("How vehicles move, from the map alone: the trips are synthetic.",
               ["model", "--roads", out / "city.roads", "--out", out / "roads.model"]),
         _Step("Whoever receives the reports follows each taxi, at no cost in privacy. How far off is that?",
               ["track", lattice, out / "trips.parquet", "--model", out / "roads.model",

@@ -43,7 +43,7 @@ _CONTENTS = {
         "blanket": "Find how much of the past the next place depends on.",
         "build": "Build the mechanisms of all zones, from roads and walks.",
         "lattice": "Make a mechanism for a whole city, from a map alone.",
-        "plan": "Choose how to report: which ε, how often.",
+        "plan": "Choose how to report: which ε, how often, which fence.",
     },
     "Check a mechanism": {
         "verify": "Verify a bundle or model in exact arithmetic: OK or NOT OK.",
@@ -58,7 +58,7 @@ _CONTENTS = {
     "The receiving side": {
         "model": "Learn how vehicles move, from a map and from walks.",
         "learn": "Learn it with differential privacy for those who drove.",
-        "sample": "Draw walks that nobody drove from a motion model.",
+        "sample": "Draw synthetic walks from a motion model.",
         "track": "Estimate where vehicles are from what they released.",
     },
     "Measure": {

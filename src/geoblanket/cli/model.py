@@ -189,7 +189,7 @@ def sample(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Draw walks that nobody drove from a motion model, for `build`, `plan`, `evaluate` and `blanket discover`.
+    """Draw synthetic walks from a motion model, for `build`, `plan`, `evaluate` and `blanket discover`.
 
     They tell no more than the model does: what it promises to those it was learned from holds for them too.
     """
@@ -206,5 +206,5 @@ def sample(
         print_json(drawn.as_dict() | {"interval_s": learned.interval_s, "spacing_m": places.spacing_m})
     else:
         rows = [(name, f"{count:,}") for name, count in drawn.as_dict().items()]
-        print_table("Walks that nobody drove", [*rows, ("a step takes", f"{learned.interval_s:g} s")])
+        print_table("Synthetic walks", [*rows, ("a step takes", f"{learned.interval_s:g} s")])
     say(f"Walks written to {out}: drawn from a motion model that was learned {learned.in_words()}.")

@@ -39,11 +39,10 @@ def odds(epsilon: float, distance_km: float) -> float:
 
 def odds_in_words(epsilon: float, *, between: Literal["location", "history"] = "location") -> str:
     """Return what ε means for two locations, or two histories of one, at distances that people know, in a sentence."""
-    parts = [f"{times_in_words(odds(epsilon, km))} times for {_distance(km)}" for km in DISTANCES_KM]
-    return (
-        f"Whatever is reported, it is at most so many times as probable from one {between} as from another: "
-        f"{', '.join(parts[:-1])} and {parts[-1]} between them."
-    )
+    parts = [f"{times_in_words(odds(epsilon, km))} at {_distance(km)}" for km in DISTANCES_KM]
+    pair = {"location": "locations", "history": "histories"}[between]
+    factors = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"One report changes the odds between two {pair} by at most a factor of {factors}."
 
 
 @dataclass(frozen=True)
