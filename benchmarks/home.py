@@ -53,7 +53,7 @@ HOLD_M = 50.0
 NIGHTS = (1, 2, 4, 7, 14, 30)
 HOMES = 160
 OTHERS = 4
-"""One home in so many is also attacked without a fence: that takes longer, and less is left to average."""
+"""Every fourth home is also attacked without a fence, which takes longer and varies less."""
 ORIGINS = 5
 INTERVAL_S = 30.0
 STREET_STEP_M = 25.0

@@ -30,7 +30,7 @@ from geoblanket._geodesy import local_metres
 
 RADIUS_M, MARGIN_M = 1000.0, 300.0
 REST_S, STAY_M, JITTER_M = 3 * 3600, 100.0, 30.0
-"""A cab rests where it is for so long within so many metres, steps of a few metres left aside."""
+"""A cab rests if it stays this long within this distance, apart from steps of a few metres."""
 SHARED_BY, LEAST_NIGHTS = 5, 3
 """Places where more cabs rest are depots; a home has a rest on this many days at least."""
 CENTERS = 4
