@@ -114,8 +114,8 @@ def fenced_in_words(radius_km: float, delta: float) -> str:
     return (
         "Reports from inside tell nothing more about the place, however many there are. An attacker who sees nights "
         f"only stays about {_two_digits(fenced_m(radius_km))} off, after any number of nights "
-        f"(δ = {100 * delta:.1f} % for two places 100 m apart, once). The ways in and out still tell something: a larger "
-        "fence tells less."
+        f"(δ = {100 * delta:.1f} % for two places 100 m apart, once). The ways in and out still tell something: a "
+        "larger fence tells less."
     )
 
 
